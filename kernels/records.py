@@ -332,9 +332,9 @@ class TaskGrid(NamedTuple):
     capacity, sample_stride, sample_rank : int
         The fields of PanelSearch.
     is_whole_search : bool
-        Whether the grid has one task, which searches all queries, and the kernel performs the whole
-        search, as for few queries. The kernel then reads neither the fields above that divide the
-        search nor a list of queries.
+        Whether the kernel performs the whole search of one block of queries in a range of panels,
+        as the kernels for few queries do. The kernel then reads neither queries_per_block and
+        n_ranges nor a list of queries.
     must_check : bool
         For a whole search: whether the kernel checks that the queries are ordinary, because no
         other code has checked them.

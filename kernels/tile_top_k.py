@@ -534,12 +534,12 @@ def search_grid(lo, hi, addresses, queries, batch, grid, results):
 
     addresses is an ItemAddresses, queries a Queries, and grid a TaskGrid. The neighbours are
     written to results, a SearchResults whose scores, rows and unproved have an axis of ranges in
-    front, and whose thresholds are shared by all tasks. If grid.is_whole_search is true, the grid
-    has one task, and the kernel searches all queries as _search_one_block describes.
+    front, and whose thresholds are shared by all tasks. If grid.is_whole_search is true, lo and hi
+    are panels, and _search_one_block searches this range of panels for all queries.
     """
     items = items_at(addresses)
     if grid.is_whole_search:
-        _search_one_block(addresses, items, queries.rows, queries.filters, grid, results)
+        _search_one_block(lo, hi, addresses, items, queries.rows, queries.filters, grid, results)
         return
     n_queries, n_panels = batch.shape[0], items.statistics.shape[0]
     for task in range(lo, hi):
@@ -559,27 +559,28 @@ def search_grid(lo, hi, addresses, queries, batch, grid, results):
 
 
 @kernel
-def _search_one_block(addresses, items, query_rows, filters, grid, results):
-    """Search one block of queries (n, d), with the steps that Python performs for other grids.
+def _search_one_block(lo, hi, addresses, items, query_rows, filters, grid, results):
+    """Find the best k rows of panels lo to hi for each query of one block (n, d).
 
-    The queries are measured, scaled, and searched with estimated thresholds; queries whose estimate
-    was too high are searched again. For 33 queries among 1,000 rows of 64 columns, these steps
-    would take longer in Python than the search. If grid.must_check is true and a query is not
-    ordinary, results.rows[0, 0, 0] becomes NOT_ORDINARY and nothing is searched. The kernel
-    allocates the memory of search_block, and 72 bytes per query.
+    The kernel performs the steps that Python performs around other grids: the queries are measured
+    and scaled, searched with estimated thresholds, and those whose estimate was too high are
+    searched again. For 33 queries among 1,000 rows of 64 columns, these steps would take longer in
+    Python than the search. The results are written to part lo // panels_per_range. If
+    grid.must_check is true and a query is not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and
+    nothing is searched. The kernel allocates the memory of search_block, and 72 bytes per query.
     """
-    n, n_panels = query_rows.shape[0], items.statistics.shape[0]
+    part, n = lo // grid.panels_per_range, query_rows.shape[0]
     queries = scaled_queries(query_rows, filters, addresses, items.shift)
     if grid.must_check and not are_ordinary(queries.norms):
-        results.rows[0, 0, 0] = NOT_ORDINARY
+        results.rows[part, 0, 0] = NOT_ORDINARY
         return
     thresholds, unproved = np.empty(n, np.float32), np.empty(n, np.float32)
     thresholds[:] = -NEVER
-    own = SearchResults(thresholds, results.scores[0], results.rows[0], unproved)
+    own = SearchResults(thresholds, results.scores[part], results.rows[part], unproved)
     unfinished, count, stride = numbers_below(n), n, grid.sample_stride
     first = np.int64(0)  # has the type of count, because a literal would be another signature
     while count > 0:
-        search = PanelSearch(first, n_panels, grid.capacity, stride, grid.sample_rank, False)
+        search = PanelSearch(lo, hi, grid.capacity, stride, grid.sample_rank, False)
         search_block(first, count, items, queries, unfinished, search, own)
         searched, count, stride = count, 0, 0  # the second pass estimates no threshold
         for i in range(searched):

@@ -84,7 +84,7 @@ class Launch(NamedTuple):
         return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
     def _arguments_of_block(self, rows: Rows, scores: Any, row_numbers: Any) -> tuple[Any, ...]:
-        """Return the arguments of the kernel for a block, which one task compares with all rows."""
+        """Return the arguments of the kernel for queries that are compared as a block."""
         queries = records.Queries(rows, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters)
         results = records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED)
         return self.packed.addresses, queries, _NO_NUMBERS, self.settings, results

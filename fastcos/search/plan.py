@@ -149,8 +149,7 @@ class SearchPlan:
     can_be_prepared : bool
         Whether one kernel performs the whole search: the kernel reads the queries without
         conversion, and finds k rows for each query. One kernel suffices for queries that are
-        compared one by one, and for a block of queries that one task compares with all rows. An
-        index prepares such a search.
+        compared one by one, and for queries that form one block. An index prepares such a search.
     fits_all_options : bool
         Whether the plan is the same for every number of threads and every usual working memory.
     use_projection : bool
@@ -504,7 +503,7 @@ def _plan_tiles(
     grid, capacity, buffers = plan_query_blocks(
         n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
-    can_be_prepared = may_share_rows and grid.is_one_task
+    can_be_prepared = may_share_rows and grid.n_query_blocks == 1
     is_large = buffers > costs.max_unchecked_bytes or capacity < full_capacity(needed_rows, costs)
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:

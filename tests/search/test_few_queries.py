@@ -104,14 +104,15 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
 
 @pytest.mark.parametrize("measure", FORMS)
 @pytest.mark.parametrize("sample", [(0, 0), (1, 1), (2, 1), (1, 11)])
-def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample):
+@pytest.mark.parametrize("n_panels", [40, 125])
+def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n_panels):
     # many queries are rows themselves, so that the best score of the sample is that of the query
     rows = random_rows(4000, 24) * np.random.default_rng(2).uniform(0.5, 2, (4000, 1))
     rows = rows.astype(np.float32)
     queries = np.concatenate([rows[100:133], random_rows(27, 24, 1)])
     encoded = encoded_rows.encode_rows(rows, None, 1, FORMS[measure])
     packed = packing.pack_items(FORMS[measure], encoded, np.arange(len(rows)), 1)
-    grid = task_grid.TaskGrid(len(queries), 1, 125, 1, 1)
+    grid = task_grid.TaskGrid(len(queries), 1, n_panels, -(-125 // n_panels), 2)
     made = plan.SearchPlan(
         "tiles", grid=grid, capacity=1024, sample=task_grid.ThresholdSample(*sample),
         can_be_prepared=True,

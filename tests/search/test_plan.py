@@ -132,8 +132,7 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             assert 0 < made.reasons[-1].find(":") < len(made.reasons[-1])
             continue
         assert made.method == "tiles"
-        is_one_block = n_queries <= 64 and grid.is_one_task
-        assert made.can_be_prepared == (made.compares_one_by_one or is_one_block)
+        assert made.can_be_prepared == (n_queries <= 64 and grid.n_query_blocks == 1)
         has_no_memory = any("compared as a block" in reason for reason in made.reasons)
         assert (are_few and not has_no_memory) == made.compares_one_by_one
         assert made.grid.n_threads == 1 or not made.fits_all_options
