@@ -92,12 +92,12 @@ def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[Sen
     task = HeldOutTask.split(X, random, _N_USERS)
     ranks = [rank for rank in RANKS if rank <= min(X.shape)]
     paper = REGULARIZATION_PER_USER * X.shape[0]
-    spectrum = fit_spectrum(task.rest, ranks[-1], paper, seed)
-    noise = LinearMF(ranks[-1], random_state=seed).fit(shuffled_users(task.rest, random))
+    spectrum = fit_spectrum(task.training_X, ranks[-1], paper, seed)
+    noise = LinearMF(ranks[-1], random_state=seed).fit(shuffled_users(task.training_X, random))
     rows = []
     for strength in STRENGTHS:
         model = spectrum.reregularized("dropout", strength * paper)
-        users, items = model.user_embeddings(task.rest), model.item_embeddings()
+        users, items = model.user_embeddings(task.training_X), model.item_embeddings()
         ndcg = np.stack([task.score_factors(users[:, :k], items[:, :k]).ndcg for k in ranks])
         means = dict(zip(ranks, ndcg.mean(axis=1).tolist(), strict=True))
         forms = FORMS if strength == 1 else _FORMS_OF_EVERY_STRENGTH

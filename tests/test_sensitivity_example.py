@@ -31,7 +31,7 @@ def rows(simulation):
 
 
 def test_sensitivity_rows_match_models_of_their_rank(simulation, rows):
-    rest = HeldOutTask.split(simulation.X, np.random.default_rng(2), 1000).rest
+    rest = HeldOutTask.split(simulation.X, np.random.default_rng(2), 1000).training_X
     by_place = {(r.rank, r.strength, r.form): r for r in rows if not r.criterion}
     for strength in (0.01, 1.0):
         model = LinearMF(6, regularization=strength * 750.0).fit(rest)

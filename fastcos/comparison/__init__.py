@@ -1,11 +1,11 @@
-"""Which similarity to use: measures under the rescalings of a model, evaluated and ranked.
+"""Comparison of similarity measures under the rescalings of a model, to recommend one of them.
 
 A candidate is a measure of the item embeddings of one model under one rescaling D, after one
-preprocessing of X. A task scores a candidate unit by unit. Its units are labelled items, users with
-held-out interactions, or pairs with ratings. The leaderboard ranks the candidates by the mean
-score, with bootstrap intervals, and recommends one candidate. Its lead over the cosine is estimated
-by cross-fitting: one half of the units chooses the best candidate, and the other half measures its
-lead.
+preprocessing of X. A task scores a candidate unit by unit. The units of a task are labelled items,
+users with held-out interactions, or pairs with ratings. The leaderboard ranks the candidates by the
+mean score, with bootstrap intervals, and recommends one candidate. The lead of this candidate over
+the cosine is estimated by cross-fitting: one half of the units chooses the best candidate, and the
+other half measures its lead.
 
 ::
 

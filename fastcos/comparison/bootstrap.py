@@ -1,4 +1,4 @@
-"""Ranking with bootstrap intervals, and tests by cross-fitting."""
+"""Ranking of candidates with bootstrap intervals, and tests of the ranking by cross-fitting."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,32 +10,32 @@ from fastcos.comparison.candidates import Candidate
 from fastcos.comparison.leaderboard import BootstrapInterval, Leaderboard, LeaderboardRow
 from fastcos.validation import Floats
 
-# Coverage of the intervals over resampled units, for the same data and models. A test is
-# significant if its interval excludes 0. For independent units without a true difference, that
-# happens in 2.5 % of tests.
+# Coverage of the intervals over resampled units; the data and the models stay the same. A test is
+# significant if the interval lies above 0. If the units are independent and there is no true
+# difference, this happens in 2.5 % of all tests.
 LEVEL = 0.95
 _TAIL = (1 - LEVEL) / 2
-# Number of bootstrap samples. The standard error of the ends of an interval is then about 1.5 % of
-# its width.
+# Number of bootstrap samples. With this number, the standard error of the ends of an interval is
+# about 1.5 % of its width.
 N_RESAMPLES = 2000
-# The conclusion lists at most this number of candidates besides the recommended one.
+# Largest number of candidates that the conclusion lists besides the recommended candidate.
 _MAX_LISTED = 3
 
-# An estimate maps weights (r, n), the number of times that each of n units occurs in each of r
-# samples, and c numbers of candidates to scores (r, c).
+# An estimate is a function of weights (r, n), the number of times that each of n units occurs in
+# each of r samples, and of c numbers of candidates. It returns scores (r, c).
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
 class Outcome(NamedTuple):
     """The result of a test against the chance level.
 
-    score: name of the score.
-    value, chance: score of the best candidate, and score of the trivial answer.
-    best: number of the best candidate.
+    score: the name of the score.
+    value, chance: the score of the best candidate, and the score of the trivial answer.
+    best: the number of the best candidate.
     passed: whether the best candidate significantly exceeds the trivial answer.
     evidence: the evidence in words, such as "the lead is 0.1 [0.0, 0.2]".
     baseline: the trivial answer in words, such as "by chance".
-    scope: the meaning of the test if there are several, such as "locally".
+    scope: a word that distinguishes this test from others, such as "locally".
     """
 
     score: str
@@ -53,19 +53,19 @@ class Evaluation:
     """Scores of all candidates on one task.
 
     task: the task in words.
-    unit: the units in words, in the plural.
-    n_units: number of units.
-    score, estimate: the score that ranks the candidates, by name and as a function.
-    failure: start of the conclusion if all tests fail.
-    chance: score of a trivial answer, as an estimate for one candidate; the best candidate must
-        exceed it. None if there are other tests.
+    unit: the kind of the units, in the plural.
+    n_units: the number of units.
+    score, estimate: the name of the score that ranks the candidates, and its function.
+    failure: the start of the conclusion if all tests fail.
+    chance: the score of a trivial answer, as an estimate for one candidate; the best candidate must
+        exceed this score. None if the task has performed other tests.
     baseline: the trivial answer in words.
-    trivial: name of the trivial answer if it is to be a row of the table.
-    trivial_scores: its other scores, each as an estimate for one candidate.
-    outcomes: tests that the task has already performed.
+    trivial: the name of the trivial answer if it is to be a row of the table; otherwise empty.
+    trivial_scores: further scores of the trivial answer, each as an estimate for one candidate.
+    outcomes: the tests that the task has already performed.
     other_scores: further scores for the table.
-    success: start of the sentence that lists passed and failed tests.
-    few: number of units below which the conclusion warns.
+    success: the start of the sentence that lists passed and failed tests.
+    few: the number of units below which the conclusion contains a warning.
     """
 
     task: str
@@ -85,7 +85,7 @@ class Evaluation:
 
 
 def mean_estimate(values: Floats, stands_for: Floats | None = None) -> Estimate:
-    """Estimate weighted means of values (c, n) over units.
+    """Return an estimate that computes weighted means of values (c, n) over units.
 
     stands_for (n,) is the number of units of the population that each unit represents.
     """
@@ -172,9 +172,10 @@ def _rows(
 def _trivial_row(
     evaluation: Evaluation, all_units: Floats, samples: Floats, baseline: float, resampled: Floats
 ) -> LeaderboardRow:
-    """The row of the trivial answer.
+    """Return the row of the trivial answer.
 
-    baseline: score of the baseline; resampled (r,): its score on each sample of the units.
+    baseline: the score of the baseline. resampled (r,): the score of the baseline on each sample of
+    the units.
     """
     chance = evaluation.chance or evaluation.estimate
     value, on_samples = float(chance(all_units, [0])[0, 0]), chance(samples, [0])[:, 0]
@@ -196,10 +197,11 @@ def _best_of_items(
     rows: Sequence[LeaderboardRow],
     halves: "_CrossFitting",
 ) -> tuple[Candidate | None, str]:
-    """The best candidate that compares items with each other, and a sentence about it.
+    """Return the best candidate that compares items with each other, and a sentence about it.
 
-    Return None and no sentence if all candidates compare items. As in the choice among all
-    candidates, the baseline is the best one unless the cross-fitted lead over it is significant.
+    Return None and an empty sentence if all candidates compare items. The choice among these
+    candidates follows the same rule as the choice among all candidates: it is the baseline unless
+    the cross-fitted lead of another candidate over the baseline is significant.
     """
     numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
     if len(numbers) == len(candidates):
@@ -221,7 +223,7 @@ def _tied(
     recommended: Candidate,
     resampled: Floats,
 ) -> list[Candidate]:
-    """Other candidates whose score does not differ significantly from the recommended one's."""
+    """Return the candidates whose scores do not differ significantly from the recommended one."""
     leads = resampled[:, [candidates.index(recommended)]] - resampled
     ends = np.quantile(leads, (_TAIL, 1 - _TAIL), axis=0).T
     tied = {
@@ -234,7 +236,7 @@ def _tied(
 
 
 class _CrossFitting:
-    """Two random halves of the units, and bootstrap samples of each."""
+    """Two random halves of the units, and bootstrap samples of each half."""
 
     def __init__(self, n: int, random: np.random.Generator) -> None:
         first = np.zeros((1, n))
@@ -245,7 +247,10 @@ class _CrossFitting:
     def lead(
         self, estimate: Estimate, numbers: Sequence[int], reference: Estimate
     ) -> BootstrapInterval:
-        """Cross-fitted lead of the best of these candidates over number 0 of the reference."""
+        """Return the cross-fitted lead of the best of these candidates over the reference.
+
+        The reference is an estimate, of which candidate number 0 is used.
+        """
         values, resampled = [], []
         for choosing, measuring in ((0, 1), (1, 0)):
             best = numbers[int(estimate(self._halves[choosing], numbers)[0].argmax())]
@@ -270,7 +275,7 @@ def _test_chance(
 
 
 def _describe_scores(outcome: Outcome, candidates: Sequence[Candidate]) -> str:
-    """The scores of the best candidate and of the trivial answer in a test."""
+    """Return the scores of the best candidate and of the trivial answer in words."""
     best = f"{outcome.score} {outcome.value:.3f} for {candidates[outcome.best]}"
     return f"{best}, {outcome.chance:.3f} {outcome.baseline}"
 
@@ -282,13 +287,13 @@ def _conclusion(
     candidates: Sequence[Candidate],
     items_sentence: str,
 ) -> str:
-    """The recommendation and its evidence, or the statement that no test is significant.
+    """Return the recommendation and its evidence, or the statement that no test is significant.
 
-    items_sentence: what _best_of_items says.
+    items_sentence: the sentence about the best candidate that compares items.
     """
     units, warning = f"{board.n_units:,} {board.unit}", ""
     if board.n_units < evaluation.few:
-        warning = f"Only {units} were evaluated, so other {board.unit} may give another answer. "
+        warning = f"Only {units} were evaluated, so the answer may differ for other {board.unit}. "
     if not board.beats_chance:
         results = "; ".join(
             f"{_describe_scores(outcome, candidates)}, {outcome.evidence}" for outcome in outcomes
@@ -298,10 +303,10 @@ def _conclusion(
         return f"{warning}{failure}" + (method if evaluation.chance else "")
     ties, tied = "", board.not_distinguishable
     if tied:
-        n_more = len(tied) - _MAX_LISTED
-        more = f" and {n_more} more" if n_more > 0 else ""
-        listed = ", ".join(map(str, tied[:_MAX_LISTED]))
-        ties = f" Not distinguishable from this recommendation: {listed}{more}."
+        n_unlisted = len(tied) - _MAX_LISTED
+        ending = f" and {n_unlisted} more" if n_unlisted > 0 else ""
+        names = ", ".join(map(str, tied[:_MAX_LISTED]))
+        ties = f" Not distinguishable from this recommendation: {names}{ending}."
     level = "".join(
         f" The level to exceed is that of the {evaluation.trivial}: {outcome.score} "
         f"{outcome.chance:.3f}."
@@ -317,7 +322,7 @@ def _conclusion(
 def _success(
     evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
 ) -> str:
-    """A sentence that lists the passed tests, and then the failed tests."""
+    """Return a sentence that lists the passed tests, and then the failed tests."""
     if not evaluation.success:
         return ""
     results = [
@@ -330,7 +335,7 @@ def _success(
 
 
 def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> str:
-    """The candidate to use, and its cross-fitted gain."""
+    """Return the advice which candidate to use, with its cross-fitted gain."""
     baseline, gain = board.row(board.baseline), board.gain
     stay = f"Stay with {baseline.candidate}: {board.score} {baseline.score.value:.3f}"
     if gain is None:
@@ -351,12 +356,12 @@ def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> 
 
 
 def _samples(included: Floats, random: np.random.Generator) -> Floats:
-    """Draw bootstrap samples of the units where included (1, n) is 1; return counts (r, n)."""
+    """Draw bootstrap samples of the units for which included (1, n) is 1; return counts (r, n)."""
     size = int(included.sum())
     return random.multinomial(size, included[0] / size, N_RESAMPLES).astype(np.float64)
 
 
 def _interval(value: float, resampled: Floats) -> BootstrapInterval:
-    """The percentile interval of a value from its bootstrap samples."""
+    """Return a value with its percentile interval over bootstrap samples."""
     low, high = np.quantile(resampled, (_TAIL, 1 - _TAIL))
     return BootstrapInterval(float(value), float(low), float(high))

@@ -1,4 +1,4 @@
-"""Candidates: measures of the embeddings of a model under a rescaling, or of other rows."""
+"""Candidates of a comparison: measures of the embeddings of a model, or of other rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,9 +17,10 @@ from fastcos.validation import Rows, as_rows
 
 # The name of the second objective among the rescalings, and the requirement of its measure.
 EQ2 = "eq2"
-# The name in place of a rescaling if the rows are the columns of the interactions, without a model.
+# The name that replaces the name of a rescaling if the rows are columns of the interactions and not
+# embeddings of a model.
 NO_MODEL = "no model"
-# The measures of these columns: their cosine and their Pearson correlation.
+# The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
 # The default measures are twelve measures with different rankings. None of them searches neighbours
@@ -37,21 +38,21 @@ USER_USER = ("project_back_users",)
 # These measures equal the candidate "cosine" under another rescaling.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # Each of these measures ranks the items for every query in the same order as another measure,
-# because it is a monotone function of the other score or rotates the rows. For weight_cosine, that
-# is so because its rows are [b_i, b_i] here.
+# because it is a monotone function of the other score or rotates the rows. weight_cosine equals the
+# cosine because a comparison passes the rows [b_i, b_i] to it.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# The requirements of these measures if there is a model. Without a model they compare the rows
-# unchanged.
+# The requirements of these measures if there is a model. Without a model, they compare the
+# unchanged rows.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # Requirements that measure classes declare and embeddings can meet.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
-# Requirements in the words of a reader of the leaderboard, where they differ.
+# Descriptions of requirements for readers of the leaderboard.
 _IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 
 
@@ -59,15 +60,15 @@ _IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 class Embeddings:
     """The rows to which measures are fitted, and further data that some measures require.
 
-    items (p, d): embeddings of the items.
-    popularity (p,): number of users of each item.
+    items (p, d): the embeddings of the items.
+    popularity (p,): the number of users of each item.
     model: the model of the embeddings, or None.
-    X (n, p): interactions from which the model computes the embeddings of its users.
+    X (n, p): the interactions from which the model computes the embeddings of its users.
     rescaling: the rescaling of the embeddings.
     weight_decay: λ of Eq. 2; None for the default of the model.
-    given_users (n, d): embeddings of the users if there is no model.
-    scoring: rows whose inner products are the scores of a model with biases; None if those of
-        given_users and items are its scores.
+    given_users (n, d): the embeddings of the users if there is no model.
+    scoring: rows whose inner products are the scores of a model with biases; None if the inner
+        products of given_users and items are the scores.
     """
 
     items: Rows
@@ -81,7 +82,7 @@ class Embeddings:
 
     @parallel.lazy_attribute
     def users(self) -> Rows | None:
-        """Embeddings of the users, (n, d)."""
+        """The embeddings of the users, (n, d)."""
         if self.model is None:
             return self.given_users
         return self.model.user_embeddings(self.X, self.rescaling)
@@ -105,19 +106,19 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A measure of embeddings. Two candidates are equal if their first three fields are equal.
+    """A measure under a rescaling after a preprocessing; its source does not affect equality.
 
     Attributes
     ----------
     measure : str
-        Name of the measure. For an object, the name includes the parameters that differ from the
-        defaults of its class, such as ``csls:n_neighbors=5``.
+        Name of the measure. If the measure was passed as an object, the name includes the
+        parameters that differ from the defaults of its class, such as ``csls:n_neighbors=5``.
     rescaling : str
         Name or formula of D; "eq2" for the second objective; "no model" for the columns of the
         interactions, for which layer_norm_cosine is Pearson's correlation; "" for vectors without
-        a model. A measure that is invariant to D has one candidate, under the first rescaling.
+        a model. A measure that is invariant to D has only one candidate, under the first rescaling.
     preprocessing : str
-        Preprocessing of the interactions before the model; "none" if there is none.
+        Preprocessing of the interactions before the model is fitted; "none" if there is none.
     source : str or Measure
         The registered name or the object from which the measure is created. Default: ``measure``.
     """
@@ -128,8 +129,8 @@ class Candidate:
     source: str | Measure | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        joint = " with " if self.rescaling == NO_MODEL else " under "
-        return self.measure + (f"{joint}{self.embeddings}" if self.embeddings else "")
+        preposition = "with" if self.rescaling == NO_MODEL else "under"
+        return self.measure + (f" {preposition} {self.embeddings}" if self.embeddings else "")
 
     @property
     def embeddings(self) -> str:
@@ -139,7 +140,7 @@ class Candidate:
         return text if self.preprocessing == "none" else f"{text} after {self.preprocessing}"
 
     def to_dict(self) -> dict[str, str]:
-        """The measure, the rescaling and the preprocessing by name."""
+        """Return the names of the measure, the rescaling and the preprocessing."""
         return {name: getattr(self, name) for name in ("measure", "rescaling", "preprocessing")}
 
     @property
@@ -163,19 +164,20 @@ class Candidate:
 
     @property
     def requires(self) -> str:
-        """The requirement of the measure besides the rows, as its class declares it, or ""."""
+        """The requirement, besides the rows, that the class of the measure declares, or ""."""
         if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
-        # An object may already contain the other side, and must contain all other requirements.
-        missing = needs == _OTHER_SIDE and getattr(self._source, _OTHER_SIDE, None) is None
-        return needs if missing or needs == _TWO_HALVES else ""
+        # An object may already contain the other side of the model, and it must already contain
+        # everything else that it requires.
+        is_missing = needs == _OTHER_SIDE and getattr(self._source, _OTHER_SIDE, None) is None
+        return needs if is_missing or needs == _TWO_HALVES else ""
 
     @property
     def depends_on_rescaling(self) -> bool:
-        """Whether D changes the scores."""
-        changes: Invariances = getattr(self._class, "invariances", BaseMeasure.invariances)
-        return not (changes.D == "y" or self.requires in ("model", EQ2))
+        """Whether a rescaling D changes the scores."""
+        invariances: Invariances = getattr(self._class, "invariances", BaseMeasure.invariances)
+        return not (invariances.D == "y" or self.requires in ("model", EQ2))
 
     @property
     def _class(self) -> Any:
@@ -184,18 +186,18 @@ class Candidate:
         return type(self._source)
 
     def rows(self, embeddings: Embeddings) -> Rows:
-        """The rows of the items, or of the users, in the form that the measure expects."""
+        """Return the rows of the items, or of the users, in the form that the measure expects."""
         if self.compares_users and embeddings.users is not None:
             return as_rows("users", embeddings.users)
         if embeddings.model is not None:
-            if self.requires == _TWO_HALVES:  # in the symmetric form, A and B are equal
+            if self.requires == _TWO_HALVES:  # In the symmetric solution, A and B are equal.
                 return as_rows("items", np.hstack([embeddings.items, embeddings.items]))
             if self.requires in ("model", EQ2):
                 return embeddings.model.item_embeddings()
         return embeddings.items
 
     def make(self, embeddings: Embeddings) -> Measure:
-        """Create the measure, with its requirements from the embeddings, without fitting it."""
+        """Create the measure without fitting it; the embeddings provide its requirements."""
         arguments = self._arguments(embeddings)
         if isinstance(self._source, str):
             return REGISTRY[self.name](**arguments)
@@ -223,13 +225,13 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Select candidates; the cosine comes first. Return them, and the measures left out.
+    """Return the candidates, the cosine first, and the measures that are left out.
 
-    chosen holds measures, or is None for all measures whose requirements the embeddings meet, or
-    "default" for twelve of these measures with different rankings. Measures that are left out are
-    returned with their requirements. A chosen measure whose requirements are not met raises an
-    error. Measures that compare users need ``with_users``, but rows without a model may be users,
-    which can be compared with each other.
+    chosen contains measures, or is None for all measures whose requirements the embeddings meet, or
+    "default" for twelve of these measures that have different rankings. Measures that are left out
+    are returned with their requirements. A measure in ``chosen`` whose requirements are not met
+    raises an error. Measures that compare users need ``with_users``; however, rows without a model
+    may be users themselves, which can be compared with each other.
     """
     left_out: dict[str, str] = {}
     if chosen is None or chosen == DEFAULT:
@@ -260,14 +262,14 @@ def select_candidates(
 def _check_requirements(
     argument: str, candidate: Candidate, embeddings: Embeddings, with_users: bool
 ) -> None:
-    """Raise if the embeddings do not meet the requirements of a chosen measure."""
+    """Raise ValueError if the embeddings do not meet the requirements of a chosen measure."""
     name, requirement = candidate.name, candidate.requires
     only_rows = embeddings.model is None and not requirement
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other here, got {got}")
-    # By choosing such a measure for rows without a model, the caller states that the rows consist
-    # of two halves.
+    # A caller who chooses such a measure for rows without a model thereby states that the rows
+    # consist of two halves.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(requirement) and not are_two_halves:
         parameter = requirement.split()[0]
@@ -290,7 +292,7 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """The candidate that is evaluated instead of this one, because it ranks in the same order."""
+    """Return a candidate with the same ranking, which is evaluated in place of this candidate."""
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
         return candidate
@@ -298,9 +300,10 @@ def representative(candidate: Candidate) -> Candidate:
 
 
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
-    """The candidates under each rescaling; measures that are invariant to D under the first only.
+    """Return the candidates under each rescaling.
 
-    Eq. 2 is another model, which is not a rescaling of the first. Invariant measures are therefore
+    Measures that are invariant to D are evaluated only under the first rescaling. The solution of
+    Eq. 2 is another model and not a rescaling of the solution of Eq. 1, so invariant measures are
     also evaluated under Eq. 2, unless they require the model of Eq. 1.
     """
     return [

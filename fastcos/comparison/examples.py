@@ -23,12 +23,12 @@ class Example(NamedTuple):
     Attributes
     ----------
     neighbors : ndarray (m, k), int64
-        The nearest of all items to each example item, by descending score.
+        The items that are nearest to each example item, by descending score.
     scores : ndarray (m, k), float64
         Scores of the neighbours.
     ranks : ndarray (m, m), uint8
-        For each pair of example items, the share of these pairs with a lower score, scaled to
-        0 to 255.
+        For each pair of example items, the share of all pairs of example items that have a lower
+        score, multiplied by 255.
     """
 
     neighbors: Integers
@@ -37,7 +37,10 @@ class Example(NamedTuple):
 
 
 def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Integers:
-    """Choose n popular items, about equally many per label; order them by label and popularity."""
+    """Choose n popular items, about the same number per label.
+
+    The items are sorted by label, and within a label by descending popularity.
+    """
     order = np.argsort(-popularity, kind="stable")
     if codes is None:
         return order[:n]
@@ -48,15 +51,15 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
-    """Neighbours and ranks of the example items; None if the candidate compares users."""
+    """Return neighbours and ranks of the example items, or None if the candidate compares users."""
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)
     measure = candidate.make(embeddings)
     n, m = len(rows), len(items)
     k = min(_K, n - 1)
-    queries, themselves = memmap.take_rows("vectors", rows, items), one_per_row(items, n)
-    neighbors = top_k(queries, rows, k, measure=measure, exclude=themselves).indices
+    queries, self_exclusions = memmap.take_rows("vectors", rows, items), one_per_row(items, n)
+    neighbors = top_k(queries, rows, k, measure=measure, exclude=self_exclusions).indices
     partners = np.hstack([neighbors, np.tile(items, (m, 1))])
     pairs = np.column_stack([np.repeat(items, k + m), partners.ravel()])
     scores = pair_scores(measure.fit(rows), rows, pairs).reshape(m, k + m)
@@ -64,9 +67,9 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
-    """Share of the pairs of different items with a lower score, scaled to 0 to 255.
+    """Return for each pair the share of pairs of different items with a lower score, times 255.
 
-    The diagonal is 255.
+    The entries of the diagonal are 255.
     """
     ascending = np.sort(scores[~np.eye(len(scores), dtype=bool)])
     low, high = (np.searchsorted(ascending, scores, side) for side in ("left", "right"))

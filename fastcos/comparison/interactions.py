@@ -1,4 +1,4 @@
-"""compare: which similarity to use for the items of interactions."""
+"""The function ``compare``, which finds out which similarity to use for the items of a model."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ from fastcos.comparison.models import (
 from fastcos.comparison.rescaled import RescalingEvaluator, score_rescalings
 from fastcos.comparison.result import Comparison, RescalingScores
 from fastcos.comparison.runner import (
-    Evaluated,
+    CandidateScores,
     Executor,
     ModelEmbeddings,
     Task,
@@ -48,8 +48,9 @@ from fastcos.parallel import Progress
 from fastcos.similarity import Measure
 from fastcos.similarity.diagonal import Rescaling
 
-# Number of labelled items that are ranked, or that the evaluated users have seen, per sampled item.
-# With 2,000 sampled items, 10,000 are ranked, so a label of 2 in 1,000 items still has 20 items.
+# Number of labelled items that are ranked, or of items that the evaluated users have seen, per
+# sampled item. With 2,000 sampled items, 10,000 items are ranked, so that a label that 0.2 % of the
+# items have still has 20 items.
 RANKED_PER_SAMPLED = 5
 # The columns of X are compared without a model only if X has at most this number of entries, which
 # take 128 MiB in float32.
@@ -79,9 +80,9 @@ def compare(
     """Find out which similarity to use for items: every measure under every rescaling of a model.
 
     All rescalings of Eq. 1 are the same model, with the same predictions and the same loss. If
-    their scores differ, cosine similarity depends on a choice that the loss does not make.
-    ``named`` and ``grid`` of the result contain these scores. ``leaderboard`` ranks all measures,
-    with intervals, and recommends at most one of them.
+    their scores differ, cosine similarity depends on a choice that the loss does not make. The
+    attributes ``named`` and ``grid`` of the result contain these scores. The attribute
+    ``leaderboard`` ranks all measures, with intervals, and recommends at most one of them.
 
     With labels, the task is to find items with the same label, for up to 1,000 labelled queries
     that are distributed evenly over the labels. As in :func:`fastcos.audit`, permutations of the
@@ -91,30 +92,31 @@ def compare(
     Without labels, the task is to predict a fifth of the interactions of every user from the other
     interactions, for up to 5,000 users. Each item that a user has seen votes for its 20 nearest
     items, with weight 1 / log2(1 + rank). ``user_item_dot`` and ``user_item_cosine`` recommend the
-    items with the highest scores; under ``project_back_users`` the 20 nearest users vote. A measure
-    must beat the recommendation of the most popular items.
+    items with the highest scores; under ``project_back_users``, the 20 nearest users vote. A
+    measure must score higher than the recommendation of the most popular items.
 
     The lead of the best candidate over the cosine (under D = I, or of Eq. 2 if that is the only
     objective) is cross-fitted: each half of the queries chooses a candidate, and the other half
-    measures its lead. The intervals describe the sampling of queries, for the same data and models.
-    Another sample of the data changes scores more: on the paper's simulation, it changes an AUC by
-    0.03 to 0.06.
+    measures its lead. The intervals describe only the effect of sampling queries; the data and the
+    models stay the same. Another sample of the data changes scores more: on the paper's simulation,
+    it changes an AUC by 0.03 to 0.06.
 
     Parameters
     ----------
     X : sparse matrix or array_like (n, p)
-        Interactions of n users with p items: any finite real numbers. A zero is no interaction.
+        Interactions of n users with p items, which may be any finite real numbers. An entry of 0
+        means that there was no interaction.
     labels : sequence (p,) of int or str, optional
         One label per item; None leaves an item out of the scores.
     n_components : int, optional
-        Rank k of the model, from 1 to min(n, p). Default: 50, or min(n, p) if that is less.
+        Rank k of the model, from 1 to min(n, p). Default: the smaller one of 50 and min(n, p).
     regularization : float, optional
         λ of Eq. 1, on the scale of squared singular values. Default: the square of singular value
         number k/5, which is close to the choice of the paper for its data (10,000).
     weight_decay : float, optional
         λ of Eq. 2, on the scale of singular values. Default: the square root of regularization, so
-        that both objectives begin to suppress directions at the same singular value; or half of the
-        largest singular value, if all columns would be zero otherwise.
+        that both objectives begin to suppress directions at the same singular value; if this would
+        make all columns zero, half of the largest singular value.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         Whether to compare both objectives, only Eq. 1 ("dropout") or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
@@ -125,35 +127,37 @@ def compare(
         ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard contains models
         after each of them.
     measures : sequence of str or Measure, or "default", optional
-        The measures of the leaderboard; the cosine is always added. Default: all measures whose
-        requirements the model meets. "default" stands for twelve of these measures, which have
-        different rankings and take O(queries p k) time. In both cases, the cosine and the
-        correlation of the columns of X, without a model, are also compared. Pass a measure with
-        further requirements as an object:
-        ``get_measure("soft_cosine", matrix=S)``.
+        The measures of the leaderboard; the cosine is always added. If omitted, all measures whose
+        requirements the model meets are compared. "default" stands for twelve of these measures,
+        which have different rankings and take O(queries p k) time. In both cases, the cosine and
+        the correlation of the columns of X are also compared, without a model. Pass a measure with
+        further requirements as an object, such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to score the grid of exponents.
     n_sampled : int, optional
-        Number of random items whose neighbours and labels score the rescalings. For the measures,
-        five times as many labelled items are ranked; without labels, users are drawn until they
-        have seen five times as many items, but at least 500 users. Default: all items.
+        Number of random items from whose neighbours and labels the scores of the rescalings are
+        computed. To score the measures, five times as many labelled items are ranked; without
+        labels, at least 500 users are drawn, and more until they have seen five times as many
+        items. Default: all items.
     n_examples : int, default 0
         Number of popular items whose neighbours under every candidate are part of the leaderboard,
         for :func:`fastcos.plots.html.leaderboard_page`.
     budget : float, optional
-        Time in seconds after which no further candidate is evaluated. The remaining candidates are
-        in ``left_out``.
+        Time in seconds after which no further candidate is evaluated. ``left_out`` of the
+        leaderboard lists the candidates that were not evaluated.
     on_rescalings : callable, optional
         Called with the scores of the named rescalings before the measures are evaluated.
     progress : callable, optional
-        Called as progress(done, total): first with columns of the factorisations, as in
-        :meth:`fastcos.LinearMF.fit`; then, from 0 again, with embeddings and candidates.
+        Called as progress(done, total): first with numbers of columns of the factorisations, as in
+        :meth:`fastcos.LinearMF.fit`; then, starting from 0 again, with numbers of embeddings and
+        candidates.
     random_state : int, default 0
         Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
         interactions, and the bootstrap.
     executor : callable, optional
         executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the
-        jobs. :func:`fastcos.distributed.compare` evaluates on workers. Default: this process.
+        jobs. :func:`fastcos.distributed.compare` evaluates jobs on workers. By default, jobs run in
+        this process.
 
     Returns
     -------
@@ -163,14 +167,15 @@ def compare(
     Raises
     ------
     ValueError
-        An argument breaks its rule.
+        An argument does not satisfy its rule.
 
     Notes
     -----
-    The model takes O(nnz k), each rescaling O(p² k) for AUC, MAP@R and neighbours, and each
-    candidate O(queries p k), or O(p² k) without labels and for measures that search neighbours in
-    fit. No p x p array is allocated. :func:`fastcos.set_config` sets threads and memory. Source:
-    Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
+    Fitting the model takes O(nnz k) time, and scoring a rescaling (AUC, MAP@R and neighbours) takes
+    O(p² k) time. Evaluating a candidate takes O(queries p k) time, or O(p² k) time without labels
+    and for measures that search neighbours in fit. No p x p array is allocated.
+    :func:`fastcos.set_config` sets the number of threads and the memory. Source: Steck, Ekanadham,
+    Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
 
     Examples
     --------
@@ -200,29 +205,31 @@ def compare(
     )
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     preprocessings = _preprocessings(preprocessing)
-    named, on_grid = named_variants(rescalings, objective), grid_variants(objective) if grid else []
+    named = named_variants(rescalings, objective)
+    grid_points = grid_variants(objective) if grid else []
     seeds = np.random.SeedSequence(settings.random_state).spawn(3)
-    sampling, resampling, drawing = map(np.random.default_rng, seeds)
+    task_random, bootstrap_random, item_random = map(np.random.default_rng, seeds)
     sampled = None
     if n_sampled is not None and validation.as_count("n_sampled", n_sampled, 2) < p:
-        sampled = np.sort(drawing.permutation(p)[:n_sampled])
+        sampled = np.sort(item_random.permutation(p)[:n_sampled])
 
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
     fitted = fit_models(X, settings, progress=progress)
     n_ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
     names_of_labels = [] if codes is None else label_names(labels)
     if codes is None:
-        task: Task = (held_out := HeldOutTask.split(X, sampling, n_items=n_ranked))
-        seen = held_out.rest
+        task: Task = (held_out := HeldOutTask.split(X, task_random, n_items=n_ranked))
+        training_X = held_out.training_X
     else:
-        task, seen = LabelTask(codes, popularity > 0, sampling, n_ranked, names=names_of_labels), X
+        task = LabelTask(codes, popularity > 0, task_random, n_ranked, names=names_of_labels)
+        training_X = X
     examples = choose_examples(codes, popularity, n_examples) if n_examples else None
     candidates, left_out = _candidates(
         measures, fitted, named, X, preprocessings,
         with_users=codes is None, with_columns=not chosen,
     )  # fmt: skip
     jobs = list(dict.fromkeys(map(representative, candidates)))
-    total, done = len(named) + len(on_grid) + len(jobs), itertools.count()
+    total, done = len(named) + len(grid_points) + len(jobs), itertools.count()
 
     def tick() -> None:
         if progress is not None:
@@ -230,20 +237,20 @@ def compare(
 
     tick()
     evaluator = RescalingEvaluator(fitted.models, codes, popularity, settings.random_state, sampled)
-    tables = score_rescalings(evaluator, named, on_grid, tick, executor)
+    tables = score_rescalings(evaluator, named, grid_points, tick, executor)
     if on_rescalings is not None:
         on_rescalings(tables.named)
-    models_of_seen = fitted if seen is X else fit_models(seen, settings)
+    task_models = fitted if training_X is X else fit_models(training_X, settings)
     results, unfinished = _results_until(
         math.inf if budget is None else started + budget,
         candidates,
-        evaluate_models(task, seen, models_of_seen, named, settings, jobs, executor, examples),
+        evaluate_models(task, training_X, task_models, named, settings, jobs, executor, examples),
         tick,
     )
     left_out |= {str(candidate): f"more than {budget:g} s" for candidate in unfinished}
     return Comparison(
         leaderboard=rank_results(
-            task, results, left_out, resampling, chosen=chosen, examples=examples
+            task, results, left_out, bootstrap_random, chosen=chosen, examples=examples
         ),
         **tables._asdict(),
         sampled=sampled,
@@ -268,32 +275,35 @@ def compare(
 def _results_until(
     deadline: float,
     candidates: Sequence[Candidate],
-    evaluations: Iterable[tuple[Candidate, Evaluated | ValueError]],
+    evaluations: Iterable[tuple[Candidate, CandidateScores | ValueError]],
     tick: Callable[[], None],
-) -> tuple[list[tuple[Candidate, Evaluated | ValueError]], list[Candidate]]:
-    """Evaluate until the deadline; return the results, and the candidates without a result.
+) -> tuple[list[tuple[Candidate, CandidateScores | ValueError]], list[Candidate]]:
+    """Evaluate candidates until the deadline; return the results, and candidates without a result.
 
-    evaluations: the results of the representatives of the candidates, computed one by one.
-    deadline: a value of time.monotonic. tick is called after each evaluation.
+    deadline: a value of time.monotonic. evaluations: the results of the representatives of the
+    candidates, which are computed one by one. tick is called after each evaluation.
     """
-    result_of = {}
-    for representing, result in evaluations:
-        result_of[representing] = result
+    results_by_candidate = {}
+    for candidate, result in evaluations:
+        results_by_candidate[candidate] = result
         tick()
         if time.monotonic() > deadline:
             break
     results, unfinished = [], []
     for candidate in candidates:
-        if (representing := representative(candidate)) in result_of:
-            results.append((candidate, result_of[representing]))
+        result_key = representative(candidate)
+        if result_key in results_by_candidate:
+            results.append((candidate, results_by_candidate[result_key]))
         else:
             unfinished.append(candidate)
     return results, unfinished
 
 
-def _preprocessings(chosen: Sequence[str] | str) -> list[str]:
-    """The chosen names without repetition; "none" comes first, because the baseline uses it."""
-    names = [chosen] if isinstance(chosen, str) else validation.as_list("preprocessing", chosen)
+def _preprocessings(preprocessing: Sequence[str] | str) -> list[str]:
+    """Return the names without repetition; "none" comes first, because the baseline uses it."""
+    if isinstance(preprocessing, str):
+        preprocessing = [preprocessing]
+    names = validation.as_list("preprocessing", preprocessing)
     names = [validation.as_choice("preprocessing", name, PREPROCESSINGS) for name in names]
     return list(dict.fromkeys(["none", *names]))
 
@@ -308,9 +318,11 @@ def _candidates(
     with_users: bool,
     with_columns: bool,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """The measures under every rescaling, without a model, and after every preprocessing.
+    """Return the candidates, the cosine first, and the measures that are left out.
 
-    Return the candidates, the cosine first, and the measures left out with their requirements.
+    The candidates are the measures under every rescaling, measures of the columns of X without a
+    model, and the measures after every preprocessing. Measures that are left out are returned with
+    their requirements.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(fitted, named, X)(names[0])

@@ -8,7 +8,8 @@ from fastcos.comparison.examples import Example
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
-# The conclusion above the table contains the same scores with other values, so explain why.
+# The conclusion above the table contains scores of the same names with other values. This text
+# explains the difference.
 _PER_ITEM = (
     "AUC and P@10 are means over items, so that common labels count most. The scores per class in "
     "the conclusion are means over labels, so that each label counts the same."
@@ -16,7 +17,7 @@ _PER_ITEM = (
 
 
 class BootstrapInterval(NamedTuple):
-    """A number and its 95 % bootstrap interval over resampled units, for the same models."""
+    """A number and its 95 % bootstrap interval over resampled units; the models stay the same."""
 
     value: float
     low: float
@@ -35,7 +36,8 @@ class LeaderboardRow(NamedTuple):
     score : BootstrapInterval
         The score by which the candidates are ranked, over all units.
     gain : BootstrapInterval
-        The score minus the score of the baseline on the same samples of units; 0 for the baseline.
+        The score minus the score of the baseline on the same samples of units. It is 0 for the
+        baseline.
     other_scores : dict of str to float
         Further scores, by name.
     """
@@ -46,7 +48,7 @@ class LeaderboardRow(NamedTuple):
     other_scores: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The candidate, the score and the gain with their intervals, as one flat record."""
+        """Return the candidate, the score and the gain with their intervals, as one flat dict."""
         return {
             **self.candidate.to_dict(),
             "score": self.score.value,
@@ -62,7 +64,7 @@ class LeaderboardRow(NamedTuple):
 @as_table
 @dataclass(frozen=True)
 class Leaderboard(Record):
-    """Candidates by descending score; equal scores in the order of evaluation.
+    """Candidates by descending score; equal scores are in the order of evaluation.
 
     Attributes
     ----------
@@ -71,8 +73,8 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate. With held-out interactions there is also a row for the most popular
-        items, which are no candidate.
+        One row per candidate. If the task is to predict held-out interactions, there is also a row
+        for recommending the most popular items, which is not a candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
@@ -80,30 +82,31 @@ class Leaderboard(Record):
     n_units : int
         Number of items, users or pairs on which the table and the conclusion are based.
     unit : str
-        What a unit is, in the plural: "items", "users" or "pairs".
+        The kind of the units, in the plural: "items", "users" or "pairs".
     beats_chance : bool
         Whether the best candidate significantly exceeds a chance level.
     recommended : Candidate or None
-        The recommended candidate; None unless beats_chance.
+        The recommended candidate; None if ``beats_chance`` is false.
     gain : BootstrapInterval or None
-        Cross-fitted gain of the best other candidate over the baseline: each half of the units
-        chooses a candidate, and the other half measures its gain. None if there is no other
-        candidate.
+        Cross-fitted gain over the baseline of the best candidate that is not the baseline: each
+        half of the units chooses a candidate, and the other half measures its gain. None if the
+        baseline is the only candidate.
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str
         Measures that were not evaluated, and their requirements.
     not_distinguishable : list of Candidate
-        Candidates whose score does not differ significantly from that of the recommended one: the
-        95 % interval of the difference contains 0. Best first.
+        Candidates whose score does not differ significantly from the score of the recommended
+        candidate, because the 95 % interval of the difference contains 0. They are in descending
+        order of the score.
     best_of_items : Candidate or None
-        The best candidate that compares items with each other, chosen like ``recommended``. None
-        if all candidates compare items, and unless beats_chance.
+        The best candidate that compares items with each other, chosen in the same way as
+        ``recommended``. None if all candidates compare items, or if ``beats_chance`` is false.
     example_items : ndarray (m,), int64, or None
         Row numbers of the example items.
     examples : dict of Candidate to Example
-        Neighbours of the example items under each candidate, and scores between these items.
-        Measures of users have none.
+        Neighbours of the example items under each candidate, and scores between these items. The
+        dict does not contain measures that compare users.
     """
 
     task: str
@@ -124,7 +127,7 @@ class Leaderboard(Record):
     examples: dict[Candidate, Example] = field(default_factory=dict, repr=False)
 
     def best_per_measure(self) -> list[LeaderboardRow]:
-        """The best row of every measure, by descending score."""
+        """Return the best row of every measure, by descending score."""
         best: dict[str, LeaderboardRow] = {}
         for row in self.rows:
             best.setdefault(row.candidate.measure, row)
@@ -132,11 +135,11 @@ class Leaderboard(Record):
 
     @property
     def verdict(self) -> str:
-        """The conclusion."""
+        """The conclusion, which is the recommendation and the evidence for it."""
         return self.conclusion
 
     def sections(self) -> tuple[Section]:
-        """The best row of every measure."""
+        """Return the table of the best row of every measure."""
         scores = (self.score, f"95 % over {self.unit}", "gain", "95 % of the gain")
         header = ("measure", "under", *scores, *self.rows[0].other_scores)
         title = (
@@ -152,15 +155,15 @@ class Leaderboard(Record):
         return (Section("Leaderboard", tables=[Table(title, header, lines, legend)]),)
 
     def row(self, candidate: Candidate) -> LeaderboardRow:
-        """The row of a candidate."""
+        """Return the row of a candidate."""
         return next(row for row in self.rows if row.candidate == candidate)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields except the examples, as dicts, lists, numbers and texts."""
+        """Return all fields except the examples, as dicts, lists, numbers and texts."""
         excluded = ("example_items", "examples")
         return {name: value for name, value in super().to_dict().items() if name not in excluded}
 
 
 def _cells(interval: BootstrapInterval) -> tuple[float, str]:
-    """The value, and the interval in words."""
+    """Return the value and the interval, as two cells of a table."""
     return interval.value, f"{interval.low:.3f} .. {interval.high:.3f}"

@@ -1,4 +1,4 @@
-"""The models of a comparison: both objectives from one factorisation, after preprocessing."""
+"""The models of a comparison: models of both objectives, from one factorisation of X."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ OBJECTIVES = ("both", "dropout", "weight_decay")
 
 
 class Settings(NamedTuple):
-    """Arguments of the models. A regularisation strength of None is chosen from the data."""
+    """The arguments of the models. A regularisation strength of None is chosen from the data."""
 
     n_components: int
     objective: str
@@ -83,9 +83,10 @@ def fit_models(
     preprocessing: str = "none",
     progress: Progress | None = None,
 ) -> Fitted:
-    """Fit both objectives, or the chosen one, to preprocessed X by one factorisation.
+    """Fit the models of both objectives, or of the chosen one, by one factorisation of X.
 
-    The strengths in settings are in units of X, so a preprocessed X gets the default strengths.
+    X is preprocessed first. The regularisation strengths in settings are in units of X, so the
+    default strengths are used for a preprocessed X.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X
@@ -102,7 +103,7 @@ def fit_models(
     largest = float(model.singular_values_[0])
     if decay is None or preprocessing != "none":
         decay = math.sqrt(strength)
-        if decay >= largest:  # every column would be zero
+        if decay >= largest:  # Every column would be zero.
             decay = largest / 2
     if settings.objective != "dropout" and 0 < largest <= decay:
         rule = f"less than the largest singular value of X, {largest:g}"
@@ -116,21 +117,22 @@ def fit_models(
 
 
 class ModelVariant(NamedTuple):
-    """One set of item embeddings of a model; the rescaling is None for Eq. 2."""
+    """A set of item embeddings of a model, under a rescaling; the rescaling is None for Eq. 2."""
 
     name: str
     objective: str
     rescaling: Rescaling | None
 
     def embeddings(self, models: Mapping[str, LinearMF]) -> npt.NDArray[np.floating[Any]]:
-        """The item embeddings (p, k)."""
+        """Return the item embeddings (p, k)."""
         return models[self.objective].item_embeddings(self.rescaling)
 
 
 def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
-    """The chosen rescalings of Eq. 1 (default: all with a name), then Eq. 2.
+    """Return Eq. 1 under the chosen rescalings, followed by Eq. 2.
 
-    Variants of an objective that is not compared are left out.
+    The default is all rescalings that have a name. Variants of an objective that is not compared
+    are left out.
     """
     by_name = {named.name: named.rescaling for named in rescalings()}
     choices = by_name if chosen is None else validation.as_list("rescalings", chosen)
@@ -146,6 +148,6 @@ def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> 
 
 
 def grid_variants(objective: str) -> list[ModelVariant]:
-    """Eq. 1 under a grid of exponents of D; no variants if only Eq. 2 is compared."""
+    """Return Eq. 1 under a grid of exponents of D, or no variants if only Eq. 2 is compared."""
     grid = () if objective == "weight_decay" else rescaling_grid()
     return [ModelVariant(f"grid {D.formula}", "dropout", D) for D in grid]

@@ -1,4 +1,4 @@
-"""choose_rank: how many latent dimensions the interactions support, by three criteria."""
+"""The function ``choose_rank``, which recommends the number of latent dimensions of a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,14 +36,16 @@ class RankChoice:
     singular_values : ndarray (k,), float64
         Singular values of the interactions, descending; k is the largest rank.
     noise_singular_values : ndarray (k,), float64
-        Singular values of the same interactions after the users of each item were drawn at random.
+        Singular values of the interactions after the users of each item were replaced by users that
+        were drawn at random.
     by_held_out : int
-        The smallest rank whose NDCG is within one standard error of the best.
+        The smallest rank whose NDCG is within one standard error of the largest NDCG.
     by_gap : int
-        The rank before the largest ratio of two consecutive singular values. The first ratio, which
-        reflects popularity, is not considered.
+        The rank k for which the ratio of singular values k and k + 1 is largest. The first ratio is
+        not considered, because the first singular value reflects popularity.
     by_parallel_analysis : int
-        Number of leading singular values that exceed those of the noise; at least 2.
+        Number of leading singular values that exceed the corresponding singular value of the noise,
+        but at least 2.
     """
 
     ranks: Integers
@@ -65,9 +67,10 @@ def choose_rank(
 ) -> RankChoice:
     """Choose the number of latent dimensions for a model of these interactions.
 
-    Choose it before you compare rescalings D: a cosine depends on all dimensions, and dimensions
-    that only contain noise add noise to it. The three criteria use no labels. They may disagree,
-    because superfluous dimensions harm a cosine more than they harm predictions.
+    Choose the number of dimensions before you compare rescalings D, because a cosine depends on all
+    dimensions, and dimensions that contain only noise add noise to the cosine. The three criteria
+    use no labels. They may disagree, because superfluous dimensions harm a cosine more than they
+    harm predictions.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ def choose_rank(
         The ranks to compare, from 2 to min(n, p). Default: 2 to 100, in about equal steps on a
         logarithmic scale.
     regularization : float, optional
-        λ of Eq. 1 for all ranks. Default: the default of :func:`fastcos.compare` at rank 50.
+        λ of Eq. 1 for all ranks. The default is the default of :func:`fastcos.compare` at rank 50.
     random_state : int, default 0
         Seed of the held-out interactions, the noise and the solver.
 
@@ -88,7 +91,7 @@ def choose_rank(
     Notes
     -----
     The function computes two SVDs of the largest rank. Sources: Horn 1965,
-    doi:10.1007/BF02289447, for parallel analysis; Breiman et al. 1984 for the rule of one standard
+    doi:10.1007/BF02289447, for parallel analysis; Breiman et al. 1984, for the rule of one standard
     error.
 
     Examples
@@ -113,12 +116,12 @@ def choose_rank(
     random = np.random.default_rng(random_state)
     task = HeldOutTask.split(X, random, _N_USERS)
     k = distinct_ranks[-1]
-    model = fit_spectrum(task.rest, k, regularization, random_state)
-    users, items = model.user_embeddings(task.rest), model.item_embeddings()
+    model = fit_spectrum(task.training_X, k, regularization, random_state)
+    users, items = model.user_embeddings(task.training_X), model.item_embeddings()
     ndcg = np.stack(
         [task.score_factors(users[:, :rank], items[:, :rank]).ndcg for rank in distinct_ranks]
     )
-    noise_model = LinearMF(k, random_state=random_state).fit(shuffled_users(task.rest, random))
+    noise_model = LinearMF(k, random_state=random_state).fit(shuffled_users(task.training_X, random))
     values = model.singular_values_.astype(np.float64)
     noise_values = noise_model.singular_values_.astype(np.float64)
     return RankChoice(
@@ -134,41 +137,44 @@ def choose_rank(
 
 
 def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: int) -> LinearMF:
-    """Fit Eq. 1 with this rank; the default λ is the square of singular value number 10."""
+    """Fit Eq. 1 with this rank; by default, λ is the square of singular value number 10."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # The paper uses rank 50, and the default of compare is singular value number rank / 5.
+        # compare uses the square of singular value number rank / 5, and the paper uses rank 50.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 
 
 def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
-    """The smallest rank within one standard error of the best; ndcg has shape (ranks, users)."""
+    """Return the smallest rank within one standard error of the best; ndcg is (ranks, users)."""
     means = ndcg.mean(axis=1)
     return ranks[int(np.argmax(means >= means.max() - _errors(ndcg)))]
 
 
 def _errors(ndcg: Floats) -> Floats:
-    """Standard errors, over users, of the difference to the best rank."""
+    """Return the standard errors, over users, of the difference to the NDCG of the best rank."""
     best = ndcg[ndcg.mean(axis=1).argmax()]
     return (ndcg - best).std(axis=1, ddof=1) / np.sqrt(ndcg.shape[1])
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Number of leading values that exceed those of the noise; at least 2."""
+    """Return the number of leading values that exceed the values of the noise; at least 2."""
     return max(2, int(np.append(values > noise, False).argmin()))
 
 
 def largest_gap(values: Floats) -> int:
-    """Number of values before the largest ratio of two consecutive values, without the first."""
+    """Return the number of values before the largest ratio of two consecutive values.
+
+    The ratio of the first and the second value is not considered.
+    """
     ratios = values[1:-1] / np.maximum(values[2:], np.finfo(np.float64).tiny)
     return len(values) if not len(ratios) else int(ratios.argmax()) + 2
 
 
 def shuffled_users(X: sp.csr_array, random: np.random.Generator) -> sp.csr_array:
-    """Draw the users of each item at random; this preserves only the number of users per item."""
+    """Replace the users of each item by random users; only their number stays the same."""
     columns = sp.csc_array(X)
     counts = np.diff(columns.indptr)
     rows = [random.choice(X.shape[0], count, replace=False) for count in counts.tolist()]
-    drawn = np.concatenate(rows) if rows else columns.indices
-    return sp.csr_array(sp.csc_array((columns.data, drawn, columns.indptr), shape=X.shape))
+    users = np.concatenate(rows) if rows else columns.indices
+    return sp.csr_array(sp.csc_array((columns.data, users, columns.indptr), shape=X.shape))

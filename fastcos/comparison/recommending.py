@@ -1,4 +1,4 @@
-"""Recommendations: the items that a candidate ranks highest among those a user has not seen."""
+"""Recommendations: the items that a candidate ranks highest, without items that a user has seen."""
 
 from typing import Any
 
@@ -22,11 +22,12 @@ def recommend(
 ) -> Neighbors:
     """Recommend k items by user-item scores, or by votes of the nearest users or nearest items.
 
-    embeddings: embeddings of the items, and of the users of all rows of X.
+    embeddings: the embeddings of the items, and of the users of all rows of X.
     users (m,): row numbers of users, ascending.
     X (n, p): interactions. Items that a user has seen vote, and are never recommended to that user.
 
-    Return the items of each user, best first, padded with -1. The scores are NaN for votes.
+    Return the items of each user in descending order of score or votes, padded with -1. If items
+    are ranked by votes, the scores are NaN.
     """
     measure, seen = candidate.make(embeddings), sp.csr_array(X[users])
     if candidate.name in USER_ITEM:
@@ -40,8 +41,8 @@ def recommend(
     n_votes = min(N_VOTES, n - 1)
 
     def nearest(sample: Integers) -> Integers:
-        itself = one_per_row(sample, n)
-        return top_k(rows[sample], rows, n_votes, measure=measure, exclude=itself).indices
+        self_exclusions = one_per_row(sample, n)
+        return top_k(rows[sample], rows, n_votes, measure=measure, exclude=self_exclusions).indices
 
     if candidate.compares_users:
         return _recommend_by_votes(
@@ -60,7 +61,7 @@ def recommend(
 
 
 def _recommend_by_votes(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbors:
-    """Run a kernel of votes; return the k items with the most votes for each of n users."""
+    """Run a kernel that counts votes; return the k items with the most votes for each user."""
     best = parallel.unfilled((n, k), np.int64)
     parallel.run(kernel, parallel.row_blocks(n, 32), *arguments, best)
     return Neighbors(best, np.full((n, k), np.nan, np.float32))
@@ -72,6 +73,6 @@ def _items_of_users(X: sp.csr_array) -> Any:
 
 
 def _votes(lists: Integers) -> tuple[Integers, Floats]:
-    """The arrays that kernels of votes take: the neighbour lists, and weights of votes by rank."""
+    """Return the neighbour lists and the weights of votes by rank, as kernels take them."""
     weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
     return validation.read_only(np.ascontiguousarray(lists)), validation.read_only(weights)

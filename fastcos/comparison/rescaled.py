@@ -1,4 +1,4 @@
-"""The table of the paper for any data: label recovery under every rescaling of one model."""
+"""Label recovery under every rescaling of one model, which is the paper's table for any data."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """Scores of the named rescalings and of the grid; neighbours under the named rescalings."""
+    """Scores under the named rescalings and on the grid, and neighbours under the named ones."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]
@@ -40,7 +40,10 @@ def score_rescalings(
     tick: Callable[[], None],
     executor: Executor,
 ) -> Tables:
-    """Score the cosines of every variant; a variant that is named and on the grid only once."""
+    """Score the cosines of every variant.
+
+    A rescaling that is both named and on the grid is scored only once.
+    """
     tables = Tables([], [], {})
     jobs = [(variant, True) for variant in named]
     named_rescalings = {variant.rescaling for variant, _ in jobs}
@@ -83,9 +86,9 @@ class RescalingEvaluator:
         self._reference = self._neighbors(reference_items)
 
     def evaluate(self, job: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
-        """The scores and the neighbour lists of a variant.
+        """Return the scores and the neighbour lists of a variant.
 
-        The second entry of the job says whether the items are clustered, for AMI and ARI.
+        The second entry of the job says whether to cluster the items, to compute AMI and ARI.
         """
         variant, cluster = job
         D, items = variant.rescaling, variant.embeddings(self._models)
@@ -110,8 +113,8 @@ class RescalingEvaluator:
     def _neighbors(self, items: Items) -> Lists:
         if self._sampled is None:
             return top_k(items, k=self._k).indices
-        itself = one_per_row(self._sampled, len(items))
-        return top_k(items[self._sampled], items, self._k, exclude=itself).indices
+        self_exclusions = one_per_row(self._sampled, len(items))
+        return top_k(items[self._sampled], items, self._k, exclude=self_exclusions).indices
 
     def _recovery(self, items: Items, cluster: bool) -> dict[str, Any]:
         if self._codes is None:

@@ -18,24 +18,24 @@ Lists = npt.NDArray[np.int64]
 
 # For each column of the table: its heading, the attribute of RescalingScores, and an explanation.
 _COLUMNS = (
-    ("AUC", "pair_auc", "a pair with one label has a larger cosine than a pair with two"),
+    ("AUC", "pair_auc", "probability that a same-label pair has a larger cosine than another pair"),
     ("stratified", "stratified_auc", "AUC among pairs of similar popularity"),
     ("MAP@R", "map_at_r", "precision of labels at the top of the list of an item"),
     ("AMI", "ami", "agreement of clusters with labels, 0 by chance"),
     ("ARI", "ari", ""),
     ("silhouette", "silhouette", ""),
-    ("within", "within", "mean cosine of items with one label"),
-    ("between", "between", "mean cosine of items with two labels"),
+    ("within", "within", "mean cosine of items with the same label"),
+    ("between", "between", "mean cosine of items with different labels"),
     ("d'", "contrast", "difference of within and between in standard deviations"),
     ("eff. rank", "effective_rank", "effective rank of the items"),
-    ("Jaccard@10", "jaccard_at_10", "Jaccard index of the ten nearest with those under D = I"),
+    ("Jaccard@10", "jaccard_at_10", "Jaccard index of the ten nearest items here and under D = I"),
     ("±", "jaccard_error", "standard error of Jaccard@10"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RescalingScores(Record):
-    """Label recovery of one set of item embeddings by cosine; None without labels.
+    """Scores of the cosines of one set of item embeddings; scores of labels may be None.
 
     Attributes
     ----------
@@ -49,18 +49,18 @@ class RescalingScores(Record):
         Exponents of D = S^shrinkage Σ^spectrum; None for Eq. 2, which determines D.
     pair_auc, pair_auc_low, pair_auc_high : float or None
         Probability that a pair of items with the same label has a larger cosine than a pair with
-        different labels, and an interval that certainly contains it.
+        different labels, and an interval that certainly contains this probability.
     stratified_auc : float or None
-        The AUC within ten strata of the pairs by popularity, so that popular pairs alone do not
-        decide it. There is only one stratum for fewer than 50 labelled items.
+        The AUC within ten strata of pairs of similar popularity, so that popular items alone do not
+        decide the score. For fewer than 50 labelled items, there is only one stratum.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
-        See fastcos.metrics. The embeddings of the grid are not clustered, so their ami and ari
-        are None.
+        Scores that ``fastcos.metrics`` describes. The embeddings of the grid are not clustered, so
+        their ami and ari are None.
     effective_rank : float
         Effective rank of the item embeddings.
     jaccard_at_10 : float
-        Jaccard index of the ten nearest neighbours with those under D = I; mean over items. If
-        Eq. 1 is not compared, the reference is Eq. 2 itself.
+        Jaccard index of the ten nearest neighbours and the ten nearest neighbours under D = I; mean
+        over items. If Eq. 1 is not compared, the reference is the solution of Eq. 2 instead.
     jaccard_error : float or None
         Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int
@@ -90,7 +90,7 @@ class RescalingScores(Record):
 
     @property
     def rescaling(self) -> Rescaling | None:
-        """D, or None for Eq. 2."""
+        """The rescaling D, or None for Eq. 2."""
         if self.shrinkage is None or self.spectrum is None:
             return None
         return Rescaling(self.shrinkage, self.spectrum)
@@ -102,7 +102,7 @@ class RescalingScores(Record):
 
 
 def rescalings_table(named: Sequence[RescalingScores]) -> Table:
-    """The table of scores by rescaling, without empty columns."""
+    """Return the table of scores by rescaling, without empty columns."""
     columns = [
         column for column in _COLUMNS if any(getattr(row, column[1]) is not None for row in named)
     ]
@@ -123,21 +123,22 @@ class Comparison(Record):
     ----------
     leaderboard : Leaderboard
         Every measure under every rescaling, ranked by the recovery of labels or, without labels, by
-        held-out interactions; with a conclusion.
+        the prediction of held-out interactions; with a conclusion.
     named : list of RescalingScores
-        Scores of the named rescalings of Eq. 1, then of Eq. 2.
+        Scores of the named rescalings of Eq. 1, followed by the scores of Eq. 2.
     grid : list of RescalingScores
         Scores of Eq. 1 under D = S^shrinkage Σ^spectrum for a grid of exponents.
     neighbors : dict of str to ndarray (p, 10), int64
-        Ten nearest neighbours by cosine under each named rescaling, of the sampled items only.
+        Ten nearest neighbours by cosine under each named rescaling. If items were sampled, there is
+        one row per sampled item.
     sampled : ndarray (m,), int64, or None
         Row numbers of the items whose neighbours and labels score the rescalings; None if all items
         were used.
     labels : ndarray (p,), int64, or None
-        Number of the label of each item, in sorted order of the labels; -1 for items that were
+        Number of the label of each item, in the sorted order of the labels; -1 for items that were
         left out.
     label_names : list of str
-        The labels by number.
+        The name of the label with each number.
     popularity : ndarray (p,), int64
         Number of users of each item.
     parameters : dict
@@ -162,7 +163,10 @@ class Comparison(Record):
         return self.models[row.objective].item_embeddings(row.rescaling)
 
     def auc_range(self, *, grid: bool = False) -> float | None:
-        """Return the range of the pairwise AUC of Eq. 1, over the named rescalings or the grid."""
+        """Return the width of the range of the pairwise AUC of Eq. 1 over rescalings.
+
+        The range is over the named rescalings or, if grid is true, over the grid.
+        """
         rows = self.grid if grid else [row for row in self.named if row.name != EQ2]
         values = [row.pair_auc for row in rows if row.pair_auc is not None]
         return max(values) - min(values) if values else None
@@ -173,12 +177,12 @@ class Comparison(Record):
         return self.leaderboard.conclusion
 
     def sections(self) -> tuple[Section, ...]:
-        """The rescalings, then the leaderboard."""
+        """Return the section of the rescalings, followed by the section of the leaderboard."""
         rescalings = Section("Rescalings of one model", tables=[rescalings_table(self.named)])
         return (rescalings, *self.leaderboard.sections())
 
     def to_dict(self) -> dict[str, Any]:
-        """The scores of all rescalings and the leaderboard, as dicts, lists, numbers and texts."""
+        """Return the scores and the leaderboard, as dicts, lists, numbers and texts."""
         return {
             "scores": {
                 "named": [row.to_dict() for row in self.named],

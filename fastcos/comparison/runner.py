@@ -1,4 +1,4 @@
-"""Evaluation of every candidate on one task, in this process or on workers, and their ranking."""
+"""Evaluation of all candidates on one task, in this process or on workers, and their ranking."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,10 +18,11 @@ from fastcos.comparison.tasks.rated_pairs import PairTask
 from fastcos.validation import Integers
 
 Task = HeldOutTask | LabelTask | PairTask
-# executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the jobs.
+# An executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the
+# jobs.
 Executor = Callable[[Any, Sequence[Any]], Iterable[Any]]
-# The scores of a candidate on the units of a task, and its neighbours of the example items.
-Evaluated = tuple[Any, Example | None]
+# The scores of a candidate on the units of a task, and the neighbours of the example items.
+CandidateScores = tuple[Any, Example | None]
 
 
 def run_here(evaluator: Any, jobs: Sequence[Any]) -> Iterable[Any]:
@@ -32,8 +33,8 @@ def run_here(evaluator: Any, jobs: Sequence[Any]) -> Iterable[Any]:
 class CandidateEvaluator:
     """Scores candidates on a task.
 
-    embeddings returns the embeddings under a rescaling by name. examples contains the items whose
-    neighbours under each candidate are part of the result.
+    embeddings is a function that returns the embeddings under the rescaling with a name. examples
+    contains the items whose neighbours under each candidate are part of the result.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class CandidateEvaluator:
         # Candidates under the same rescaling are adjacent, so caching one rescaling is enough.
         self._cached: tuple[str, Embeddings] | None = None
 
-    def evaluate(self, job: Candidate) -> Evaluated | ValueError:
-        """Score a candidate; return the error if the measure cannot be used with these rows."""
+    def evaluate(self, job: Candidate) -> CandidateScores | ValueError:
+        """Score a candidate; return an error if the measure cannot be used with these rows."""
         if self._cached is None or self._cached[0] != job.rescaling:
             self._cached = job.rescaling, self._embeddings(job.rescaling)
         embeddings, items = self._cached[1], self._examples
@@ -57,7 +58,7 @@ class CandidateEvaluator:
 
 def rank_results(
     task: Task,
-    results: Iterable[tuple[Candidate, Evaluated | ValueError]],
+    results: Iterable[tuple[Candidate, CandidateScores | ValueError]],
     left_out: dict[str, str],
     random: np.random.Generator,
     *,
@@ -66,8 +67,8 @@ def rank_results(
 ) -> Leaderboard:
     """Rank the candidates by the results of ``CandidateEvaluator.evaluate``.
 
-    A measure that cannot be fitted to these rows raises its error if the caller has chosen the
-    measures, and is left out otherwise.
+    If a measure cannot be fitted to these rows, its error is raised if the caller has chosen the
+    measures; otherwise the measure is left out.
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []
@@ -97,7 +98,7 @@ class ModelEmbeddings:
         self._interactions = X
 
     def __call__(self, name: str) -> Embeddings:
-        """The embeddings under a rescaling; for NO_MODEL, the columns of the interactions."""
+        """Return the embeddings under a rescaling or, for NO_MODEL, the columns of X."""
         if name == NO_MODEL:
             columns = np.ascontiguousarray(self._interactions.T.toarray(), dtype=np.float32)
             return Embeddings(columns, self._popularity)
@@ -122,9 +123,10 @@ def evaluate_models(
     executor: Executor,
     examples: Integers | None,
 ) -> Iterator[tuple[Candidate, Any]]:
-    """Evaluate candidates on models of X.
+    """Yield every candidate with its scores on models of X.
 
-    Models are fitted once per preprocessing, since candidates with the same one are adjacent.
+    Candidates with the same preprocessing are adjacent, so models are fitted only once per
+    preprocessing.
     """
     for name, group in itertools.groupby(candidates, key=lambda candidate: candidate.preprocessing):
         models = fitted if name == "none" else fit_models(X, settings, name)

@@ -13,20 +13,24 @@ from fastcos.similarity.base import is_upper_bounded
 from fastcos.similarity.row_transforms import norms_of, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of raw scores in one block. They take 16 MiB, so several blocks fit 64 MiB.
+# Number of raw scores in one block. A block takes 16 MiB, so that several blocks fit into 64 MiB.
 BLOCK = 2**21
-# A pairwise measure allocates about this number of arrays of the size of its raw scores.
+# An UpperBounded measure allocates about this number of arrays of the size of its raw scores.
 ARRAYS_OF_PAIRS = 8
-# If a pool on disk does not fit, these shares of the working memory are for raw scores and items.
+# If a pool on disk does not fit into the working memory, these are the shares of the working memory
+# for raw scores and for items.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
-# Bytes per entry of a mapped item: it exists in memory as read, transformed, normalised and packed,
-# with 8 bytes each.
+# Bytes per entry of an item on disk while it is scored: four copies of 8 bytes are in memory, the
+# entry as it was read, transformed, normalised and packed.
 BYTES_PER_ENTRY = 32
 
 
 def items_at_once(rows: Any) -> int:
-    """Number of rows that a pool may contain: all rows, or as many as working_memory fits."""
+    """Return the number of rows that a pool may contain.
+
+    It is the number of all rows, or the number of rows that fit into working_memory.
+    """
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
 
@@ -34,16 +38,15 @@ def items_at_once(rows: Any) -> int:
 def raw_score_blocks(
     measure: Measure, rows: Any, queries: Integers, pool: Integers
 ) -> Iterator[tuple[slice, Floats]]:
-    """Iterate over raw float64 scores (b, m) of slices of the queries with the rows of the pool.
+    """Yield slices of the queries, and their raw float64 scores (b, m) with the rows of the pool.
 
-    Each result is a slice of the queries and its raw scores. For one query, raw scores are in the
-    same order as scores. Rows that exceed the working memory are read once per slice, so slices are
-    as long as memory permits.
+    For one query, raw scores are in the same order as scores. If the rows do not fit into the
+    working memory, they are read once per slice, so slices are as long as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
     step = items_at_once(rows)
-    # If the pool does not fit, long slices are better: each slice reads the whole pool.
+    # If the pool does not fit into memory, each slice reads the whole pool, so slices are long.
     entries = BLOCK if step >= m else int(SCORES_SHARE * config.working_memory() * 2**20 / 8)
     if is_upper_bounded(measure):
         entries //= ARRAYS_OF_PAIRS
@@ -57,7 +60,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Iterate over parts of the pool: precomputed arrays of up to step items, and their number."""
+    """Yield precomputed arrays of up to ``step`` items of the pool, and the number of items."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

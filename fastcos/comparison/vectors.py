@@ -1,4 +1,4 @@
-"""compare_vectors: which similarity to use for vectors, by labels, pairs or held-out data."""
+"""The function ``compare_vectors``, which finds out which similarity to use for given vectors."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -48,41 +48,42 @@ def compare_vectors(
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
     pairs, the task is to agree with people's ratings: the score is Spearman's correlation, which
     must exceed 0. With held_out, the task is to predict interactions that the model has not seen,
-    as :func:`fastcos.compare` does without labels; the best measure must exceed the most popular
-    items. This judges a given model, such as implicit's ALS or BPR, in both of its uses:
-    recommendations by the scores of users and items, and similar items. The lead of the best
-    measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
+    as :func:`fastcos.compare` does without labels; the best measure must score higher than
+    recommending the most popular items. With held_out, you can judge a model, such as implicit's
+    ALS or BPR, both by its recommendations (the scores of users and items) and by its similar
+    items. The lead of the best measure over the cosine is cross-fitted, as in
+    :func:`fastcos.compare`.
 
-    Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit the setting
+    Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose ``fit`` searches
-    neighbours require the rows in memory; for such vectors they are left out by default, and raise
-    an error if you choose them. With labels, each measure reads the file about 1,000 x rows x 32
-    bytes / working_memory times.
+    neighbours require that the rows are in memory. For vectors that do not fit, these measures are
+    left out by default, and raise an error if you choose them. With labels, each measure reads the
+    file about 1,000 x rows x 32 bytes / working_memory times.
 
     Parameters
     ----------
     vectors : array_like (p, d), float32 or float64, or Factors
-        One row per item. The Factors that :func:`fastcos.from_model` and
-        :func:`fastcos.io.read_factors` return hold items, users and biases of one model.
+        One row per item. You can also pass the Factors that :func:`fastcos.from_model` and
+        :func:`fastcos.io.read_factors` return, which contain items, users and biases of one model.
     labels : sequence (p,) of int or str, optional
-        One label per row; None leaves a row out. Pass either labels, pairs or held_out.
+        One label per row; None leaves a row out. Pass exactly one of labels, pairs and held_out.
     pairs : (pairs, ratings), optional
         Row numbers ``pairs`` (m, 2), and ``ratings`` (m,), which are larger for more similar pairs.
     held_out : sparse matrix or array_like (n, p), optional
-        Interactions of n users with p items on which the model was not trained. Its non-zeros are
-        the items to predict, and their values do not matter. At most 5,000 users are evaluated.
+        Interactions of n users with p items on which the model was not trained. Every non-zero is
+        an item to predict, whatever its value is. At most 5,000 users are evaluated.
     interactions : sparse matrix or array_like (n, p), optional
-        With held_out, the items that each user had seen before. They vote for similar items, and
-        they are never recommended.
+        The items that each user had seen before, required with held_out. These items vote for
+        similar items, and they are never recommended.
     users : array_like (n, d), optional
         Embeddings of the users, for measures that require them: ``query_metric_cosine`` and, with
         held_out, ``user_item_dot`` and others.
     measures : sequence of str or Measure, or "default", optional
-        The measures to compare, or "default" for a dozen that differ. Default: all measures whose
-        requirements are met.
+        The measures to compare, or "default" for twelve measures with different rankings. If
+        omitted, all measures whose requirements are met are compared.
     n_examples : int, default 0
-        Number of example rows, as in :func:`fastcos.compare`. They are drawn at random from each
-        label, or are the rows in the most pairs.
+        Number of example rows, as in :func:`fastcos.compare`. With labels, the example rows are
+        drawn at random from each label; with pairs, they are the rows that occur in most pairs.
     progress : callable, optional
         Called as progress(done, total) with numbers of measures.
     random_state : int, default 0
@@ -98,7 +99,7 @@ def compare_vectors(
     Raises
     ------
     ValueError
-        An argument breaks its rule.
+        An argument does not satisfy its rule.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def compare_vectors(
     >>> str(board.recommended)
     'zscore_cosine'
 
-    A model of interactions, judged by interactions that it has not seen:
+    The following call judges a model of interactions by interactions that it has not seen:
 
     >>> X = fastcos.simulate_interactions(600, 80, random_state=0).X
     >>> seen, held_out = X.copy(), X.copy()
@@ -146,13 +147,13 @@ def compare_vectors(
         users = validation.as_rows("users", users)
         validation.check_same_width("users", users, "vectors", rows)
     seeds = np.random.SeedSequence(random_state).spawn(3)
-    sampling, resampling, drawing = map(np.random.default_rng, seeds)
+    task_random, bootstrap_random, example_random = map(np.random.default_rng, seeds)
     if held_out is None:
         validation.check_none("interactions", interactions, "without held_out")
     if held_out is not None:
-        question = _held_out_question(interactions, held_out, len(rows), users, sampling)
+        question = _held_out_question(interactions, held_out, len(rows), users, task_random)
     elif labels is not None:
-        question = _label_question(labels, rows, sampling, drawing)
+        question = _label_question(labels, rows, task_random, example_random)
     else:
         question = _pair_question(pairs, len(rows))
     task, examples = question.task, None
@@ -171,13 +172,13 @@ def compare_vectors(
         results.append(result)
         if progress is not None:
             progress(len(results), len(candidates))
-    return rank_results(task, results, left_out, resampling, chosen=chosen, examples=examples)
+    return rank_results(task, results, left_out, bootstrap_random, chosen=chosen, examples=examples)
 
 
 def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
-    """Split Factors into items, users and the embeddings with biases that score a user's items.
+    """Split Factors into items, users, and rows whose inner products are the scores with biases.
 
-    Other vectors are returned as they are, without the third part.
+    If vectors are not Factors, they are returned unchanged, and the third part is None.
     """
     if not hasattr(vectors, "has_biases"):
         return vectors, users, None
@@ -189,10 +190,10 @@ def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
 
 
 class _Question(NamedTuple):
-    """A task, and what is known about the items besides their vectors.
+    """A task, and facts about the items besides their vectors.
 
-    example_priority: items with larger numbers are preferred as examples. codes: the label of each
-    item, as a number, -1 for none. popularity: the number of interactions of each item.
+    example_priority: items with larger numbers are preferred as examples. codes: the number of the
+    label of each item, or -1 for no label. popularity: the number of interactions of each item.
     """
 
     task: Task
@@ -202,27 +203,27 @@ class _Question(NamedTuple):
 
 
 def _held_out_question(
-    interactions: Any, held_out: Any, n_items: int, users: Any, sampling: np.random.Generator
+    interactions: Any, held_out: Any, n_items: int, users: Any, task_random: np.random.Generator
 ) -> _Question:
-    """Ask which interactions each user has had besides those that the model was trained on."""
+    """Return the task to predict held-out interactions of each user."""
     seen, hidden = _as_held_out(interactions, held_out, n_items, users)
     counts = np.bincount(seen.indices, minlength=n_items).astype(np.int64)
-    task = HeldOutTask(seen, hidden, sampling)
+    task = HeldOutTask(seen, hidden, task_random)
     return _Question(task, counts, popularity=counts.astype(np.float64))
 
 
 def _label_question(
-    labels: Any, rows: Any, sampling: np.random.Generator, drawing: np.random.Generator
+    labels: Any, rows: Any, task_random: np.random.Generator, example_random: np.random.Generator
 ) -> _Question:
-    """Ask which items have the same label. Examples are drawn at random."""
+    """Return the task to find items with the same label; examples are drawn at random."""
     codes = validation.as_partial_labels("labels", labels, len(rows))
     is_present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
-    task = LabelTask(codes, is_present, sampling, names=label_names(labels))
-    return _Question(task, drawing.permutation(len(rows)), codes)
+    task = LabelTask(codes, is_present, task_random, names=label_names(labels))
+    return _Question(task, example_random.permutation(len(rows)), codes)
 
 
 def _pair_question(pairs: Any, n_items: int) -> _Question:
-    """Ask how people rate pairs of items. Examples are the items in the most pairs."""
+    """Return the task to predict ratings of pairs; examples are the items in the most pairs."""
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
@@ -236,7 +237,7 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
 def _readable_in_blocks(
     candidates: Sequence[Candidate], embeddings: Embeddings, *, chosen: bool
 ) -> tuple[list[Candidate], list[str]]:
-    """Return the candidates that can be fitted to rows on disk, and the names of the others.
+    """Return the candidates that can be fitted to rows on disk, and the names of the rest.
 
     If the caller has chosen the measures, an error is raised for measures that cannot be fitted.
     """

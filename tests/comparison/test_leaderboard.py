@@ -266,7 +266,7 @@ def test_compare_without_labels_ranks_by_ndcg():
 
 def test_held_out_task_hides_interactions():
     X, _ = clustered_interactions(600, 80)
-    known = HeldOutTask.split(X, np.random.default_rng(0)).rest
+    known = HeldOutTask.split(X, np.random.default_rng(0)).training_X
     assert 0.7 * X.nnz < known.nnz < 0.9 * X.nnz
     assert (X - known).min() == 0  # the known is a part
 
@@ -306,14 +306,14 @@ def test_held_out_task_votes_of_users_match_numpy():
     """For project_back_users, against the whole task in plain NumPy."""
     X, _ = clustered_interactions(150, 40)
     question = HeldOutTask.split(X, np.random.default_rng(0))
-    model = LinearMF(6, random_state=0).fit(question.rest)
-    embeddings = Embeddings(model.item_embeddings(), model=model, X=question.rest)
+    model = LinearMF(6, random_state=0).fit(question.training_X)
+    embeddings = Embeddings(model.item_embeddings(), model=model, X=question.training_X)
     _, candidate = select_candidates(["project_back_users"], embeddings, with_users=True)[0]
     result = question.score(candidate, embeddings)
-    predicted = model.user_embeddings(question.rest) @ model.item_embeddings().T
+    predicted = model.user_embeddings(question.training_X) @ model.item_embeddings().T
     norms = np.linalg.norm(predicted, axis=1)[:, None]
     predicted /= np.where(norms > 0, norms, 1)
-    alike, known = predicted @ predicted.T, question.rest.toarray()
+    alike, known = predicted @ predicted.T, question.training_X.toarray()
     held = X.toarray() - known
     for place, user in enumerate(question.users):
         others = [v for v in np.argsort(-alike[user], kind="stable") if v != user][:20]

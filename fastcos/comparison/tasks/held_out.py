@@ -19,8 +19,8 @@ from fastcos.validation import Floats, Integers
 
 # Number of evaluated users. The standard error of a mean of scores from 0 to 1 is at most 0.007.
 N_USERS = 5000
-# The conclusion warns below this number of users, and no sample is smaller. The standard error of a
-# mean of scores from 0 to 1 is then at most 0.022.
+# For fewer users than this number, the conclusion contains a warning; no sample of users is
+# smaller. With this number, the standard error of a mean of scores from 0 to 1 is at most 0.022.
 FEW_USERS = 500
 # Number of recommended items, which is the k of NDCG@k and recall@k.
 N_RECOMMENDED = 20
@@ -38,31 +38,31 @@ class UserScores(NamedTuple):
 class HeldOutTask:
     """The task to predict held-out interactions of some users.
 
-    rest (n, p): the other interactions, which are the training data of models.
-    held_out (n, p): interactions that no model has seen.
+    training_X (n, p): the interactions that are not held out, on which models are trained.
+    held_out (n, p): the interactions that no model has seen.
     users (m,): ascending row numbers of the evaluated users.
     """
 
     def __init__(
         self,
-        rest: sp.csr_array,
+        training_X: sp.csr_array,
         held_out: sp.csr_array,
         random: np.random.Generator,
         n_users: int = N_USERS,
         n_items: int | None = None,
     ) -> None:
-        self.rest = rest
+        self.training_X = training_X
         eligible = np.flatnonzero(np.diff(held_out.indptr))
-        drawn = random.permutation(eligible)[:n_users]
-        if n_items is not None:  # use only the first users, who together have seen n_items items
-            seen = sp.csr_array(self.rest[drawn])
+        sampled = random.permutation(eligible)[:n_users]
+        if n_items is not None:  # Use only the first users, who together have seen n_items items.
+            seen = sp.csr_array(self.training_X[sampled])
             _, first = np.unique(seen.indices, return_index=True)
             n_seen = np.searchsorted(np.sort(first), seen.indptr[1:])
-            drawn = drawn[: max(FEW_USERS, np.searchsorted(n_seen, n_items, side="right"))]
-        self.users = np.sort(drawn)
-        self._seen = sp.csr_array(self.rest[self.users])
+            sampled = sampled[: max(FEW_USERS, np.searchsorted(n_seen, n_items, side="right"))]
+        self.users = np.sort(sampled)
+        self._seen = sp.csr_array(self.training_X[self.users])
         self._held_out = sp.csr_array(held_out[self.users])
-        self._k = min(N_RECOMMENDED, rest.shape[1])
+        self._k = min(N_RECOMMENDED, training_X.shape[1])
 
     @staticmethod
     def split(
@@ -71,20 +71,24 @@ class HeldOutTask:
         n_users: int = N_USERS,
         n_items: int | None = None,
     ) -> HeldOutTask:
-        """Hold out a fifth of every user's interactions."""
-        rest, held_out = split_held_out(X, HELD_OUT_SHARE, random)
+        """Return the task to predict a fifth of every user's interactions, drawn at random."""
+        training_X, held_out = split_held_out(X, HELD_OUT_SHARE, random)
         n_eligible = int(np.count_nonzero(np.diff(held_out.indptr)))
         validation.check_enough("X", n_eligible, 2, "users with interactions to hold out")
-        return HeldOutTask(rest, held_out, random, n_users, n_items)
+        return HeldOutTask(training_X, held_out, random, n_users, n_items)
 
     def most_popular(self) -> UserScores:
-        """Scores of recommending the most popular items to all users, which is the chance level."""
-        count = np.bincount(self.rest.indices, minlength=self.rest.shape[1]).astype(np.float64)
-        return self.score_factors(np.ones((self.rest.shape[0], 1)), count[:, None])
+        """Return the scores of recommending the most popular items to all users.
+
+        These scores are the chance level of the task.
+        """
+        X = self.training_X
+        popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
+        return self.score_factors(np.ones((X.shape[0], 1)), popularity[:, None])
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
         """Score the recommendations of a candidate."""
-        recommended = recommend(candidate, embeddings, self.users, self.rest, self._k)
+        recommended = recommend(candidate, embeddings, self.users, self.training_X, self._k)
         return self._scores(recommended.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
@@ -93,7 +97,10 @@ class HeldOutTask:
         return self._scores(recommended.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
-        """Rank by NDCG; the best candidate must exceed the NDCG of the most popular items."""
+        """Return the evaluation, in which candidates are ranked by NDCG.
+
+        The best candidate must exceed the NDCG of recommending the most popular items.
+        """
         ndcg, recall = (mean_estimate(np.stack(values)) for values in zip(*scores, strict=True))
         popular = self.most_popular()
         return Evaluation(

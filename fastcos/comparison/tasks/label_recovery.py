@@ -1,10 +1,11 @@
 """Label recovery: AUC, average precision, precision@10 and a majority vote per labelled item.
 
-Recovery has two meanings. Labels are recovered globally if pairs with the same label score higher
-than pairs with different labels (AUC). They are recovered locally if the nearest neighbours share
-the label (precision@10). Labels that consist of several groups may be recovered locally but not
-globally. Permutations of the labels test both, as in an audit, with equal weights of all labels. A
-further test shows whether a single label is recovered.
+Labels can be recovered in two ways. They are recovered globally if pairs with the same label score
+higher than pairs with different labels (AUC). They are recovered locally if the nearest neighbours
+of an item have the label of the item (precision@10). If the items with one label form several
+groups, labels may be recovered locally but not globally. As in an audit, permutations of the labels
+test both, with equal weights of all labels. A further test shows whether a single label is
+recovered.
 """
 
 from collections.abc import Sequence
@@ -35,24 +36,24 @@ from fastcos.validation import Floats, Integers
 N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
-# Number of groups of columns per voter. The lower bound from the maxima of these groups admits only
-# about 5 % more columns than there are voters.
+# Number of groups of columns per voter. With this number, only about 5 % more columns than there
+# are voters exceed the lower bound that follows from the maxima of the groups.
 N_GROUPS = 20
-# Number of queries whose scores of each other are ranked for the test over all pairs. The ranks
-# take 0.2 MB per candidate.
+# Number of queries that are compared with each other in the test over all pairs. The ranks of their
+# scores take 0.2 MB per candidate.
 N_UNITS = 300
 
 
 class LabelScores(NamedTuple):
-    """Scores of the ranked list of each query item, (n,) each.
+    """Scores of the ranked list of each query item, as arrays (n,).
 
-    map_at_r: average precision at R; its mean is ``metrics.map_at_r``.
-    auc: probability that an item with the label of the query scores higher than an item with
+    map_at_r: the average precision at R, whose mean is ``metrics.map_at_r``.
+    auc: the probability that an item with the label of the query scores higher than an item with
         another label, plus half of the probability of equal scores.
-    precision: share of the ten nearest items with the label of the query. If several items tie at
-        the tenth place, each counts in part.
-    accuracy: 1 if the ten nearest items vote for the label of the query, else 0.
-    ranking: neighbours and ranks, as positions in the pool, for the tests.
+    precision: the share of the ten nearest items that have the label of the query. If several items
+        have the score of the tenth place, each of them counts as a fraction of an item.
+    accuracy: 1 if the majority of the ten nearest items has the label of the query, else 0.
+    ranking: neighbours and ranks for the tests, as positions in the pool.
     """
 
     map_at_r: Floats
@@ -63,10 +64,11 @@ class LabelScores(NamedTuple):
 
 
 class LabelTask:
-    """The task to rank the labelled items, or n_items of them, for some labelled query items.
+    """The task to rank labelled items by their similarity to labelled query items.
 
-    The pool consists of the ranked items. The attribute queries (n,) contains ascending row numbers
-    of items that share their label with another item. names contains the labels by number.
+    The pool consists of the items that are ranked: all labelled items, or n_items of them. The
+    attribute queries (n,) contains ascending row numbers of items that share their label with
+    another item. names contains the name of each label.
     """
 
     def __init__(
@@ -88,19 +90,19 @@ class LabelTask:
         self._sizes = validation.read_only(np.bincount(self._codes).astype(np.int64))
         check_testable(self._sizes)
         eligible = np.flatnonzero(self._sizes[self._codes] > 1)
-        # Draw evenly over the labels, so that rare labels also have queries.
+        # Draw queries evenly over the labels, so that rare labels also have queries.
         positions = eligible[draw_per_label(self._codes[eligible], N_QUERIES, random)]
         self._positions = validation.read_only(positions.astype(np.int64))
         self.queries = self._pool[positions]
-        drawn = np.bincount(self._codes[positions], minlength=len(self._sizes))
-        self._stands_for = (self._sizes / np.maximum(drawn, 1))[self._codes[positions]]
+        n_queries = np.bincount(self._codes[positions], minlength=len(self._sizes))
+        self._stands_for = (self._sizes / np.maximum(n_queries, 1))[self._codes[positions]]
         self._units = draw_per_label(self._codes[positions], N_UNITS, random)
         # Items with equal scores are listed in random order, which is independent of the labels.
         self._order = random.permutation(len(self._pool))
         self._seed = int(random.integers(2**32))
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> LabelScores:
-        """Score a measure, fitted to all items, on the ranked lists of the queries."""
+        """Fit a measure to all items, and score its ranked lists of the queries."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)
@@ -125,7 +127,10 @@ class LabelTask:
         return LabelScores(average, auc, precision, is_right.astype(np.float64), ranking)
 
     def evaluation(self, scores: Sequence[LabelScores]) -> Evaluation:
-        """Rank by MAP@R; a candidate must exceed chance among its ten nearest or in its AUC."""
+        """Return the evaluation, in which candidates are ranked by MAP@R.
+
+        The precision among the ten nearest items or the AUC of a candidate must exceed chance.
+        """
         *values, rankings = zip(*scores, strict=True)
         map_at_r, auc, precision, accuracy = (
             mean_estimate(np.stack(score_values), self._stands_for) for score_values in values
@@ -145,19 +150,20 @@ class LabelTask:
         )
 
     def _nearest(self, scores: Floats, positions: Integers, k: int) -> tuple[Floats, Integers]:
-        """Find the k best other columns in scores (b, m); return precision@k and these columns.
+        """Find the k columns with the highest scores (b, m); return precision@k and the columns.
 
-        positions (b,) are the columns of the queries themselves, whose scores are overwritten.
-        Columns that tie at the k-th score share the remaining places.
+        positions (b,) are the columns of the queries themselves, which are left out and whose
+        scores are overwritten. Columns whose score equals the k-th score share the remaining
+        places.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
         # The k-th largest of the maxima of groups of columns is a lower bound of the k-th score.
-        # This is faster than partitioning all columns.
+        # Computing this bound is faster than partitioning all columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
         bounds = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]
-        cells = np.flatnonzero(scores >= bounds[:, np.newaxis])  # much faster than nonzero
+        cells = np.flatnonzero(scores >= bounds[:, np.newaxis])  # np.nonzero is much slower.
         (query, column), candidates = np.divmod(cells, m), scores.ravel()[cells]
         order = np.lexsort((self._order[column], -candidates, query))
         firsts = np.cumsum(counts := np.bincount(query, minlength=n)) - counts
@@ -169,13 +175,16 @@ class LabelTask:
         def count(flags: npt.NDArray[np.bool_]) -> Integers:
             return np.bincount(query, flags, n)
 
-        from_ties = (k - count(is_above)) * count(is_tied & is_same) / count(is_tied)
-        precision: Floats = (count(is_above & is_same) + from_ties) / k
+        tied_hits = (k - count(is_above)) * count(is_tied & is_same) / count(is_tied)
+        precision: Floats = (count(is_above & is_same) + tied_hits) / k
         return precision, column[order][firsts[:, None] + np.arange(k)]
 
 
 def _outcomes(best: BestTest) -> list[Outcome]:
-    """The tests among neighbours and over all pairs; if both fail, also that of a single label."""
+    """Return the tests among neighbours and over all pairs.
+
+    If both fail and a single label is recovered, the test of this label comes first.
+    """
     test = best.test
     locally, globally = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
     weakly = "weakly " if globally and test.auc < WEAK_AUC else ""

@@ -1,4 +1,4 @@
-"""Agreement with people's ratings of pairs: Spearman's correlation of scores and ratings."""
+"""Spearman's correlation of scores with the ratings that people have given to pairs."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,15 @@ from fastcos.validation import Floats, Integers
 
 
 def tie_groups(values: Floats) -> Integers:
-    """The rank of every value among the distinct values, from 0."""
+    """Return the rank of every value among the distinct values, from 0."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> float:
-    """Spearman's correlation of two vectors of tie groups, with entry i repeated weights[i] times.
+    """Return Spearman's correlation of two vectors of tie groups.
 
-    Equal values share their mean rank. The correlation is 0 if one vector is constant.
+    Entry i of both vectors counts weights[i] times. Equal values share their mean rank. The
+    correlation is 0 if one vector is constant.
     """
     x, y = (_mean_ranks(groups, weights) for groups in (first, second))
     total = weights.sum()
@@ -39,13 +40,16 @@ class PairTask:
         self._pairs, self._ratings = pairs, tie_groups(ratings)
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> Integers:
-        """Score the pairs with a measure that is fitted to all rows; return tie groups."""
+        """Fit a measure to all rows, score the pairs, and return the tie groups of the scores."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         return tie_groups(pair_scores(measure, rows, self._pairs))
 
     def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
-        """Rank by Spearman's correlation; the best candidate must exceed 0."""
+        """Return the evaluation, in which candidates are ranked by Spearman's correlation.
+
+        The correlation of the best candidate must exceed 0.
+        """
 
         def estimate(weights: Floats, numbers: Sequence[int]) -> Floats:
             return np.array(
