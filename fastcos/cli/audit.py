@@ -1,4 +1,4 @@
-"""fastcos audit: how far the cosines of a file of embeddings are arbitrary."""
+"""The command ``fastcos audit``, which reports how far cosines of embeddings are arbitrary."""
 
 import argparse
 import dataclasses
@@ -43,7 +43,7 @@ examples:
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
 input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# Number of rows whose pairs are scored for the thresholds: these are 4 million pairs.
+# Number of rows whose pairs are scored to compute thresholds. They form 4 million pairs.
 _CALIBRATED = 2000
 LIMITS = ("certified", "jaccard", "unchanged")
 
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the files, audit, write and print the report, compare shares with the limits."""
+    """Audit the embeddings, write and print the report, and compare shares with the limits."""
     from fastcos.auditing import audit, calibrate, diff_models
     from fastcos.plots.html import audit_page
 
@@ -121,7 +121,8 @@ def run(args: argparse.Namespace) -> int:
             model.items[rows], old_model.items[old_rows], users=model.users,
             old_users=old_model.users, k=args.k, random_state=args.seed,
         )  # fmt: skip
-        # diff_models numbers the common items; the report needs row numbers of the new version.
+        # diff_models returns positions among the common items, but the report shows items of the
+        # new version, so convert them to row numbers of the new version.
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=args.seed
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
     document = {
         **facts,
         "audit": provenance.json_ready(report.to_dict()),
-        # fastcos calibrate writes the whole distribution; the audit only needs the thresholds.
+        # The audit needs only the thresholds; fastcos calibrate writes the whole distribution.
         "calibration": {
             "verdict": calibration.verdict,
             "n_pairs": calibration.n_pairs,
@@ -151,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(document)
     else:
-        if diff is not None:  # what was asked first; the audit of the new version follows
+        if diff is not None:  # A caller of --against wants the comparison first.
             show_text(diff.verdict)
             show_sections(diff.sections())
             if changed:
@@ -164,7 +165,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | None", Any, Any]:
-    """Read the labels and the popularity of the items; return the labels also as a list."""
+    """Read the labels and the popularity of the items.
+
+    Return the labels as they were read, the labels as a list, and the popularity.
+    """
     labels = popularity = None
     labelled = options.read_labels(args, ids)
     if labelled is not None:
@@ -180,7 +184,10 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
 
 
 def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
-    """--trained-on and --weight-decay-on; if unknown, those of a folder of fastcos fit."""
+    """Return the values of --trained-on and --weight-decay-on.
+
+    For a folder that fastcos fit wrote, known values replace the value "unknown".
+    """
     trained_on, weight_decay_on = args.trained_on, args.weight_decay_on
     if is_model_folder(args.items):
         has_decay = read_model_folder(args.items).model.objective == "weight_decay"
@@ -199,7 +206,10 @@ def _write_explorer(
     condition: float,
     facts: dict[str, Any],
 ) -> None:
-    """Write the page of --explore with the items of --explore-items, or with the most popular."""
+    """Write the page of --explore.
+
+    The page shows the items of --explore-items or, by default, the most popular items.
+    """
     from fastcos.plots.html import items_page
 
     rows = None
@@ -221,9 +231,9 @@ def _write_explorer(
 
 
 def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, Any] | None:
-    """Read the factors of the old version; return them with the rows of the common items.
+    """Read the factors of the old version, if there is one.
 
-    The rows are those of the new version and those of the old version.
+    Return the factors, and the rows of the common items in the new and in the old version.
     """
     if args.against is None:
         validation.check_none("--old-users", args.old_users, "without --against")
@@ -236,7 +246,7 @@ def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, A
 
 
 def show(report: "Audit") -> None:
-    """Print the report, the headline and the advice first."""
+    """Print the report, starting with the headline and the advice."""
     show_text(report.headline)
     for number, line in enumerate(report.advice, 1):
         show_text(f"{number}. {line}")
@@ -249,7 +259,7 @@ def show(report: "Audit") -> None:
 
 
 def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list[str], str]]:
-    """Commands that follow from the report, each with the reason to run it."""
+    """Return the commands that follow from the report, each with the reason to run it."""
     columns = options.option_words(args, *options.VECTOR_COLUMNS)
     k = options.option_words(args, "k") if args.k != args.parser.get_default("k") else []
     users = options.option_words(args, "users")
@@ -282,7 +292,7 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
 
 
 def _limits(args: argparse.Namespace) -> dict[str, float]:
-    """Parse --fail-under."""
+    """Return the limits of --fail-under by the name of the share."""
     limits = {}
     for part in [] if args.fail_under is None else args.fail_under.split(","):
         name, _, share = part.partition("=")

@@ -1,4 +1,4 @@
-"""fastcos calibrate: the false-positive rates of similarity scores, and thresholds for them."""
+"""The command ``fastcos calibrate``, which computes thresholds with known false-positive rates."""
 
 import argparse
 from pathlib import Path
@@ -22,8 +22,8 @@ DESCRIPTION = """\
 Report the meaning of similarity scores: the share of random pairs that reach a score, thresholds by
 false-positive rate with their intervals, and pairs just above and below the threshold. With
 --condition, the command also reports how far rescalings of the latent dimensions move the
-threshold; with --labelled, it reports error rates and probabilities from pairs that are known to be
-relevant or not. It writes calibration.json, which can be read without fastcos, and
+threshold; with --labelled, it reports error rates and probabilities from pairs that are labelled as
+relevant or irrelevant. The command writes calibration.json, which can be read without fastcos, and
 calibration.html, a page that needs no network."""
 EPILOG = f"""\
 examples:
@@ -35,7 +35,7 @@ examples:
   fastcos calibrate items.npy --measure query_normalized
 input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# Default number of rows that are drawn from each side. They form 400 million pairs.
+# Default number of queries, and of items, that are drawn. They form 400 million pairs.
 SAMPLE = 20_000
 FOLDER = "calibration"
 
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the files, calibrate, write and print the calibration."""
+    """Calibrate the scores of the vectors, and write and print the calibration."""
     from fastcos.auditing import calibrate, pairs_near
     from fastcos.auditing.calibration.labelled import METHODS
     from fastcos.plots.html import calibration_page
@@ -133,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _select_items(items: Any, ids: Any, selected_ids: Any) -> tuple[Any, Any]:
-    """Return the items with the ids of --only, and their ids."""
+    """Return the items whose ids --only lists, and their ids."""
     if len(selected_ids) < 2:
         raise ValueError(f"--only must hold at least 2 ids, got {len(selected_ids)}")
     rows = positions_in(ids, selected_ids)
@@ -165,7 +165,7 @@ def _labelled(
 def _next_commands(
     calibration: "Calibration", args: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
-    """The command that uses the threshold, or the steps to take if no score has the rate."""
+    """Return the command that uses the threshold; if no score has the rate, the steps to take."""
     columns = options.option_words(args, "vector_column", "id_column", "ids", "names")
     if args.measure != "cosine":
         columns += options.option_words(args, "measure")
@@ -175,15 +175,16 @@ def _next_commands(
         search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
         return [([*search, *rate], "prints only neighbours that chance does not explain")]
     if args.only is not None or args.measure != "cosine":
-        return []  # copies have already been removed, or their score is not known to be 1
+        # Copies have already been removed, or the score of two copies is not known to be 1.
+        return []
     find_copies = ["fastcos", "index", "duplicates", args.items, *columns, "--min-score", "0.9999"]
     defaults = {"out": FOLDER, "sample": SAMPLE, "method": "isotonic", "seed": 0}
-    changed = [name for name, default in defaults.items() if getattr(args, name) != default]
-    names = ("score", "condition", "labelled", "model", *changed)
+    non_defaults = [name for name, default in defaults.items() if getattr(args, name) != default]
+    names = ("score", "condition", "labelled", "model", *non_defaults)
     repeat = ["fastcos", "calibrate", args.items, *columns, *queries, "--only", "kept.txt", *rate]
     repeat += options.option_words(args, *names)
     return [
-        ([*find_copies, "--kept", "kept.txt"], "finds items that are copies of others"),
+        ([*find_copies, "--kept", "kept.txt"], "finds items that are copies of other items"),
         (repeat, "calibrates without the copies"),
     ]
 

@@ -1,4 +1,4 @@
-"""fastcos compare: which similarity to use for interactions or for vectors."""
+"""The command ``fastcos compare``, which finds out which similarity to use."""
 
 import argparse
 import math
@@ -67,14 +67,15 @@ interactions: csv or tsv with columns for users, items and optionally values (pl
 .zip), .npz CSR, .mtx, .parquet or .arrow (pip install pyarrow);
 vectors: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# Number of items in the sample. The standard error of a mean Jaccard index is then at most 0.011.
+# Number of items in the sample. With this number, the standard error of a mean Jaccard index is at
+# most 0.011.
 N_SAMPLED = 2000
-# Number of items in the sample with --all, for a standard error of at most 0.005. The time grows
-# with the square of this number.
+# Number of items in the sample with --all. With this number, the standard error is at most 0.005.
+# The time grows with the square of this number.
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-# Number of items whose neighbours under every candidate are on the page: about a dozen for each of
-# five labels.
+# Number of items whose neighbours under every candidate are on the page. If there are five labels,
+# the page has about a dozen items of each label.
 N_EXAMPLES = 64
 # Number of lists of names that fit side by side in a terminal of 120 columns.
 N_SHOWN_COLUMNS = 4
@@ -118,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare measures for interactions or for vectors."""
+    """Compare measures for interactions or for vectors, and return the exit status."""
     options.out_directory(args)
     options.check_labels(args)
     validation.as_count("--show", args.show, low=0)
@@ -214,7 +215,10 @@ def _compare_interactions(args: argparse.Namespace) -> int:
 def _next_commands(
     comparison: "Comparison", args: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
-    """Commands that use the recommended candidate, unless it needs preprocessed interactions."""
+    """Return the commands that use the recommended candidate.
+
+    There are none if the candidate needs preprocessed interactions.
+    """
     from fastcos.comparison import EQ2
     from fastcos.comparison.candidates import NO_MODEL, USER_ITEM, USER_USER
 
@@ -224,7 +228,7 @@ def _next_commands(
         return []
     columns = options.option_words(args, *options.INTERACTION_COLUMNS)
     if best.rescaling == NO_MODEL:
-        if args.labels:  # there is no command for neighbours of the columns of interactions
+        if args.labels:  # No command returns neighbours of the columns of interactions.
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = "compares the columns of the interactions directly: here a model is no better"
@@ -256,7 +260,7 @@ def _next_commands(
 
 
 def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
-    """The text of the measure in --measures, including parameters that its name leaves out."""
+    """Return the text of the measure in --measures, with parameters that its name leaves out."""
     if isinstance(best.source, str):
         return best.measure
     pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)
@@ -267,9 +271,9 @@ def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
 
 
 def _compare_vectors(args: argparse.Namespace) -> int:
-    """Compare measures by the labels and by each file of pairs.
+    """Compare measures for vectors by the labels and by each file of pairs.
 
-    Return 1 if in one of these tasks no measure exceeds the chance level.
+    Return 1 if there is a task in which no measure exceeds the chance level, else 0.
     """
     from fastcos.comparison import compare_vectors
     from fastcos.plots.html import leaderboard_page
@@ -365,10 +369,11 @@ def _seconds(text: str | None) -> float | None:
 
 
 def popular_items(comparison: "Comparison", n: int) -> list[int]:
-    """Return n popular items: the most popular item of each of n labels.
+    """Return n popular items, which have different labels.
 
-    The labels are those with the most popular items. Without labels, the n most popular items are
-    returned. Only sampled items are considered.
+    The labels are ordered by the popularity of their most popular item, and this item is returned
+    for the first n labels. Without labels, the n most popular items are returned. Only sampled
+    items are considered.
     """
     order = np.argsort(-comparison.popularity, kind="stable")
     if comparison.sampled is not None:
@@ -381,7 +386,7 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
 
 
 def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
-    """Return at most four rows that differ most: worst and best AUC, D = I, and Eq. 2."""
+    """Return at most four different rows: the worst AUC, D = I, the best AUC, and Eq. 2."""
     from fastcos.comparison import EQ2
 
     rows = {row.name: row for row in comparison.named}

@@ -1,4 +1,4 @@
-"""fastcos doctor: the settings of fastcos on this machine, and possible problems."""
+"""The command ``fastcos doctor``, which prints settings of this machine and possible problems."""
 
 import argparse
 import os
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def machine_properties() -> dict[str, Any]:
     """Return the properties that decide speed or that a bug report needs, and the advice."""
-    import scipy.linalg  # noqa: F401  loads the BLAS of SciPy, so that it is reported
+    import scipy.linalg  # noqa: F401  loads the BLAS of SciPy, so that threadpool_info lists it
     from threadpoolctl import threadpool_info
 
     settings = config.get_config()
@@ -80,7 +80,7 @@ def machine_properties() -> dict[str, Any]:
 
 
 def advice(properties: dict[str, Any]) -> list[str]:
-    """Return the recommended changes, one line each."""
+    """Return the recommended changes, one line per change."""
     threads, cores = properties["threads"], properties["cores_allowed"]
     isa, supported = properties["instruction_set"], properties["instruction_sets_supported"][0]
     lines = []

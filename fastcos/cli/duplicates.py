@@ -1,4 +1,4 @@
-"""fastcos index duplicates: near-duplicates to review, and one representative of each group."""
+"""The command ``fastcos index duplicates``, which finds groups of near-duplicates."""
 
 import argparse
 from pathlib import Path
@@ -23,7 +23,7 @@ or follows from the share of random pairs that may reach it (--fpr). The command
 just above the threshold, so that you can judge whether the threshold is right, and writes a table
 of all pairs with their scores, their groups and the item to keep, which is the first of each group.
 --kept writes the ids of all items that remain. Nothing is deleted."""
-# Number of pairs that are printed: those nearest to the threshold.
+# Number of pairs that are printed. They are the pairs with scores nearest to the threshold.
 N_SHOWN = 10
 
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the items, find near-duplicates, write and print them."""
+    """Read the items, find near-duplicates, and write and print their pairs."""
     out = Path(args.out)
     validation.as_choice("the suffix of --out", out.suffix, (".csv", ".parquet"))
     for name, path in (("--out", out), ("--kept", args.kept)):
@@ -95,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
 def _calibrated(items: Any, measure: Any, args: argparse.Namespace) -> "Calibration":
     """Calibrate the scores of the items.
 
-    If more pairs than the rate allows are copies, calibrate again without the copies.
+    If more pairs than the rate permits are copies of each other, calibrate again without the
+    copies.
     """
     from fastcos.auditing import calibrate
 

@@ -1,4 +1,4 @@
-"""fastcos index export: item embeddings that no rescaling changes, ready for any index."""
+"""The command ``fastcos index export``, which writes embeddings that no rescaling changes."""
 
 import argparse
 import json
@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if form == "canonical" and is_model_folder(args.items):
         rule = "given for the form canonical of a folder, as the interactions of the users"
         validation.as_instance("--users", args.users, str, rule)
-    # The canonical form preserves predictions, so it needs the biases, which are part of them.
+    # The canonical form preserves predictions, and the biases are part of the predictions, so it
+    # needs the biases.
     model = read_factors(args.items, args.users, args, keep_biases=form == "canonical")
     users = validation.as_instance(
         "--users", model.users, np.ndarray, "given: both forms need users"
@@ -128,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _next_commands(folder: Path, form: str, *, unit_rows: bool) -> list[tuple[list[str], str]]:
-    """Commands that use the exported files, each with the reason to run it."""
+    """Return commands that use the exported files, each with the reason to run it."""
     items, users = str(folder / "items.npy"), str(folder / "users.npy")
     if form == "canonical":
         audit = ["fastcos", "audit", items, "--users", users]
@@ -148,10 +149,10 @@ def _arrays(
     from fastcos.similarity.canonical import canonicalize, query_metric
 
     if form == "canonical":
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings(record=True) as rank_warnings:
             warnings.simplefilter("always")
             factors: dict[str, npt.NDArray[Any]] = canonicalize(users, items)._asdict()
-        for warning in caught:
+        for warning in rank_warnings:
             say(str(warning.message))
         return factors
     metric = query_metric(users)
@@ -160,7 +161,10 @@ def _arrays(
 
 
 def _read_export(folder: str, form: str) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of an earlier export; raise if it is no export or has another form."""
+    """Read the arrays of an earlier export.
+
+    Raise ValueError if the folder is not an export, or is an export of another form.
+    """
     path = Path(folder)
     try:
         document = json.loads((path / "export.json").read_text())
@@ -201,7 +205,7 @@ def _align(
 
 
 def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return values as contiguous float32; raise if a number is beyond its range."""
+    """Return values as contiguous float32; raise ValueError if a number is too large for it."""
     largest = validation.largest_magnitude(values)
     if not largest <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")

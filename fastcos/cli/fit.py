@@ -1,4 +1,4 @@
-"""fastcos fit: fit a linear model to interactions and save it on disk."""
+"""The command ``fastcos fit``, which fits a linear model to interactions and saves the model."""
 
 import argparse
 from pathlib import Path
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the interactions, fit the model, write it."""
+    """Read the interactions, fit the model and write the model folder."""
     from fastcos.models.linear_mf import LinearMF
 
     folder = options.out_directory(args)
@@ -86,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
         print_json(document)
     else:
         audit = ["fastcos", "audit", str(folder)]
-        print_next([(audit, "how far its cosines are arbitrary, and what to use instead")])
+        reason = "reports how far cosines of this model are arbitrary, and similarities that are not"
+        print_next([(audit, reason)])
     return 0
 
 

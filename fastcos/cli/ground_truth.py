@@ -20,7 +20,7 @@ _UNSUPPORTED = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Search the neighbours; write them, or print the recall of --result."""
+    """Search the exact neighbours, and write them or print the recall of --result."""
     options.refuse(args, "for files of benchmarks", *_UNSUPPORTED)
     validation.as_instance("--queries", args.queries, str, "given for files of benchmarks")
     if args.out is not None:
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"wrote {args.k} neighbours of {len(queries):,} queries to {out}")
     if result is not None:
         rescored = rescore(np.asarray(queries), items, result, args.k, measure=measure)
-        # A repeated neighbour counts once, because rescore pads the list in its place.
+        # A neighbour that occurs twice counts once, because rescore pads the list in its place.
         report["recall"] = float((rescored.scores >= truth.scores[:, -1:]).mean())
     if args.json:
         print_json(report)
@@ -85,7 +85,7 @@ def _result_of_ids(path: str, k: int, query_ids: Any, ids: Any) -> Any:
 
 
 def _as_result(neighbors: Any, k: int, n_queries: int, n_items: int) -> Any:
-    """Return the first k neighbours of each query; raise if the array has another shape."""
+    """Return the first k neighbours of each query; raise ValueError for another shape."""
     validation.as_count("k", k, high=n_items)
     if len(neighbors) != n_queries or neighbors.shape[1] < k:
         rule = f"have at least {k} neighbours of {n_queries} queries"

@@ -29,7 +29,7 @@ _PLURALS = {"item": "items", "query": "queries", "user": "users", "neighbor": "n
 
 
 def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
-    """Return the path of --out, or STDOUT; raise before any work if it cannot be written."""
+    """Return the path of --out, or STDOUT; raise ValueError if the path cannot be written."""
     path = Path(default if out is None else out)
     if path != STDOUT:
         validation.as_choice("the suffix of --out", path.suffix, SUFFIXES)
@@ -38,14 +38,14 @@ def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
 
 
 class RankedLists(NamedTuple):
-    """Lists of items, with the ids of both sides and the names or texts of the items.
+    """Lists of items, with the ids of queries and items, and with the names or texts of the items.
 
-    neighbors: the lists; their indices are positions in ids.
-    query_ids: ids of the queries.
-    ids: ids of the items.
-    names: names or texts of the items, or None.
-    columns: names of the columns for the queries and for the listed items.
-    calibration: adds the p-values of the scores, unless it is None.
+    neighbors: the lists, whose indices are positions in ids.
+    query_ids: the ids of the queries.
+    ids: the ids of the items.
+    names: the names or texts of the items, or None.
+    columns: the names of the columns for the queries and for the listed items.
+    calibration: the calibration that provides the p-values of the scores, or None.
     """
 
     neighbors: "Neighbors"
@@ -60,7 +60,10 @@ class RankedLists(NamedTuple):
         return self.columns[0] == "item"
 
     def table(self) -> dict[str, Any]:
-        """The columns of the table, without padding; there is no score if all scores are NaN."""
+        """Return the columns of the table, without padded entries.
+
+        If a score is NaN, because items were ranked by votes, there is no column of scores.
+        """
         indices, scores = self.neighbors.indices, self.neighbors.scores
         rows, ranks = np.nonzero(indices >= 0)
         positions, (query, neighbor) = indices[rows, ranks], self.columns
@@ -77,7 +80,7 @@ class RankedLists(NamedTuple):
         return table
 
     def write_or_print(self, args: argparse.Namespace, out: Path, title: str) -> int:
-        """With --show, print the lists; otherwise write them to a file. Return the exit status."""
+        """Print the lists if there is --show, else write them to a file; return the exit status."""
         table = self.table()
         if args.show:
             if args.json:
@@ -94,7 +97,7 @@ class RankedLists(NamedTuple):
         return 0
 
     def write(self, out: Path, table: dict[str, Any]) -> None:
-        """Write the lists in the format of the suffix; create the folder if it is missing."""
+        """Write the lists in the format of the suffix; create the folder if there is none."""
         if out == STDOUT:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(table)
@@ -126,7 +129,7 @@ def _rows(table: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _records(table: dict[str, Any]) -> Any:
-    """The rows of a table as dicts, ready for JSON."""
+    """Return the rows of a table as dicts of plain values, for JSON."""
     return json_ready([dict(zip(table, row, strict=True)) for row in _rows(table)])
 
 
@@ -161,8 +164,8 @@ def read_names(
 ) -> Any:
     """Read the names of --names or the texts of --text; None if neither option is given.
 
-    read, if not None, contains the vectors and ids that were read from the file source. If that
-    file is a table, it can contain the texts.
+    If read is not None, it contains the vectors and ids that were read from the file source; if
+    this file is a table, it may contain the texts.
     """
     if args.names is None and args.text is None:
         return None

@@ -1,7 +1,8 @@
-"""The command ``fastcos COMMAND``: builds the parser, runs the command, reports errors.
+"""The main function of ``fastcos COMMAND``, which builds the parser and runs the command.
 
-The exit status is 0 for success, 1 if a check fails, 2 for bad input (reported in one line
-without a traceback), 130 after an interrupt, and 141 if the reader of a pipe has closed the pipe.
+Bad input is reported in one line, without a traceback. The exit status is 0 for success, 1 if a
+check fails, 2 for bad input, 130 after an interrupt, and 141 if the reader of a pipe has closed the
+pipe.
 """
 
 import argparse
@@ -63,9 +64,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """A formatter that fills paragraphs but preserves indented lines.
+    """A help formatter that fills paragraphs but preserves indented lines.
 
-    A command and its summary are printed on one line.
+    It prints each command and its summary on one line.
     """
 
     def __init__(self, prog: str) -> None:
@@ -75,7 +76,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         filled: list[str] = []
         for is_literal, group in groupby(text.split("\n"), lambda line: not line or line[0] == " "):
             lines = list(group)
-            if not is_literal:  # a paragraph also ends after a colon
+            if not is_literal:  # A paragraph also ends after a colon.
                 parts = re.split(r"(?<=:)\n", "\n".join(lines))
                 lines = [textwrap.fill(part, width) for part in parts]
             filled += lines
@@ -84,7 +85,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     def _format_action(self, action: argparse.Action) -> str:
         formatted = super()._format_action(action)
         if isinstance(action, argparse._SubParsersAction):
-            return formatted.partition("\n")[2]  # leave out the line with the metavar COMMAND
+            return formatted.partition("\n")[2]  # Leave out the line with the metavar COMMAND.
         return formatted
 
 
@@ -102,7 +103,10 @@ class _Completion(argparse.Action):
 
 
 class _Version(argparse.Action):
-    """An action that prints the installed version; the one of argparse ignores a full disk."""
+    """An action that prints the installed version.
+
+    The action of argparse would not report an error if the disk is full.
+    """
 
     def __call__(self, *_: Any) -> NoReturn:
         print(f"fastcos {metadata.version('fastcos')}")
@@ -110,9 +114,9 @@ class _Version(argparse.Action):
 
 
 def build_parser(called: Collection[str]) -> argparse.ArgumentParser:
-    """Return the parser of all commands; only the called commands have their arguments.
+    """Return the parser of all commands; arguments are added only to the called commands.
 
-    Adding the arguments of a command imports its module.
+    Adding the arguments of a command imports the module of the command.
     """
     top = _Parser(prog="fastcos", description=DESCRIPTION, formatter_class=_Help, add_help=False)
     # --help is hidden, so that the list of commands fits one screen.
@@ -161,13 +165,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from fastcos.parallel import sole_program
         from fastcos.validation import as_thread_count
 
-        config.get_config()  # raises if an environment variable is wrong, before any work
+        config.get_config()  # If an environment variable is wrong, this raises before any work.
         if getattr(args, "threads", None) is not None:
             config.set_config(n_threads=as_thread_count("--threads", args.threads))
         with report_compilation(), _show_warnings_as_messages(), sole_program():
             return int(args.run(args))
     except BrokenPipeError:
-        raise  # for entry_point
+        raise  # entry_point sets the exit status.
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         fail(program, _format_error(error, args.parser))
         return 2
@@ -196,26 +200,27 @@ def _format_error(error: Exception, parser: argparse.ArgumentParser) -> str:
         return reason if error.filename is None else f"{error.filename}: {reason}"
     text = str(error) or type(error).__name__
     text = text.replace("(give vector_column)", "(give --vector-column)")
-    text = text.replace(" must be None ", " must be left out ")  # a flag
+    text = text.replace(" must be None ", " must be left out ")  # A flag has no value None.
     names = {"random_state": "--seed", "n_components": "--rank"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
         for action in parser._actions
     }
     positionals = [action for action in parser._actions if not action.option_strings]
     if len(positionals) == 1:
-        names["path"] = names[positionals[0].dest]  # readers call their only argument path
+        # Readers call the argument for the file "path".
+        names["path"] = names[positionals[0].dest]
     # A first word that ends with a dot or a slash is part of a file name, not an argument.
     return re.sub(r"^\w+(?![\w./])", lambda word: names.get(word[0], word[0]), text)
 
 
 def entry_point() -> NoReturn:
-    """Run the command with the arguments of the process; the console script calls this."""
+    """Run the command with the arguments of the process; the console script calls this function."""
     _open_closed_streams()
     status = 0
     try:
         try:
             status = main()
-        finally:  # --help and --completion leave by SystemExit
+        finally:  # --help and --completion raise SystemExit.
             sys.stdout.flush()
     except OSError as error:
         # A reader such as head has closed the pipe, or the disk is full. Redirect stdout, so that
@@ -223,12 +228,12 @@ def entry_point() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             status = CLOSED_PIPE
-        elif status != 2:  # an error with status 2 has already been reported
+        elif status != 2:  # An error with status 2 has already been reported.
             fail("fastcos", f"standard output: {error.strerror or error}")
             status = 2
     try:
         sys.stderr.flush()
-    except OSError:  # Python would exit with status 120 if it could not write the rest at exit
+    except OSError:  # Python would exit with status 120 if it could not write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     # Skip the garbage collection of all objects at exit, which takes 0.5 s after reproduce.
     gc.freeze()
@@ -238,13 +243,13 @@ def entry_point() -> NoReturn:
 def _open_closed_streams() -> None:
     """Open os.devnull in place of each standard stream that the caller has closed.
 
-    Otherwise the next file that is opened gets the number of the stream. Python sets such a stream
-    to None, and ``print(file=None)`` writes to stdout.
+    Otherwise, the next file that is opened would get the file descriptor of the stream. Python sets
+    a closed stream to None, and ``print(file=None)`` writes to stdout.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open to the end
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - open until exit
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Characters that the encoding of the stream lacks are written as escapes.
+            # Characters that the encoding of the stream cannot represent are written as escapes.
             stream.reconfigure(errors="backslashreplace")

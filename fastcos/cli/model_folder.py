@@ -1,4 +1,4 @@
-"""The folder that fastcos fit writes: the model, the item ids, and moments of the users."""
+"""Reading and writing of the folder of ``fastcos fit``: the model, item ids, moments of users."""
 
 import argparse
 from pathlib import Path
@@ -31,10 +31,10 @@ class ModelFolder(NamedTuple):
     """The content of a model folder.
 
     model: the fitted model.
-    ids: ids of its items.
-    typical: rows (2 k, p) whose user embeddings have the same mean and the same second moment as
+    ids: the ids of the items of the model.
+    typical: rows (2 k, p) whose user embeddings have the same mean and the same second moments as
         the user embeddings of the training data.
-    popularity: number of users of each item, or None if the folder does not contain it.
+    popularity: the number of users of each item, or None if the folder does not contain it.
     """
 
     model: "LinearMF"
@@ -193,9 +193,9 @@ def align_to_users(
 
 
 def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:
-    """Pairs of rows around the mean whose embeddings have the moments of the training data.
+    """Return pairs of rows around the mean of the users.
 
-    These are the mean and the second moment.
+    The embeddings of these rows have the mean and the second moments of the training data.
     """
     V = model.components_.astype(np.float64)
     center = 0.0 if model.mean_ is None else model.mean_

@@ -1,4 +1,4 @@
-"""fastcos neighbors: find the exact nearest neighbours of items or of queries."""
+"""The command ``fastcos neighbors``, which finds exact nearest neighbours of items or queries."""
 
 import argparse
 from pathlib import Path
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the vectors, search, write or print the neighbours."""
+    """Read the vectors, search the neighbours, and write or print them."""
     from fastcos.comparison.candidates import select_candidates
 
     if args.result is not None or Path(args.out or "").suffix in NEIGHBOR_SUFFIXES:
@@ -97,18 +97,18 @@ def run(args: argparse.Namespace) -> int:
         validation.check_same_width("--queries", queries, "items", items)
     if args.show:
         rows = lists.rows_to_show(args, query_ids)
-        if queries_are_items:  # an item is not its own neighbour
+        if queries_are_items:  # An item is not a neighbour of itself.
             settings["exclude"] = one_per_row(rows, len(items))
         queries, query_ids = queries[rows], query_ids[rows]
-    # Without items, top_k searches the queries and leaves out each row itself.
-    other_items = None if queries is items else items
+    # If the items are None, top_k searches the queries and leaves out each row itself.
+    searched_items = None if queries is items else items
     try:
         with progress_bar("searching") as progress:
             out_folder = None if args.show else args.checkpoint
             neighbors = top_k(
-                queries, other_items, k, progress=progress, out=out_folder, **settings
+                queries, searched_items, k, progress=progress, out=out_folder, **settings
             )
-    except OccupiedError as error:  # its message begins with the argument of top_k, out
+    except OccupiedError as error:  # The message begins with "out", the argument of top_k.
         raise ValueError(str(error).replace("out", "--checkpoint", 1)) from None
     ranked = lists.RankedLists(neighbors, query_ids, ids, names, columns, calibration)
     return ranked.write_or_print(args, out, f"by {args.measure}")
@@ -117,7 +117,10 @@ def run(args: argparse.Namespace) -> int:
 def _calibration(
     args: argparse.Namespace, measure: Any
 ) -> tuple["Calibration | None", float | None]:
-    """Read --calibration; return it, and the lowest score that --fpr or --min-score allows."""
+    """Return the calibration of --calibration, and the lowest score of a neighbour.
+
+    The lowest score follows from --fpr or --min-score.
+    """
     if args.calibration is None:
         if args.fpr is not None:
             raise ValueError("--calibration must be given with --fpr, got none")
@@ -138,13 +141,13 @@ def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors |
     from fastcos.comparison.candidates import Embeddings
 
     source = Path(args.source)
-    source.stat()  # report a missing file as such, and not as a wrong suffix
+    source.stat()  # A missing file should be reported as missing, and not as a wrong suffix.
     if is_model_folder(source):
         options.refuse(args, "for a model", *options.VECTOR_COLUMNS)
         return *model_embeddings(source, args.rescaling), None
     validation.check_none("--rescaling", args.rescaling, "for vectors, which have no model")
-    # With inner products, users search for recommendations of the model, whose scores include
-    # the biases.
+    # If the measure is the inner product, users search for recommendations of the model, and the
+    # scores of the model include the biases.
     keep_biases = args.queries is not None and args.measure == "dot"
     read = read_items(source, args, keep_biases=keep_biases)
     return Embeddings(read.vectors), read.ids, read

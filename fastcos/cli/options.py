@@ -26,12 +26,12 @@ VECTOR_FORMATS = """\
 text in the format of word2vec or GloVe, word2vec .bin"""
 INTERACTION_COLUMNS = ("user", "item", "value", "member", "no_header", "no_quotes")
 VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
-# Examples of column names that readers recognise.
+# Examples of column names that the readers of tables recognise.
 _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or popularity"}
-# A message lists all column names up to this number.
+# A message lists all names of columns if there are at most this number.
 _MAX_NAMES = 5
-# A message warns if the _FEW_CELLS largest cells, or 1 % of a small table, contribute more than
-# _LARGE_SHARE to the sum of squares.
+# A warning is printed if the _FEW_CELLS largest cells, or the largest 1 % of the cells of a small
+# table, contribute more than _LARGE_SHARE to the sum of squares.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 MEASURE_SYNTAX = (
     "parameters of a measure follow its name and may be numbers, texts or files of arrays: "
@@ -72,11 +72,12 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
         names = f"; columns: users {user!r}, items {item!r}, {values}"
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items{names}")
     squares = np.asarray(data.X.data, np.float64) ** 2
-    few = min(_FEW_CELLS, max(1, len(squares) // 100))
-    share = np.partition(squares, -few)[-few:].sum() / max(squares.sum(), np.finfo(float).tiny)
+    n_cells = min(_FEW_CELLS, max(1, len(squares) // 100))
+    largest_squares = np.partition(squares, -n_cells)[-n_cells:]
+    share = largest_squares.sum() / max(squares.sum(), np.finfo(float).tiny)
     if share > _LARGE_SHARE:
         say(
-            f"warning: {few} of {len(squares):,} cells contribute {share:.0%} of the sum of "
+            f"warning: {n_cells} of {len(squares):,} cells contribute {share:.0%} of the sum of "
             "squares, so that a model mostly fits these cells; use --value '' to count every row "
             "as 1, or --value NAME for another column"
         )
@@ -85,10 +86,10 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """In the block, report an unrecognised column of a table with the flag of the table.
+    """Let errors in this block about columns of a table name the flag of the table.
 
-    The flag is that of the whole table, such as --names, because there are no options for its
-    columns, except perhaps name_option for the column of names.
+    There are no flags for the columns of the table, except perhaps name_option for the column of
+    names, so the errors name the flag of the whole table, such as --names.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:
@@ -138,8 +139,8 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read a file of vectors from the columns that the options name.
 
-    If shared is true, the options also name columns of the items' file, so they are ignored for a
-    .npy file, which has no columns.
+    If shared is true, the options also name columns of the file of items, so a .npy file, which has
+    no columns, is read without these options.
     """
     from fastcos.io import read_vectors
 
@@ -168,7 +169,7 @@ def _list_names(names: tuple[str, ...]) -> str:
 
 
 def refuse(args: argparse.Namespace | None, reason: str, *names: str) -> None:
-    """Raise if one of these options, such as id_column, is given; the message gives the reason."""
+    """Raise ValueError with this reason if an option with one of these names is given."""
     for name in names:
         validation.check_none(f"--{name.replace('_', '-')}", getattr(args, name, None), reason)
 
@@ -183,7 +184,7 @@ def arguments(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def option_words(args: argparse.Namespace, *names: str) -> list[str]:
-    """Return the given options among these names, as words of a command to copy."""
+    """Return the options with these names, if they are given, as words of a command to copy."""
     words: list[str] = []
     for name in names:
         if (value := getattr(args, name)) is not None:
@@ -203,9 +204,9 @@ def command_words(args: argparse.Namespace, *excluded: str) -> list[str]:
         flag = action.option_strings[-1]
         if action.nargs == 0:
             words.append(flag)
-        elif action.nargs is not None:  # several values after one flag
+        elif action.nargs is not None:  # The flag is followed by several values.
             words += [flag, *map(str, list(value or ()))]
-        else:  # one value after each flag; with =, a value may begin with a minus sign
+        else:  # Each flag is followed by one value. After =, a value may begin with a minus sign.
             for word in map(str, value if isinstance(value, list) else [value]):
                 words += [f"{flag}={word}"] if word.startswith("-") else [flag, word]
     return words
@@ -236,7 +237,7 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
 
 
 def check_labels(args: argparse.Namespace) -> None:
-    """Raise if there is a column without a file or a file without a column, before reading."""
+    """Raise ValueError if only one of --labels and --label-column is given."""
     if args.labels is None:
         validation.check_none("--label-column", args.label_column, "without --labels")
     else:
@@ -264,15 +265,15 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
             member=args.label_member,
         )
     except ValueError as error:
-        # main would report item and member as --item and --member, which belong to the
-        # interactions.
+        # Without this replacement, main would report the arguments item and member as --item and
+        # --member, which are options for the interactions.
         message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
         error.args = (message,)
         raise
 
 
 def report_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]]:
-    """Report the counts of the labels; return the labels as compare takes them, and the counts."""
+    """Print the numbers of labelled items; return the labels of the items, and these numbers."""
     n_labelled, classes = int((labelled.labels >= 0).sum()), labelled.classes.tolist()
     _, _, _, several, none, other, unknown = labelled
     items, column, names = labelled.columns.values()
@@ -297,8 +298,8 @@ def add_model(
 ) -> "argparse._ArgumentGroup":
     """Add the options of a model; default describes the default of --regularization.
 
-    The first of the objectives is the default. Without objectives, the command can use both
-    objectives in one call, and that is the default.
+    The first one of the objectives is the default. If no objectives are passed, the command can use
+    both objectives in one call, and using both is the default.
     """
     group = parser.add_argument_group("model")
     help_ = "rank k of the model (default 50, or the full rank of a smaller matrix)"
@@ -338,7 +339,7 @@ def as_rescaling(text: str) -> "str | Rescaling":
 
 
 def parse_rescalings(args: argparse.Namespace) -> "list[str | Rescaling] | None":
-    """Return the named rescalings and those of --rescaling; None if that option is not given."""
+    """Return the named rescalings and the rescalings of --rescaling; None without this option."""
     from fastcos.similarity.diagonal import rescalings
 
     if not args.rescaling:
@@ -380,10 +381,10 @@ def as_measure(flag: str, text: str) -> "str | Measure":
 
 
 def _parameter(name: str, text: str) -> Any:
-    """Convert the text of a parameter.
+    """Convert the text of a parameter to the value of the parameter.
 
-    A literal of Python becomes its value. The path of an array, of vectors or of a model folder
-    becomes its content. Any other text stays a text.
+    A Python literal is converted to its value. The path of an array, of vectors or of a model
+    folder is converted to the content of the file or folder. Any other text stays a text.
     """
     from fastcos import io
     from fastcos.io.arrays import read_npy
@@ -420,22 +421,22 @@ def add_json(parser: "argparse._ActionsContainer") -> None:
 
 
 def out_directory(args: argparse.Namespace) -> Path:
-    """Return the output folder; raise before any work if it cannot be written."""
+    """Return the output folder; raise ValueError if the folder cannot be written."""
     path = validation.as_path("--out", args.out)
     check_output_directory("--out", path)
     return path
 
 
 def check_output_file(name: str, path: Path) -> None:
-    """Raise unless the path is a regular file or a new one, in a directory that can be written."""
-    target = Path(os.path.realpath(path))  # still a link if links form a cycle
+    """Raise ValueError unless the path is a regular file or does not exist, and can be written."""
+    target = Path(os.path.realpath(path))  # If links form a cycle, the target is still a link.
     if (target.exists() or target.is_symlink()) and not target.is_file():
         raise ValueError(f"{name} must be a regular file or a new one, got {str(path)!r}")
     check_output_directory(f"the folder of {name}", target.parent)
 
 
 def check_output_directory(name: str, path: Path) -> None:
-    """Raise unless the directory, or its nearest existing parent, can be written."""
+    """Raise ValueError unless the directory, or its nearest existing parent, can be written."""
     existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
     if not existing.is_dir():
         raise ValueError(f"{name} must be a directory, got {str(path)!r}: {existing} is a file")

@@ -1,4 +1,4 @@
-"""fastcos recommend: recommend to every user the best items that the user has not seen."""
+"""The command ``fastcos recommend``, which recommends items that a user has not seen."""
 
 import argparse
 import dataclasses
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the model and the interactions, recommend, write or print the recommendations."""
+    """Read the model and the interactions, and write or print the recommendations."""
     from fastcos.comparison.candidates import select_candidates
     from fastcos.comparison.recommending import recommend
 
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     *_, candidate = select_candidates(
         [measure], embeddings, with_users=args.model != "none", argument="--measure"
     )[0]
-    # Users of the model without interactions are not in the table, so they get no list.
+    # Users of the model that have no interactions in the table get no list.
     users = np.flatnonzero(np.diff(X.indptr))
     if args.show:
         users = np.sort(lists.rows_to_show(args, user_ids))
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace, measure: Any) -> tuple["Embeddings", Any, sp.csr_array, Any]:
-    """Read both embeddings, the ids of the items, the interactions, and the ids of the users."""
+    """Return the embeddings, the ids of the items, the interactions, and the ids of the users."""
     from fastcos.comparison.candidates import Embeddings
 
     data = options.read_interactions(args)

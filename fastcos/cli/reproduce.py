@@ -1,4 +1,4 @@
-"""fastcos reproduce: reproduce section 4 of the paper, or write its simulated data."""
+"""The command ``fastcos reproduce``, which reproduces section 4 of the paper."""
 
 import argparse
 from pathlib import Path
@@ -32,8 +32,8 @@ examples:
     --label-column cluster
 source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4"""
 
-# The λ of Eq. 1 in the paper is 10,000 for 20,000 users. It is scaled by the number of users,
-# because X'X is.
+# The λ of Eq. 1 in the paper is 10,000 for 20,000 users. λ is proportional to the number of users,
+# because the entries of X'X are.
 REGULARIZATION_PER_USER = 0.5
 
 
@@ -63,9 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate the interactions, compare rescalings, write and print the comparison."""
+    """Simulate the interactions, compare rescalings, and write and print the comparison."""
     folder = options.out_directory(args)
-    # Print a message first, because imports and the first kernel take seconds.
+    # Print a message first, because the imports and the first kernel take several seconds.
     say(f"simulating the interactions of {args.n_users:,} users with {args.n_items:,} items")
     from fastcos.models.simulation import simulate_interactions
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         written, document = write_comparison(
             comparison, folder, stem="figure1", parameters=parameters, every=args.all
         )
-        if "dropout" in comparison.models:  # Eq. 2 alone has no free D to change on a page
+        if "dropout" in comparison.models:  # Eq. 2 alone determines D, so there is no page.
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)
             written.insert(0, folder / "figure1.html")

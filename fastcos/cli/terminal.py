@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
     from fastcos.reports import Section, Table
 
-# Width in characters of a table in a file or a pipe, where rich would use 80.
+# Width in characters of a table that is printed to a file or a pipe. The default of rich is 80.
 WIDTH_OF_FILES = 160
-# Texts, and headings, of more than this number of characters may be wrapped.
+# A text with more than _TEXT characters, and a heading with more than _HEADING characters, may be
+# wrapped.
 _TEXT, _HEADING = 14, 12
-# The page that explains the next steps after an audit or a comparison. A wheel does not contain it.
+# The page that explains the next steps after an audit or a comparison. A wheel does not contain
+# this page.
 DECISION_PAGE = Path(__file__).parents[2] / "docs" / "howto" / "decide.md"
 # Seconds between two lines of progress if stderr is not a terminal.
 SECONDS_PER_LINE = 10.0
@@ -34,13 +36,14 @@ SECONDS_PER_LINE = 10.0
 
 def fail(program: str, message: str) -> None:
     """Print an error as one line on stderr, without control characters."""
-    from fastcos.validation import one_line  # imports NumPy, which the help does not need
+    # The import also imports NumPy, which the help does not need.
+    from fastcos.validation import one_line
 
     say(f"{program}: {one_line(message)}")
 
 
 def say(message: str) -> None:
-    """Print a message on stderr; an error of stderr, such as a closed pipe, is ignored."""
+    """Print a message on stderr; errors of writing, such as a closed pipe, are ignored."""
     from fastcos.reports import printable
 
     with contextlib.suppress(OSError):
@@ -48,23 +51,25 @@ def say(message: str) -> None:
 
 
 def say_written(paths: Sequence[Path]) -> None:
-    """List the files that a command wrote, and the page that explains the next steps."""
+    """Print the files that a command wrote, and the page that explains the next steps."""
     say(f"wrote to {paths[0].parent}: {', '.join(path.name for path in paths)}")
     if DECISION_PAGE.is_file():
         say(f"how to decide what to do next, step by step: {DECISION_PAGE}")
 
 
 def show_text(text: str) -> None:
-    """Print text on stdout, without control characters of names in it."""
-    from fastcos.reports import printable  # imports NumPy, which the help does not need
+    """Print a text on stdout, without the control characters that names may contain."""
+    # The import also imports NumPy, which the help does not need.
+    from fastcos.reports import printable
 
     print(_wrap(printable(text), sys.stdout))
 
 
 def _wrap(text: str, stream: TextIO | None) -> str:
-    """Wrap text between words to the width of a terminal; return it unchanged for other streams.
+    """Wrap a text between words to the width of a terminal.
 
-    stream is None in a process without a console.
+    If the stream is not a terminal, or is None because the process has no console, the text is
+    returned unchanged.
     """
     if stream is None or not stream.isatty():
         return text
@@ -83,7 +88,7 @@ def _wrap(text: str, stream: TextIO | None) -> str:
 
 @contextlib.contextmanager
 def report_compilation() -> Iterator[None]:
-    """Print the seconds that the block spent compiling kernels, if any."""
+    """Print the number of seconds that the block spent compiling kernels, unless it is 0."""
     from fastcos.kernels.jit import seconds_compiling
 
     before = seconds_compiling()
@@ -96,8 +101,8 @@ def report_compilation() -> Iterator[None]:
 def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a function progress(done, total) that shows progress and remaining time on stderr.
 
-    A terminal shows a bar; any other stream gets a line every ten seconds. The total may change
-    from call to call.
+    On a terminal, it is a progress bar; on another stream, a line is printed every ten seconds. The
+    total may change from call to call.
     """
     if not has_rich():
         yield lambda done, total: None
@@ -113,7 +118,7 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
         def progress(done: int, total: int) -> None:
             nonlocal last_done, last_print
-            if done < last_done:  # the caller started a new count
+            if done < last_done:  # The caller has started a new count.
                 bar.reset(task.id)
             count = f"{done:,} of {total:,}"
             bar.update(task.id, completed=done / max(1, total), count=count)
@@ -131,7 +136,7 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextlib.contextmanager
 def spinner(name: str) -> Iterator[None]:
-    """Show a spinner on stderr during work of unknown length; do nothing without a terminal."""
+    """Show a spinner on stderr while the block runs; do nothing without a terminal."""
     if not has_rich():
         yield
         return
@@ -141,7 +146,7 @@ def spinner(name: str) -> Iterator[None]:
 
 
 def has_rich() -> bool:
-    """Return whether rich is installed, which the extra ``cli`` brings."""
+    """Return whether rich is installed; the extra ``cli`` installs it."""
     return find_spec("rich") is not None
 
 
@@ -150,7 +155,8 @@ def _progress(*columns: "ProgressColumn") -> "Progress":
 
     console = _console(stderr=True)
     text = TextColumn("{task.description}", markup=False)
-    # A step may take minutes. With rich's default period of 30 s, there would be no estimate.
+    # A step may take minutes. With rich's default period of 30 s, there would be no estimate of the
+    # remaining time.
     return Progress(
         SpinnerColumn(), text, TimeElapsedColumn(), *columns, console=console, transient=True,
         disable=not console.is_terminal, speed_estimate_period=600, get_time=time.monotonic,
@@ -163,7 +169,7 @@ def _console(**options: Any) -> "Console":
 
     class _LiteralConsole(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # main sets the exit status; rich would exit with status 1
+            raise BrokenPipeError  # Let main set the exit status; rich would exit with status 1.
 
     return _LiteralConsole(markup=False, emoji=False, highlight=False, **options)
 
@@ -174,12 +180,12 @@ def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
 
     if commands:
         show_text("next:")
-    for words, reason in commands:  # the lines are not wrapped, so that they can be copied
+    for words, reason in commands:  # The lines are not wrapped, so that they can be copied.
         print(printable(f"  {shlex.join(words)}  # {reason}"))
 
 
 def show_sections(sections: "Iterable[Section]") -> None:
-    """Print the tables of a result, then its single numbers in a last table."""
+    """Print the tables of a result, and a table of its single numbers at the end."""
     facts: list[tuple[str, Any]] = []
     for section in sections:
         for table in section.tables:
@@ -190,16 +196,16 @@ def show_sections(sections: "Iterable[Section]") -> None:
 
 
 def show_table(table: "Table") -> None:
-    """Print one table of a result, and the text below the table."""
+    """Print a table of a result, and the text below the table."""
     print_table(table.title, table.header, table.rows)
     if table.more:
         show_text(table.more)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table on stdout, with texts aligned left and numbers aligned right, with 3 decimals.
+    """Print a table on stdout; texts are aligned left, and numbers with 3 decimals aligned right.
 
-    Texts are wrapped. Columns that do not fit the width of the terminal are printed as further
+    Texts are wrapped. Columns that do not fit into the width of the terminal are printed in further
     tables below, which repeat the first column.
     """
     if not has_rich():
@@ -209,7 +215,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
         return
     from rich.table import Table
 
-    from fastcos.reports import as_text, printable  # imports NumPy, which the help does not need
+    from fastcos.reports import as_text, printable
 
     console = _console()
     if not console.is_terminal:
@@ -230,7 +236,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
     ]
     pending = list(range(1, len(header)))
     while True:
-        shown, used = [0], widths[0] + 4  # the border of the table takes 4 characters
+        shown, used = [0], widths[0] + 4  # The border of the table takes 4 characters.
         while pending and (len(shown) == 1 or used + widths[pending[0]] + 3 <= console.width):
             used += widths[pending[0]] + 3
             shown.append(pending.pop(0))

@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("FASTCOS_CACHE_DIR must be set if there is no home directory, got none")
     options.check_output_directory("the cache (FASTCOS_CACHE_DIR)", directory)
     started = time.perf_counter()
-    # Jobs of different tiers compile no common code, so that processes which run at the same time
-    # rarely wait for each other.
+    # Jobs of different tiers compile no common code, so processes that run at the same time rarely
+    # wait for each other.
     jobs = [(job, tier) for job in JOBS for tier in tiers]
     messages: set[str] = set()
     n_processes = min(config.n_threads(), len(jobs))
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             for done, future in enumerate(as_completed(futures), 1):
                 messages.update(future.result())
                 progress(done, len(jobs))
-        finally:  # after an error or Ctrl-C, start no further process
+        finally:  # After an error or Ctrl-C, no further process is started.
             pool.shutdown(cancel_futures=True)
     for message in sorted(messages):
         say(message)
@@ -119,7 +119,7 @@ def _run_job(job: str, tier: str | None) -> list[str]:
 
 
 def compile_now() -> None:
-    """Let this process compile every kernel that it calls, however small the inputs are."""
+    """Let this process compile every kernel that it calls, even if the inputs are small."""
     readiness.compile_at_once()
 
 
@@ -130,7 +130,7 @@ def native_jobs() -> dict[str, Callable[[], None]]:
 
 
 def _interactions(dtype: str = "float32", *, rated: bool = False) -> Any:
-    """Simulate interactions (500, 80): ones, or ratings from 1 to 5."""
+    """Simulate interactions (500, 80), whose values are ones or ratings from 1 to 5."""
     from fastcos.models.simulation import simulate_interactions
 
     X = simulate_interactions(500, 80, random_state=0).X
@@ -180,13 +180,13 @@ def _search(dtype: str) -> None:
         top_k(items, items, 5, measure=measure, allowed=range(50))
         top_k(items[:1], items, 5, measure=measure, allowed=one_item)
         neighbors_above(items, min_score=0.5, measure=measure)
-        if dtype == "float32":  # queries that float32 cannot represent: see packing.match_type
+        if dtype == "float32":  # packing.match_type converts queries that do not fit into float32.
             _search_wide_queries(items, measure)
     list(similarity_blocks(items, measure="cosine"))
-    top_k(np.repeat(items, 2, axis=0), k=5)  # duplicates
-    top_k(items + 3, k=5)  # rows with a common direction
-    compile_searches(dtype)  # with short codes
-    if dtype == "float32":  # enough rows to be multiplied without packing
+    top_k(np.repeat(items, 2, axis=0), k=5)  # There are duplicates.
+    top_k(items + 3, k=5)  # The rows have a common direction.
+    compile_searches(dtype)  # These searches use short codes.
+    if dtype == "float32":  # So many rows are multiplied without packing.
         top_k(items[:120], _vectors(dtype, 280_000), 5)
 
 
@@ -212,7 +212,7 @@ def _search_in_every_way(index: SimilarityIndex, queries: Any) -> None:
 
 def _rescore(dtype: str) -> None:
     items, candidates = _vectors(dtype), np.arange(150).reshape(3, 50)
-    for rows in (items, items.astype(np.float16)):  # float16 rows are copied to float32
+    for rows in (items, items.astype(np.float16)):  # float16 rows are copied to float32.
         rescore(items[:3], rows, candidates, 5)
 
 
@@ -223,7 +223,7 @@ def _bits() -> None:
 
 
 def _sparse_search(dtype: str) -> None:
-    for value in (1, 2, 0.5):  # kernels for ones, for whole numbers and for other numbers
+    for value in (1, 2, 0.5):  # There are kernels for ones, for whole numbers and for fractions.
         X = value * _interactions(dtype)
         for measure in ("cosine", "dot"):
             top_k(X, k=5, measure=measure)
@@ -241,13 +241,13 @@ def _index() -> None:
             opened.search(items, 5)
     index.add(items)
     index.search(items, 5)
-    for dtype in DTYPES:  # so many rows that threads share the panels of few queries
+    for dtype in DTYPES:  # With so many rows, threads share the panels of a few queries.
         rows = _vectors(dtype, 512 * PANEL)
         SimilarityIndex().fit(rows).search(rows[:1], 5)
 
 
 def _narrow_index(kind: str) -> None:
-    if kind == "bfloat16":  # without ml_dtypes, there can be no rows of this type
+    if kind == "bfloat16":  # Without ml_dtypes, there can be no rows of this type.
         if importlib.util.find_spec("ml_dtypes") is None:
             return
         import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
@@ -274,7 +274,7 @@ def _measures(dtype: str) -> None:
     if dtype == "float32":
         top_k(large[:64], large, 5, measure="recos")
         for name in list_measures():
-            with contextlib.suppress(TypeError, ValueError):  # some need more than the rows
+            with contextlib.suppress(TypeError, ValueError):  # Some measures need more than rows.
                 top_k(_vectors(dtype), k=5, measure=name)
 
 
@@ -289,7 +289,7 @@ def _fit() -> None:
         table.write_text("user,item,rating\n" + "".join(lines))
         LinearMF(8).fit(ingest_interactions(table, Path(folder) / "shards"))
     LinearMF(8).fit(X.tocsr())
-    for dtype in DTYPES:  # kernels for ones do not read the data array
+    for dtype in DTYPES:  # The kernels for ones do not read the data array.
         X = _interactions(dtype)
         LinearMF(4).fit(X[:80, :30]), LinearMF(4).fit(X).user_embeddings(X)
     CosineMF(4, random_state=0).fit(_interactions())
@@ -299,7 +299,8 @@ def _audit(dtype: str) -> None:
     from fastcos import auditing, metrics
     from fastcos.similarity import cosine_bounds
 
-    # Few items, and so many that threads share the panels of few queries.
+    # With 60 items, one thread computes each query; with the larger number of items, several
+    # threads share the panels of a few queries.
     for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)
@@ -314,15 +315,15 @@ def _audit(dtype: str) -> None:
 
 def _products(dtype: str) -> None:
     X = _interactions(dtype, rated=True)
-    left, right = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
-    matmul(X, right), rmatmul(X, left), gram_matmul(X, right)
+    users, items = _vectors(dtype, X.shape[0]), _vectors(dtype, X.shape[1])
+    matmul(X, items), rmatmul(X, users), gram_matmul(X, items)
     for rated in (False, True):
         narrow = _interactions(rated=rated)
-        matmul(narrow, right), rmatmul(narrow, left), gram_matmul(narrow, right)
+        matmul(narrow, items), rmatmul(narrow, users), gram_matmul(narrow, items)
     svd_residuals(X, randomized_svd(X, 5))
     tall = sp.csr_array(_vectors(dtype, 500) @ _vectors(dtype, 500).T)
     randomized_svd(tall, 2), randomized_svd(tall, 2, tol=1e-9)
-    # A dense factor that is larger than the cache of the processor.
+    # Multiply by a dense factor that is larger than the cache of the processor.
     n, p, per_row = 2**11, 2**13, 2**9
     columns = np.arange(n)[:, None] % (p // per_row) + np.arange(0, p, p // per_row)
     indptr = np.arange(0, n * per_row + 1, per_row)
@@ -333,7 +334,7 @@ def _products(dtype: str) -> None:
         matmul(X, factor), gram_matmul(X, factor)
 
 
-# Each job runs in one process. Jobs come first if they compile kernels that later jobs also use.
+# Each job runs in a process. Jobs that compile kernels of later jobs come first.
 JOBS: dict[str, Callable[[], None]] = {
     **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
     **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},

@@ -125,7 +125,7 @@ def compare(
         Transformations of X before the model: ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
         ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard contains models
-        after each of them.
+        after each of these transformations.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. If omitted, all measures whose
         requirements the model meets are compared. "default" stands for twelve of these measures,
