@@ -61,8 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = (
-        "what the loss of the model used: dot products, ranking (only the differences of the dot "
-        "products of one user, as in BPR or a softmax over items), cosine, or unknown (the default)"
+        "kind of the loss of the model: dot if it depends on dot products, ranking if it depends "
+        "only on the differences between the dot products of one user, as in BPR or a softmax over "
+        "items, cosine if it depends on cosines, or unknown (the default)"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = "whether the loss had weight decay on users and items: both, not both or unknown"

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(document)
     else:
         audit = ["fastcos", "audit", str(folder)]
-        reason = "reports how far cosines of this model are arbitrary, and similarities that are not"
+        reason = "reports how far cosines of the model are arbitrary, and alternatives"
         print_next([(audit, reason)])
     return 0
 
