@@ -121,7 +121,9 @@ def choose_rank(
     ndcg = np.stack(
         [task.score_factors(users[:, :rank], items[:, :rank]).ndcg for rank in distinct_ranks]
     )
-    noise_model = LinearMF(k, random_state=random_state).fit(shuffled_users(task.training_X, random))
+    noise_model = LinearMF(k, random_state=random_state).fit(
+        shuffled_users(task.training_X, random)
+    )
     values = model.singular_values_.astype(np.float64)
     noise_values = noise_model.singular_values_.astype(np.float64)
     return RankChoice(
