@@ -52,6 +52,10 @@ class CostModel:
     queries_per_filtered_sweep: int = 4
     # The number of bytes that a packed row takes besides its codes: norm, slot, bias and factors.
     bytes_beside_codes: int = 160
+    # If a search of an index excludes at most this many ids, it finds as many additional neighbours
+    # and drops the excluded items afterwards. More excluded ids are masked before the search, which
+    # takes a time proportional to the number of items.
+    max_dropped_ids: int = 64
     # Duplicate rows are grouped only if a row has on average at least this many copies, itself
     # included. If rows have fewer copies, most groups are single rows, and grouping costs more than
     # it saves.

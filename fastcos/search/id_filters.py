@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
+from fastcos.search import cost_model
 from fastcos.search.ids import as_ids
 from fastcos.search.index_state import IndexState
 from fastcos.search.request import as_pairs
 from fastcos.search.results import Neighbors
 from fastcos.validation import Integers
-
-# Up to this many excluded ids, a search finds as many additional neighbours and drops the excluded
-# ids afterwards. More excluded ids are masked before the search, which takes O(number of items).
-_MAX_DROPPED = 64
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ def as_filters(
         positions = _positions_of_ids("exclude_ids", exclude_ids, state, n_queries)
         if isinstance(positions, tuple):
             exclude = _with_pairs(exclude, positions, n_positions)
-        elif len(positions) <= _MAX_DROPPED:
+        elif len(positions) <= cost_model.COSTS.max_dropped_ids:
             dropped = positions
         elif lists is None and not validation.is_sparse(allowed):
             mask = np.ones(n_positions, np.bool_)
