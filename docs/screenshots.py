@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent / "figures"
 sys.path.insert(0, str(FOLDER.parents[1]))
 # Width and height in CSS pixels, and whether the reader prefers a dark page.
 VIEWS = {
-    "explore_light": (880, 1250, False),
+    "explore_light": (880, 1345, False),
     "audit_page": (800, 1320, False),
 }
 # The number of colours of a file; heat maps need more of them than texts.
