@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
             show_text(diff.verdict)
             show_sections(diff.sections())
             if changed:
-                show_text(f"items with the largest real change: {', '.join(changed[:10])}")
+                show_text(f"The items with the largest real change are {', '.join(changed[:10])}.")
         show(report)
     say_written([folder / "audit.html", folder / "audit.json"])
     if not args.json:
@@ -175,12 +175,12 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
     if labelled is not None:
         labels = options.label_names(labelled)
         n_labelled = len(labels) - labels.count(None)
-        say(f"labels: {n_labelled:,} items in {len(labelled.classes)} classes")
+        say(f"read the labels of {n_labelled:,} items in {len(labelled.classes)} classes")
     if args.popularity is not None:
         with options.errors_name_flag("--popularity"):
             column = io.read_popularity(args.popularity, ids)
         popularity, n_read = column.values, len(ids) - column.n_missing
-        say(f"popularity: {n_read:,} items, {column.n_missing:,} not in the file")
+        say(f"read the popularity of {n_read:,} items; the file lacks {column.n_missing:,} items")
     return labelled, labels, popularity
 
 
@@ -239,7 +239,7 @@ def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, A
     if args.against is None:
         validation.check_none("--old-users", args.old_users, "without --against")
         return None
-    say(f"old version: {args.against}")
+    say(f"comparing with the old version {args.against}")
     old = read_factors(args.against, args.old_users)
     rows, old_rows = io.common_rows(args.items, ids, args.against, old.ids)
     say(f"{len(rows):,} items are in both versions")
@@ -255,7 +255,7 @@ def show(report: "Audit") -> None:
     show_text(report.summary)
     for form in report.parametrizations:
         if form.name == report.parametrization:
-            show_text(f"parametrisation: {form.name}: {form.meaning}")
+            show_text(f'The embeddings have the form "{form.name}": {form.meaning}.')
     show_sections(report.sections())
 
 
@@ -266,11 +266,11 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     users = options.option_words(args, "users")
     if report.trained_on == "cosine":
         neighbors = ["fastcos", "neighbors", args.items, *columns, *k]
-        return [(neighbors, "neighbours by the cosine on which the model was trained")]
+        return [(neighbors, "finds neighbours by the cosine on which the model was trained")]
     audit = ["fastcos", "audit", args.items, *options.command_words(args, "trained_on")]
     commands = []
     if report.equal_norms and report.trained_on == "unknown":
-        reason = "if the model was trained on the cosine: no rescaling is then free"
+        reason = "use this if the model was trained on the cosine, which determines the scale"
         commands.append(([*audit, "--trained-on", "cosine"], reason))
     metrics = {row.name: row for row in report.invariant_baselines}
     if "query_metric" not in metrics:

@@ -155,7 +155,7 @@ def _labelled(
         invalid = table.ratings[~is_valid][0]
         raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {invalid:g}")
     say(
-        f"labelled pairs: {len(table.pairs):,}; left out because an item is unknown: "
+        f"read {len(table.pairs):,} labelled pairs, without those with an unknown item: "
         f"{table.n_unknown:,}"
     )
     scores = score_pairs(items, table.pairs, measure=measure)

@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
         "preprocessings of the interactions before the model, or all, each compared with none "
-        "(default none; the error about an unknown name lists all names)"
+        "(default none; help(fastcos.compare) in Python describes all names)"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
@@ -231,7 +231,7 @@ def _next_commands(
         if args.labels:  # No command returns neighbours of the columns of interactions.
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
-        reason = "compares the columns of the interactions directly: here a model is no better"
+        reason = "compares the columns of the interactions, because no model is better here"
         return [([*words, "--measure", best.measure], reason)]
     is_eq2 = best.rescaling == EQ2
     fit = ["fastcos", "fit", args.interactions, *columns, *options.option_words(args, "rank")]
@@ -250,7 +250,7 @@ def _next_commands(
     if D is not None:
         name = best.rescaling if D.name != D.formula else f"{D.shrinkage:g},{D.spectrum:g}"
         serve.append(f"--rescaling={name}")
-    reason = "recommendations for every user" if of_users else "the recommended neighbours"
+    reason = "recommends items to every user" if of_users else "finds the recommended neighbours"
     if leaderboard.gain is not None and best != leaderboard.baseline:
         reason += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} compared with the cosine"
     return [
@@ -335,7 +335,7 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
     for path in args.pairs or ():
         read, name = io.read_pairs(path, ids), Path(path).stem
         say(
-            f"{path}: {len(read.pairs):,} pairs; left out because an item is unknown: "
+            f"read {len(read.pairs):,} pairs of {path}, without those with an unknown item: "
             f"{read.n_unknown:,}"
         )
         counts[name] = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}

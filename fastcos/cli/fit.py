@@ -80,13 +80,14 @@ def run(args: argparse.Namespace) -> int:
     io.write_json(folder / "model.json", document)
     say(
         f"wrote a model of rank {len(model.components_)} to {folder}; its effective rank is "
-        f"{model.effective_rank_}, its largest relative residual {max(model.residuals_):.1e}"
+        f"{model.effective_rank_}, and its largest relative residual is "
+        f"{max(model.residuals_):.1e}"
     )
     if args.json:
         print_json(document)
     else:
         audit = ["fastcos", "audit", str(folder)]
-        reason = "reports how far cosines of the model are arbitrary, and alternatives"
+        reason = "measures how arbitrary the cosines of the model are, and recommends a similarity"
         print_next([(audit, reason)])
     return 0
 

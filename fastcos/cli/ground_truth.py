@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(report)
     elif result is not None:
-        show_text(f"recall@{args.k}: {report['recall']:.4f}")
+        show_text(f"The recall@{args.k} of {args.result} is {report['recall']:.4f}.")
     return 0
 
 

@@ -82,7 +82,9 @@ def _build(args: argparse.Namespace) -> int:
     index.save(args.index)
     status = _report(args, f"wrote {index}", items=len(index))
     if not args.json:
-        print_next([(["fastcos", "index", "search", args.index], "the neighbours of every item")])
+        print_next(
+            [(["fastcos", "index", "search", args.index], "finds the neighbours of every item")]
+        )
     return status
 
 

@@ -40,9 +40,9 @@ COMMANDS = {
 CLOSED_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
-Exact similarity search, and a report on the meaning of the cosines of your embeddings. For
-examples, run fastcos COMMAND --help. The exit status is 0 for success, 1 if a check fails, and 2
-for bad input."""
+Find exact nearest neighbours, and measure how much of the cosines of your embeddings is arbitrary.
+For examples, run fastcos COMMAND --help. The exit status is 0 for success, 1 if a check fails, and
+2 for bad input."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -60,9 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
-        "rescaling D, for a model of fastcos fit --objective dropout: either a name (default "
-        "identity; the error about an unknown name lists all names), or two exponents A,B, which "
-        "give D = S^A Σ^B"
+        "rescaling D, for a model of fastcos fit --objective dropout: identity (the default), "
+        "orthonormal, weights, balanced, data or smoothed, or two exponents A,B, which give "
+        "D = S^A Σ^B"
     )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)

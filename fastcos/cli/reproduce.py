@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"number of {flag} (default {default})",
         )  # fmt: skip
     help_ = (
-        "choice of the details that the paper does not specify (default zipf_bounded; the "
-        "error about an unknown name lists all names)"
+        "choice of the details that the paper does not specify (default zipf_bounded; "
+        "fastcos.models.presets() in Python returns all names)"
     )
     group.add_argument("--preset", metavar="NAME", help=help_)
     options.add_model(parser, "half the number of users, which is 10,000 as in the paper")

@@ -54,7 +54,7 @@ def say_written(paths: Sequence[Path]) -> None:
     """Print the files that a command wrote, and the page that explains the next steps."""
     say(f"wrote to {paths[0].parent}: {', '.join(path.name for path in paths)}")
     if DECISION_PAGE.is_file():
-        say(f"how to decide what to do next, step by step: {DECISION_PAGE}")
+        say(f"to decide what to do next, read {DECISION_PAGE}")
 
 
 def show_text(text: str) -> None:

@@ -95,7 +95,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         document = provenance({"cache_directory": str(directory)})
         print_json({**document, "signatures": len(files), "MiB": size, "seconds": seconds})
-    say(f"{len(files)} compiled signatures, {size:.1f} MiB, in {directory}; {seconds:.1f} s")
+    say(
+        f"{directory} contains {len(files)} compiled kernels with {size:.1f} MiB; the command took "
+        f"{seconds:.1f} s"
+    )
     return 0
 
 

@@ -97,7 +97,7 @@ def test_fail_under_prints_the_reason_and_exits_with_1(audited):
     printed, messages = audited[1]["failed"]
     assert "--fail-under failed: the certified share is 0." in messages
     assert "--fail-under failed: the unchanged share is 0." in messages
-    assert "largest real change: " in printed
+    assert "largest real change are " in printed
     assert "failed" not in audited[1]["json"][1]
 
 
@@ -152,7 +152,7 @@ def test_popularity_and_a_saved_model_are_read(files, capsys):
     assert run(*arguments, "--out", files / "out") == 0
     captured = capsys.readouterr()
     assert "stripped the bias column of the items (BPR)" in captured.err
-    assert "90 items, 30 not in the file" in captured.err
+    assert "90 items; the file lacks 30 items" in captured.err
     assert "popularity and norm, correlation" in captured.out
     report = json.loads((files / "out" / "audit.json").read_text())["audit"]
     assert report["n_dimensions"] == 6
