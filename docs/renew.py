@@ -56,6 +56,10 @@ PUBLISHED = {
         3, KERNELS, "a quiet machine, better with sixteen cores",
         "the table of docs/dev/benchmarks.md; then python docs/renew.py figures",
     ),
+    "first_minute": Published(
+        "docs/dev/benchmarks.md", ("python -m bench.lab.first_minute",),
+        40, (*KERNELS, "fastcos/parallel"), "a quiet machine", "the table of the first minute",
+    ),
     "estimates": Published(
         "docs/dev/costs.md", ("python -m bench.lab.explain",),
         1, KERNELS, "a quiet machine", "the table of estimates",
