@@ -196,8 +196,7 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
         ax.set_xlabel("")
         ax.set_ylabel("")
         ax.get_legend().remove()
-    for ax in axes.flat[1 : len(reports)]:
-        ax.texts[0].remove()  # one label of the vertical line is enough
+        ax.texts[0].remove()  # the text below the panels names the vertical line
     for ax in axes.flat[len(reports) :]:
         ax.remove()
     with figure_style():
@@ -206,8 +205,11 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
         lines = sorted(axes.flat[0].get_legend_handles_labels()[0],
                        key=lambda line: COLOURS.index(line.get_color()))  # fmt: skip
         drawn.legend(handles=lines, loc="outside upper center", ncols=3)
-        drawn.supxlabel("condition of the rescaling D: its largest entry / its smallest",
-                        fontsize="medium")  # fmt: skip
+        condition = next(iter(reports.values())).condition
+        drawn.supxlabel(
+            "condition of the rescaling D, its largest entry / its smallest "
+            f"(dotted line: {condition:g}, that of the verdict)", fontsize="medium",
+        )  # fmt: skip
         drawn.supylabel("share of the 10 nearest neighbours that survive", fontsize="medium")
     return drawn
 
