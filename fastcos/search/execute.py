@@ -46,7 +46,7 @@ def execute(
         return no_neighbors(n)
     search = _way_to_search(items, request, options)
     # The queries of a group follow one another, so that the rows of the group stay in the caches.
-    order = None if request.groups is None else request.groups.order()
+    order = None if request.groups is None else request.groups.order
     batches: Iterator[tuple[int, int]]
     if results is None:
         size = items.batch_size(request, options)

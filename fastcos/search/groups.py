@@ -56,7 +56,7 @@ class GroupSearch:
     ) -> None:
         groups: QueryGroups = request.groups  # type: ignore[assignment]  # execute has checked it
         self._items, self._request, self._options = items, request, options
-        self._codes = groups.codes[groups.order()]
+        self._codes = groups.codes[groups.order]
         self._orders = [
             groups.items.order_of(segment, request.allowed_positions) for segment in items.segments
         ]
@@ -88,9 +88,25 @@ class GroupSearch:
         """Return positions and raw scores (n, k) of the best items in the group of each query."""
         n = len(queries.rows)
         codes = self._codes[queries.first : queries.first + n]
-        positions, raw_scores = padding(n, self._request.k)
         is_segment = self._is_segment[codes]
         places = np.flatnonzero((self._n_items[codes] > 0) & ~is_segment)
+        if len(places) == n:
+            ranking = self._search_together(queries, codes)
+        else:
+            ranking = self._search_apart(queries, codes, places, is_segment)
+        if self._options.progress is not None:
+            self._options.progress(queries.first + n, len(self._codes))
+        return ranking
+
+    def _search_apart(
+        self, queries: QueryBatch, codes: Integers, places: Integers,
+        is_segment: npt.NDArray[np.bool_],
+    ) -> Ranking:  # fmt: skip
+        """Search each group that is a segment by itself, and the groups at these places together.
+
+        The rankings of the other queries, whose groups have no items, are padding.
+        """
+        positions, raw_scores = padding(len(codes), self._request.k)
         if len(places):
             positions[places], raw_scores[places] = self._search_together(
                 queries.take(places), codes[places]
@@ -100,8 +116,6 @@ class GroupSearch:
             best = self._search_alone(queries.take(np.arange(lo, hi)), group)
             k = best[0].shape[1]  # a group may have fewer than k items
             positions[lo:hi, :k], raw_scores[lo:hi, :k] = best
-        if self._options.progress is not None:
-            self._options.progress(queries.first + n, len(self._codes))
         return positions, raw_scores
 
     def _search_alone(self, queries: QueryBatch, group: int) -> Ranking:

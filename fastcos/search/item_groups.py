@@ -193,12 +193,16 @@ class QueryGroups(NamedTuple):
         The groups of the items.
     codes : ndarray (n,), int64
         For each query, the number of its group in ``items.labels``, or -1 if no item is in it.
+    order : ndarray (n,), int64
+        The numbers of the queries, ordered so that queries of a group are consecutive.
     """
 
     items: ItemGroups
     codes: Integers
+    order: Integers
 
-    def order(self) -> Integers:
-        """Return the numbers of the queries, ordered so that queries of a group are consecutive."""
-        codes = _short_codes(self.codes, len(self.items.labels))
-        return np.argsort(codes, kind="stable")
+
+def as_query_groups(items: ItemGroups, codes: Integers) -> QueryGroups:
+    """Return QueryGroups of these codes, and order the queries by group."""
+    order = np.argsort(_short_codes(codes, len(items.labels)), kind="stable")
+    return QueryGroups(items, codes, order)
