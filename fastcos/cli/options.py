@@ -278,11 +278,11 @@ def report_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, A
     _, _, _, several, none, other, unknown = labelled
     items, column, names = labelled.columns.values()
     name_column = "" if names is None else f", names {names!r}"
-    say(f"columns of the labels: labels {column!r}, items {items!r}{name_column}")
+    say(f"read columns of the labels: labels {column!r}, items {items!r}{name_column}")
     say(
-        f"labels: {n_labelled:,} items in {len(classes)} classes; left out: {several:,} items with "
-        f"several labels, {none:,} without a label, {other:,} with a label that is not used; "
-        f"{unknown:,} items of the file are unknown"
+        f"read the labels of {n_labelled:,} items in {len(classes)} classes, and left out "
+        f"{several:,} items with several labels, {none:,} without a label and {other:,} with a "
+        f"label that is not used; {unknown:,} items of the file are unknown"
     )
     counts = {"n_several": several, "n_none": none, "n_other": other, "n_unknown": unknown}
     return label_names(labelled), {"classes": classes, "labelled": n_labelled, **counts}
