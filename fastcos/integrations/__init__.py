@@ -1,6 +1,6 @@
-"""Adapters, which make the exact index of fastcos usable in other packages; one module per package.
+"""Adapters that make the exact index of fastcos usable in other packages, one module per package.
 
-``langchain`` is a vector store, ``vicinity`` a backend, and ``mteb`` a search index. Each module
-needs its package, and fastcos itself imports none of them. scanpy and scikit-learn need no adapter:
-they take :class:`fastcos.NeighborsTransformer`.
+The module ``langchain`` contains a vector store, ``vicinity`` a backend, and ``mteb`` a search
+index. Each module needs the package of the same name; fastcos itself imports none of these modules.
+scanpy and scikit-learn need no adapter, because they accept :class:`fastcos.NeighborsTransformer`.
 """

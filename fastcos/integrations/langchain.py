@@ -32,7 +32,7 @@ _INDEX, _DOCUMENTS = "index", "documents.jsonl"
 
 
 class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangChain is missing
-    """A vector store that holds documents in memory and searches their embeddings exactly.
+    """A vector store for LangChain, which holds documents in memory and searches them exactly.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     model : str, optional
         Name and version of the embedding model, such as ``"minilm@2"``. The name is saved with the
         documents, and ``load_local`` refuses to use them with another model. The default is the
-        attribute ``model_name`` or ``model`` of the embedding, if that is a text.
+        attribute ``model_name`` or ``model`` of the embedding, if this attribute is a text.
 
     Attributes
     ----------
     index : SimilarityIndex or None
-        The index that is searched; its ids are those of the documents. None before the first
+        The index that is searched, whose ids are the ids of the documents. None before the first
         document is added.
 
     Examples
@@ -105,7 +105,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Embed and add texts, and return their ids; a document with a known id is replaced."""
+        """Embed texts, add them, and return their ids; a document with the same id is replaced."""
         texts = list(texts)
         _check_lengths(len(texts), metadatas, ids)
         if not texts:
@@ -135,7 +135,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         embedding: Embeddings,
         **kwargs: Any,
     ) -> "FastcosVectorStore":
-        """Return what from_embeddings returns."""
+        """Call from_embeddings in a thread, and return the store."""
         return await run_in_executor(
             None, cls.from_embeddings, text_embeddings, embedding, **kwargs
         )
@@ -147,7 +147,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         *,
         ids: Sequence[str | None] | None = None,
     ) -> list[str]:
-        """Add texts with their vectors, and return their ids; known ids are replaced."""
+        """Add texts with their vectors, and return their ids.
+
+        A document with the same id is replaced.
+        """
         pairs = list(text_embeddings)
         texts = [text for text, _ in pairs]
         _check_lengths(len(texts), metadatas, ids)
@@ -162,11 +165,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 document_ids, texts, metadatas or [{} for _ in texts], strict=True
             )
         }
-        # If texts share an id, the last one stays, as in documents.
+        # If several texts have the same id, the last one is added, as in the dict of documents.
         row_of_id = {name: row for row, name in enumerate(document_ids)}
         rows = vectors[list(row_of_id.values())]
         with parallel.writer_lock():
-            # The index changes first: if it refuses vectors of another width, nothing has changed.
+            # The index changes before the documents. If the index refuses vectors of another width,
+            # the documents have not changed.
             if self.index is None:
                 self.index = SimilarityIndex(self._measure, model=self._model).fit(
                     rows, ids=list(row_of_id), copy=False
@@ -182,7 +186,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return document_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove the documents with these ids, by default all; unknown ids are ignored."""
+        """Remove the documents with these ids, or all documents; unknown ids are ignored."""
         with parallel.writer_lock():
             requested = self._documents if ids is None else ids
             known_ids = [name for name in dict.fromkeys(requested) if name in self._documents]
@@ -199,7 +203,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return [self._documents[name] for name in ids if name in self._documents]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        """Return the k nearest documents; kwargs are those of similarity_search_with_score."""
+        """Return the k nearest documents.
+
+        The keyword arguments are the same as those of similarity_search_with_score.
+        """
         pairs = self.similarity_search_with_score(query, k, **kwargs)
         return [document for document, _ in pairs]
 
@@ -212,25 +219,29 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         min_score: float | Threshold | None = None,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return the k nearest documents with their scores, best first.
+        """Return the k nearest documents with their scores, in descending order of the score.
 
-        ``filter`` limits the search. It is a function that returns True for the allowed documents,
-        or a dict of conditions on their metadata: one value, such as ``{"source": "a.pdf"}``, a
-        list of allowed values, or a comparison, such as ``{"year": {"$gte": 2020}}``. The operators
-        are ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and
-        ``$and``, ``$or`` and ``$not`` combine conditions. A key that no document has is an error.
-        Later changes of the metadata of a document have no effect.
+        ``filter`` limits the search to some documents. It is a function that returns True for the
+        documents that may be found, or a dict of conditions on the metadata of documents. A
+        condition is one value, such as ``{"source": "a.pdf"}``, a list of allowed values, or a
+        comparison, such as ``{"year": {"$gte": 2020}}``. The operators are ``$eq``, ``$ne``,
+        ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and ``$and``, ``$or`` and
+        ``$not`` combine conditions. A key that no document has raises an error. A search with
+        conditions does not see later changes of the metadata of a document.
 
-        ``min_score`` is the lowest score to return, such as a cosine, or a calibration. The
-        threshold of a calibration is the score that a random pair reaches with the probability
-        ``fpr`` that ``calibrate`` was given.
+        ``min_score`` is the lowest score of a returned document, such as a cosine, or a
+        calibration. The threshold of a calibration is the score that a random pair reaches with the
+        probability ``fpr`` that was passed to ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
     def similarity_search_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[Document]:
-        """Return the k documents nearest to a vector; kwargs may be filter and min_score."""
+        """Return the k documents nearest to a vector.
+
+        The keyword arguments may be filter and min_score.
+        """
         pairs = self.similarity_search_with_score_by_vector(embedding, k, **kwargs)
         return [document for document, _ in pairs]
 
@@ -243,13 +254,13 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         min_score: float | Threshold | None = None,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return the k documents nearest to a vector with their scores, best first."""
+        """Return the k documents nearest to a vector with their scores, in descending order."""
         return self._nearest(embedding, k, filter, min_score)
 
     async def asimilarity_search_with_score_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return what similarity_search_with_score_by_vector returns."""
+        """Call similarity_search_with_score_by_vector in a thread, and return its result."""
         return await run_in_executor(
             None, self.similarity_search_with_score_by_vector, embedding, k, **kwargs
         )
@@ -257,17 +268,20 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     def similarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return the k nearest documents with their relevance: the cosine, or 0 if it is negative.
+        """Return the k nearest documents with their relevance.
 
-        ``score_threshold`` is the lowest relevance to return. It is rounded to float32 before the
-        comparison, as ``min_score`` is.
+        The relevance is the cosine, or 0 if the cosine is negative. ``score_threshold`` is the
+        lowest relevance of a returned document. Like ``min_score``, it is rounded to float32 before
+        the comparison.
         """
         threshold = kwargs.pop("score_threshold", None)
         pairs = self._similarity_search_with_relevance_scores(query, k=k, **kwargs)
         if threshold is None:
             return pairs
-        lowest = rounded_scores(as_real("score_threshold", threshold))
-        return [(document, relevance) for document, relevance in pairs if relevance >= lowest]
+        min_relevance = rounded_scores(as_real("score_threshold", threshold))
+        return [
+            (document, relevance) for document, relevance in pairs if relevance >= min_relevance
+        ]
 
     def max_marginal_relevance_search(
         self, query: str, k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
@@ -304,7 +318,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return k of the fetch_k documents nearest to a vector, chosen by MMR, with scores."""
+        """Return k of the fetch_k nearest documents with their scores, chosen by MMR."""
         pairs = self.similarity_search_with_score_by_vector(embedding, fetch_k, **kwargs)
         if self.index is None or not pairs:
             return []
@@ -317,15 +331,15 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     async def amax_marginal_relevance_search_with_score_by_vector(
         self, embedding: list[float], **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return what max_marginal_relevance_search_with_score_by_vector returns."""
+        """Call max_marginal_relevance_search_with_score_by_vector in a thread."""
         return await run_in_executor(
             None, self.max_marginal_relevance_search_with_score_by_vector, embedding, **kwargs
         )
 
     def merge_from(self, target: "FastcosVectorStore") -> None:
-        """Add the documents of another store with the vectors that they have there.
+        """Add the documents of another store, with the vectors of the other store.
 
-        The ids of the other store must be new to this one. Stores of different models cannot be
+        This store must not contain any id of the other store. Stores of different models cannot be
         merged.
         """
         if target.index is None or not target._documents:
@@ -362,13 +376,14 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 raise storage.OccupiedError(f"folder_path must be {rule}, got {str(path)!r}")
             file = path / documents_name
             previous_text = file.read_text("utf8") if file.exists() else None
-            # The documents come first, because load_local ignores documents without a vector.
+            # The documents are written first, because load_local ignores documents without a
+            # vector.
             write_text(file, "".join(f"{line}\n" for line in lines))
             if self.index is None:
                 return
             try:
                 self.index.save(path / index_name)
-            except BaseException:  # the previous index stays, so its documents must stay, too
+            except BaseException:  # The previous index remains, so its documents are restored.
                 if previous_text is not None:
                     write_text(file, previous_text)
                 raise
@@ -385,12 +400,12 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> "FastcosVectorStore":
         """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
 
-        Documents that another model embedded are refused. If ``model`` is given, the store must
-        have that name. Otherwise, the attribute ``model_name`` or ``model`` of the embeddings is
-        compared with the name of the store, if both exist.
+        Documents that another model embedded are refused. If ``model`` is not None, the name of the
+        model of the store must be ``model``. Otherwise, the attribute ``model_name`` or ``model``
+        of the embeddings is compared with the name of the model of the store, if both exist.
 
-        ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. It is
-        accepted for calls that were written for the FAISS store of LangChain.
+        ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
+        argument is accepted for calls that were written for the FAISS store of LangChain.
         """
         path, store = Path(folder_path), cls(embeddings, model=model)
         index_name, documents_name = _names_of(index_name)
@@ -434,7 +449,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> "FastcosVectorStore":
         """Return the store that ``serialize_to_bytes`` wrote, with its vectors in memory.
 
-        ``model`` and ``allow_dangerous_deserialization`` are those of ``load_local``.
+        ``model`` and ``allow_dangerous_deserialization`` have the same meaning as in
+        ``load_local``.
         """
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -461,11 +477,11 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         if filter is not None:
             with parallel.writer_lock():
                 allowed = self._positions_of(index, filter)
-        lowest = None
+        threshold = None
         if min_score is not None:
             measure = get_measure(self._measure)
-            lowest = as_threshold("min_score", min_score, measure, index.model)
-        neighbors = index.search(np.asarray(vector), k, allowed=allowed, min_score=lowest)
+            threshold = as_threshold("min_score", min_score, measure, index.model)
+        neighbors = index.search(np.asarray(vector), k, allowed=allowed, min_score=threshold)
         pairs = zip(neighbors.ids[0].tolist(), neighbors.scores[0].tolist(), strict=True)
         # Another thread may have removed a document since the search.
         return [(documents[name], score) for name, score in pairs if name in documents]
@@ -484,14 +500,14 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return self._metadata.find(filter)
 
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
-        """Return the relevance of a score: the cosine, or 0 if it is negative."""
+        """Return the function that converts a cosine to a relevance, which is at least 0."""
         if get_measure(self._measure).name != "cosine":
             raise ValueError(f"measure must be 'cosine' for relevance, got {self._measure!r}")
         return lambda score: min(max(score, 0.0), 1.0)
 
 
 def _model_of(embedding: Embeddings) -> str | None:
-    """Return the name of the model of an embedding, which most packages store in an attribute."""
+    """Return the name of the model of an embedding; most packages store it in an attribute."""
     names = (getattr(embedding, attribute, None) for attribute in ("model_name", "model"))
     return next((name for name in names if isinstance(name, str) and name.strip()), None)
 
@@ -506,6 +522,6 @@ def _names_of(index_name: str) -> tuple[str, str]:
 def _check_lengths(n: int, metadatas: Any, ids: Any) -> None:
     for name, values in (("metadatas", metadatas), ("ids", ids)):
         if name == "metadatas" and values is not None and not len(values):
-            continue  # other stores of LangChain read an empty list as "no metadata"
+            continue  # Other stores of LangChain treat an empty list as "no metadata".
         if values is not None and len(values) != n:
             raise ValueError(f"{name} must have one entry per text ({n}), got {len(values)}")

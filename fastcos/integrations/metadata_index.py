@@ -1,4 +1,4 @@
-"""An inverted index of the metadata of documents: the positions of each value of each key."""
+"""An inverted index of the metadata of documents, from keys and values to positions."""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from fastcos import validation
 
-# The comparisons of a document's value with a filter's value, by the operator of the filter.
+# For each operator of a filter, the comparison of the value in a document with the value in the
+# filter.
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$gt": operator.gt,
@@ -18,7 +19,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$lte": operator.le,
     "$in": lambda value, values: value in values,
 }
-# A negated operator also matches documents that lack the key.
+# For each negated operator, the operator that it negates. A negated operator also matches documents
+# that lack the key.
 _NEGATIONS = {"$ne": "$eq", "$neq": "$eq", "$nin": "$in"}
 _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 
@@ -36,7 +38,7 @@ class MetadataIndex:
         self._values: dict[int, dict[str, Any]] = {}
 
     def put(self, positions: Iterable[int], metadatas: Iterable[Mapping[str, Any]]) -> None:
-        """Store the metadata of the documents at positions, in place of their previous metadata."""
+        """Store the metadata of the documents at positions, and drop their previous metadata."""
         for position, metadata in zip(positions, metadatas, strict=True):
             self.drop([position])
             self._values[position] = dict(metadata)
@@ -122,7 +124,7 @@ class MetadataIndex:
         def holds(value: Any) -> bool:
             try:
                 return bool(compare(value, operand))
-            except TypeError:  # the types cannot be compared, such as a text and a number
+            except TypeError:  # Values of these types, such as a text and a number, do not compare.
                 return False
 
         matches = set[int]().union(
@@ -139,7 +141,7 @@ class MetadataIndex:
 
 
 def _has_hash(value: Any) -> bool:
-    """Return whether a value can be hashed; a tuple of lists, for example, cannot."""
+    """Return whether a value can be hashed; for example, a tuple of lists cannot be hashed."""
     try:
         hash(value)
     except TypeError:

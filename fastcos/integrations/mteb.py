@@ -1,4 +1,4 @@
-"""A search index for MTEB (``pip install mteb``): its ``IndexEncoderSearchProtocol``."""
+"""A search index for MTEB (``pip install mteb``), an ``IndexEncoderSearchProtocol``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from fastcos.similarity.base import Measure
 
 
 class FastcosSearchIndex:
-    """A search index of MTEB that holds embeddings of documents in memory and searches exactly.
+    """A search index for MTEB, which holds embeddings of documents in memory and searches exactly.
 
     Parameters
     ----------
@@ -63,8 +63,9 @@ class FastcosSearchIndex:
     ) -> tuple[list[list[float]], list[list[int]]]:
         """Return the scores and numbers of the best documents of each query, in descending order.
 
-        similarity_fn is not called, because the measure computes the scores. top_ranked: a list of
-        document ids for each query; the numbers are then positions in the list, as MTEB expects.
+        similarity_fn is not called, because the measure computes the scores. If top_ranked is not
+        None, it contains a list of document ids for each query id; only these documents are ranked,
+        and the numbers are positions in the list, as MTEB expects.
         """
         if self._index is None:
             raise ValueError("documents must be added before a search, got none")
@@ -89,10 +90,10 @@ class FastcosSearchIndex:
         best = self._index.rescore(rows, candidates, min(k, candidates.shape[1]))
         scores, numbers = [], []
         for row, indices in enumerate(best.indices):
-            places = {number: place for place, number in enumerate(candidates[row].tolist())}
-            positions = indices[indices >= 0].tolist()
-            scores.append(best.scores[row, : len(positions)].tolist())
-            numbers.append([places[number] for number in positions])
+            position_of = {number: place for place, number in enumerate(candidates[row].tolist())}
+            documents = indices[indices >= 0].tolist()
+            scores.append(best.scores[row, : len(documents)].tolist())
+            numbers.append([position_of[number] for number in documents])
         return scores, numbers
 
     def clear(self) -> None:

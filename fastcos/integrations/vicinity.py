@@ -1,4 +1,4 @@
-"""A backend for vicinity (``pip install vicinity``), which searches exactly by fastcos's index."""
+"""A backend for vicinity (``pip install vicinity``) that searches exactly by fastcos."""
 
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ _MEASURES = {Metric.COSINE: "cosine", Metric.EUCLIDEAN: "neg_euclidean"}
 
 
 class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ignore[misc]
-    """A backend that holds vectors in memory and searches exactly.
+    """A backend for vicinity, which holds vectors in memory and searches exactly.
 
     Distances and files are the same as those of vicinity's basic backend. ``Vicinity.load`` reads
-    the files as a basic backend.
+    the files of this backend as a basic backend.
 
     Examples
     --------
@@ -44,11 +44,11 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
         cls, vectors: npt.NDArray[Any], metric: str | Metric = "cosine", **kwargs: Any
     ) -> "FastcosBackend":
         """Return a backend that holds these vectors; metric is "cosine" or "euclidean"."""
-        chosen = Metric.from_string(metric)
-        if chosen not in _MEASURES:
+        parsed_metric = Metric.from_string(metric)
+        if parsed_metric not in _MEASURES:
             names = ", ".join(metric.value for metric in _MEASURES)
-            raise ValueError(f"metric must be one of {names}, got {chosen.value!r}")
-        return cls(vectors, BasicArgs(metric=chosen))
+            raise ValueError(f"metric must be one of {names}, got {parsed_metric.value!r}")
+        return cls(vectors, BasicArgs(metric=parsed_metric))
 
     @property
     def backend_type(self) -> Backend:
@@ -59,21 +59,24 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
         self._index = SimilarityIndex(_MEASURES[self.arguments.metric]).fit(self._vectors)
 
     def query(self, vectors: npt.NDArray[Any], k: int) -> QueryResult:
-        """Return the numbers and distances of each row's k nearest vectors, in ascending order."""
+        """Return the numbers and distances of the k nearest vectors of each row.
+
+        The vectors are in the order of ascending distance.
+        """
         rows = validation.as_rows("queries", vectors, or_vector=True)
         indices = self._index.search(rows, min(k, len(self))).indices
         distances = distances_of(self._index, rows, indices).astype(np.float32)
         return list(zip(indices, distances, strict=True))
 
     def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
-        """Return, of each row's max_k nearest vectors, those with distance at most threshold."""
+        """Return the vectors whose distance is at most threshold, from the max_k nearest ones."""
         return [
             (numbers[distances <= threshold], distances[distances <= threshold])
             for numbers, distances in self.query(vectors, max_k)
         ]
 
     def save(self, path: Path) -> None:
-        """Write vectors and arguments to a directory."""
+        """Write the vectors and the arguments of the backend to a directory."""
         super().save(path)
         self.arguments.dump(path / "arguments.json")
 

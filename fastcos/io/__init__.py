@@ -1,6 +1,6 @@
-"""Readers of interactions, labels and vectors; atomic writers.
+"""Readers of interactions, labels and vectors, and atomic writers.
 
-A reader recognises the format by the suffix and returns its content together with ids::
+A reader recognises the format of a file by its suffix, and returns the content together with ids::
 
     CSV, TSV, JSON lines (tables), Parquet, Arrow (parquet) --> columns --> Interactions, Vectors,
     .npz, safetensors (arrays) -----------------------------> columns --> Vectors, Factors
@@ -10,17 +10,17 @@ A reader recognises the format by the suffix and returns its content together wi
     fitted models of other libraries (from_model) ----------------------> Factors
 
 ``streams`` decompresses files and removes byte order marks. ``columns`` contains the rules for
-reading a column, which are the same for all formats: the type of its cells, and the spellings of
-an id that count as the same id. ``column_choice`` contains the rules for finding the columns of
-users, items, values, ids and vectors. The attribute ``columns`` of a result lists the columns that
-were read.
+reading a column, which are the same for all formats: the type of the cells, and the spellings of an
+id that count as the same id. ``column_choice`` contains the rules for finding the columns of users,
+items, values, ids and vectors. The attribute ``columns`` of a result lists the columns that were
+read.
 
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;
-``ingest_interactions`` writes the same matrix as shards, without keeping it in memory. ``items``
-contains the readers that align a table with existing item ids. Damaged or unsuitable files raise
-FastcosFormatError, whose message names the file and the first rows. Nothing is unpickled, and
-declared sizes are validated before memory is allocated. Writers replace a file atomically
-(``atomic_path``).
+``ingest_interactions`` writes the same matrix as shards and never holds all of it in memory.
+``items`` contains the readers that align a table with existing item ids. Damaged or unsuitable
+files raise FastcosFormatError, whose message names the file and the first faulty rows. Nothing is
+unpickled, and declared sizes are validated before memory is allocated. Writers replace a file
+atomically (``atomic_path``).
 """
 
 from fastcos.io.factors import Factors, common_rows, read_factors

@@ -4,7 +4,7 @@
 
     .fvecs  .ivecs   of each row: int32 width, then float32 or int32   (TEXMEX)
     .fbin   .ibin    int32 rows, int32 width, then all rows             (Big ANN Benchmarks)
-    .npy             an array of NumPy                                  (neighbours alone)
+    .npy             an array of NumPy                                  (only for neighbours)
     .hdf5   .h5      items "train", queries "test", neighbours "neighbors"  (ann-benchmarks)
 
 All formats except HDF5 are little-endian. Vectors are memory-mapped, so that a search reads them in
@@ -31,7 +31,7 @@ _HEADER_BYTES = 8
 
 
 def read_vectors(name: str, path: PathLike, dataset: str) -> Any:
-    """Return the vectors (n, d) of a file as a memory map; dataset is their name in HDF5."""
+    """Return the vectors (n, d) of a file as a memory map; dataset is the name in an HDF5 file."""
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, VECTOR_SUFFIXES)
     return _read(file, np.dtype("<f4"), dataset)
@@ -76,8 +76,8 @@ def _open_hdf5(path: Path, mode: str) -> Any:
 
 
 def _read_hdf5(file: Path, name: str) -> Any:
-    """Map a data set of HDF5, or read it if it is stored in chunks."""
-    with file.open("rb"):  # raises the error of the system, which names the file
+    """Map a data set of an HDF5 file into memory, or read the data set if it is chunked."""
+    with file.open("rb"):  # This raises the error of the system, which names the file.
         pass
     try:
         with _open_hdf5(file, "r") as opened:
@@ -100,7 +100,7 @@ def _read_hdf5(file: Path, name: str) -> Any:
 
 
 def _read(file: Path, dtype: np.dtype[Any], dataset: str) -> Any:
-    """Map a file of rows; raise if its size differs from that in its header."""
+    """Map a file of rows into memory; raise FastcosFormatError if its size is wrong."""
     if file.suffix in _HDF5:
         return _read_hdf5(file, dataset)
     size = file.stat().st_size
@@ -109,14 +109,14 @@ def _read(file: Path, dtype: np.dtype[Any], dataset: str) -> Any:
         raise FastcosFormatError(f"{file} is damaged: it must begin with sizes above 0, got {head}")
     if file.suffix.endswith("bin"):
         n, width = head
-        needed = _HEADER_BYTES + 4 * n * width
-        if size != needed:
-            reason = f"{n} rows of {width} are {needed} bytes, not {size}"
+        expected_size = _HEADER_BYTES + 4 * n * width
+        if size != expected_size:
+            reason = f"{n} rows of {width} are {expected_size} bytes, not {size}"
             raise FastcosFormatError(f"{file} is damaged: {reason}")
         return np.memmap(file, dtype, "r", _HEADER_BYTES, (n, width))
     width = head[0]
-    n, rest = divmod(size, 4 * (width + 1))
-    widths = None if rest else np.memmap(file, "<i4", "r", shape=(n, width + 1))[:, 0]
+    n, remainder = divmod(size, 4 * (width + 1))
+    widths = None if remainder else np.memmap(file, "<i4", "r", shape=(n, width + 1))[:, 0]
     if widths is None or (widths != width).any():
         raise FastcosFormatError(f"{file} is damaged: all rows must have {width} entries")
     return np.memmap(file, dtype, "r", shape=(n, width + 1))[:, 1:]

@@ -1,4 +1,4 @@
-"""Arrays of .npy, .npz and .safetensors files; declared sizes are validated before allocation."""
+"""Readers of .npy, .npz and .safetensors files, which validate sizes before allocating memory."""
 
 import math
 import os
@@ -27,7 +27,7 @@ _DAMAGE = (
     TypeError,
     OverflowError,
     MemoryError,
-    tokenize.TokenError,  # a header without a closing bracket
+    tokenize.TokenError,  # NumPy raises it for a header without a closing bracket.
 )
 
 # The signature and the number of entries in the last record of a zip archive.
@@ -35,7 +35,7 @@ _END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
 
 
 def read_npz(path: Path) -> Mapping[str, Array]:
-    """Read all arrays of an .npz file; nothing is unpickled, and checksums are verified."""
+    """Read all arrays of an .npz file and verify their checksums; nothing is unpickled."""
     arrays = {}
     with (
         path.open("rb") as file,
@@ -97,19 +97,20 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
 
 
 def _check_directory(file: BinaryIO, n_entries: int) -> None:
-    """Raise if the archive declares another number of entries than it lists.
+    """Raise ValueError if the archive declares another number of entries than it lists.
 
-    A damaged entry may hide the next entry, and checksums do not detect that.
+    A damaged entry may hide the next entry, and checksums do not detect this damage.
     """
     file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
     signature, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
-    # The signature differs if a comment follows the record. 0xFFFF refers to another record.
+    # The signature differs if a comment follows the record. The number 0xFFFF says that another
+    # record contains the number of entries.
     if signature == b"PK\x05\x06" and declared not in (n_entries, 0xFFFF):
         raise ValueError(f"its directory declares {declared} arrays, got {n_entries}")
 
 
 def _header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], Literal["C", "F"], Any]:
-    """Read the shape, order and dtype of an array; raise if the file has another size."""
+    """Read the shape, order and dtype of an array; raise ValueError if the size does not match."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         header = np.lib.format.read_array_header_1_0(file)

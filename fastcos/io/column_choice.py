@@ -8,25 +8,26 @@ from fastcos.io.column_kinds import Column
 from fastcos.storage import FastcosFormatError
 from fastcos.validation.column_names import ITEM_WORDS, USER_WORDS, VALUE_WORDS, column_word, is_id
 
-# The names of an unnamed index: those that pandas and R write to CSV, that pandas gives it when it
-# reads this CSV again, that pandas writes to Parquet, and that pandas and polars give to a column.
+# The names of an index without a name, in this order: the name that pandas and R write to CSV, the
+# name that pandas gives to the index if it reads this CSV again, the name that pandas writes to
+# Parquet, and the name that pandas and polars give to a column.
 _INDEX = re.compile(r"|Unnamed: 0|__index_level_0__|index")
 
 
 def find_column(
     argument: str, column: str | None, words: Collection[str], names: Sequence[str], path: Path
 ) -> str | None:
-    """Return the column, or by default the only one whose name is in words; None if there is none.
+    """Return the column or, if it is None, the only column whose name is in words, or None.
 
-    An explicit column must match one name exactly. By default, names are compared with words
-    without case, punctuation and an ending such as Id, and several matches raise
+    A column that is passed must equal exactly one name. If it is None, names are compared with
+    words without case, punctuation and an ending such as Id, and several matches raise
     FastcosFormatError. argument is the name of the argument in messages.
     """
     if column is not None:
         if names.count(column) != 1:
-            listed = _format_names(names)
             raise FastcosFormatError(
-                f"{argument} must name one column of {path} ({listed}), got {column!r}"
+                f"{argument} must name one column of {path} ({_format_names(names)}), "
+                f"got {column!r}"
             )
         return column
     matches = [name for name in names if column_word(name, words) in words]
@@ -40,7 +41,7 @@ def find_column(
 def require_column(
     argument: str, column: str | None, words: Collection[str], names: Sequence[str], path: Path
 ) -> str:
-    """Return the result of find_column; raise if it is None."""
+    """Return the result of find_column; raise FastcosFormatError if no column matches."""
     column = find_column(argument, column, words, names, path)
     if column is None:
         raise FastcosFormatError(
@@ -52,7 +53,7 @@ def require_column(
 def interaction_columns(
     path: Path, names: Sequence[str], user: str | None, item: str | None, value: str | None
 ) -> tuple[str, str, str | None]:
-    """Return the columns of users, items and values; if value is "", that of the values is None."""
+    """Return the columns of users, items and values; the last is None if value is ""."""
     user = require_column("user", user, USER_WORDS, names, path)
     item = require_column("item", item, ITEM_WORDS, names, path)
     value = find_column("value", value, VALUE_WORDS, names, path) if value != "" else None
@@ -63,7 +64,7 @@ def interaction_columns(
 
 
 def names_pairs(names: Sequence[str]) -> bool:
-    """Return whether columns with these names form a table with one row per user and item."""
+    """Return whether a table with these columns has one row per pair of a user and an item."""
     return all(any(column_word(n, w) in w for n in names) for w in (USER_WORDS, ITEM_WORDS))
 
 
@@ -73,7 +74,7 @@ def names_ids(name: str) -> bool:
 
 
 def is_index(column: Column) -> bool:
-    """Return whether the name of a column is that of a row index written by pandas, polars or R."""
+    """Return whether a column has the name of a row index that pandas, polars or R has written."""
     return _INDEX.fullmatch(column.name.strip()) is not None and column.may_be_ids
 
 
@@ -85,12 +86,13 @@ def choose_vector_columns(
 ) -> tuple[list[str], str | None]:
     """Return the columns of the vectors, and the column of the ids or None.
 
-    The vectors are the only column of lists, or else all columns of numbers in their order. The
-    default column of ids is the only column with such a name, or else an index that pandas, polars
-    or R has written, unless it counts the rows from 0, or else the only column of texts. In a table
-    with a column of lists, it may also be the only column of whole numbers. Without a column of
-    lists, a column that contains numbers and also blanks or texts raises an error; columns of texts
-    and of other types are left out.
+    The vectors are in the only column of lists or, if there is none, in all columns of numbers. By
+    default, the column of ids is the only column with a name of ids. If there is none, it is an
+    index that pandas, polars or R has written, unless the index only counts the rows from 0. If
+    there is none, it is the only column of texts; in a table with a column of lists, it may also be
+    the only column of whole numbers. In a table without a column of lists, a column that contains
+    numbers and also blanks or texts raises an error; columns of texts and of other types are left
+    out.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]
@@ -127,8 +129,8 @@ def _check_names(
     if vector_column is not None and (
         vector_column not in columns or columns[vector_column].kind != "lists"
     ):
-        listed = ", ".join(column.describe() for column in columns.values())
-        rule = f"name a column of lists of {path} ({listed[:200]})"
+        descriptions = ", ".join(column.describe() for column in columns.values())
+        rule = f"name a column of lists of {path} ({descriptions[:200]})"
         raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
     if id_column and id_column not in columns:
         rule = f"name a column of {path} ({_format_names(columns)})"
@@ -157,6 +159,6 @@ def _choose_ids(
 
 
 def _format_names(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - 20} more" if len(listed) > 20 else ""
-    return ", ".join(name[:40] for name in listed[:20]) + more
+    all_names = list(names)
+    ending = f" and {len(all_names) - 20} more" if len(all_names) > 20 else ""
+    return ", ".join(name[:40] for name in all_names[:20]) + ending

@@ -1,4 +1,4 @@
-"""The kind of a column in a table of vectors, which all of its cells decide."""
+"""Detection of the kind of a column in a table of vectors from all of its cells."""
 
 import json
 import re
@@ -23,8 +23,9 @@ from fastcos.io.columns import (
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers
 
-# Numbers in unusual notations: several numbers in one cell that is no JSON, such as "[0.1 0.2]" of
-# NumPy or "0.1|0.2"; numbers with a decimal comma or a unit; and hexadecimal numbers.
+# A pattern of numbers in unusual notations: several numbers in one cell that is not JSON, such as
+# "[0.1 0.2]" of NumPy or "0.1|0.2"; numbers with a decimal comma or a unit; and hexadecimal
+# numbers.
 _ENTRY = rf"(?:{NUMBER_PATTERN}|nan|None|\.\.\.)"
 _ODD_NUMBERS = re.compile(
     rf"(?:array\()?[\[({{]?\s*{_ENTRY}(?:[\s,;|]+{_ENTRY})+[\s,]*[\])}}]?(?:,\s*dtype=\w+)?\)?"
@@ -83,7 +84,7 @@ class Column:
             self._blocks.append(np.array(numbers))
 
     def _add_array(self, cells: npt.NDArray[Any], lines: Integers) -> bool:
-        """Add an array of finite numbers; return False if the array is not one."""
+        """Add an array of finite numbers; return False if the array contains other values."""
         if cells.ndim == 2:
             self._add_rows(cells, lines)
             return True
@@ -158,7 +159,7 @@ class Column:
         return ids_of_cells(path, self.name, [cell for block in cells for cell in block], lines)
 
     def numbers(self, path: PathLike) -> npt.NDArray[Any]:
-        """Return the numbers (n,); raise for the first cells that are no numbers."""
+        """Return the numbers (n,); raise FastcosFormatError for cells that are not numbers."""
         wrong_kinds = self._rows.keys() - {"number"}
         if wrong_kinds == {"boolean"} and "number" not in self._rows:
             wrong_kinds = set()
@@ -167,7 +168,7 @@ class Column:
         return np.concatenate(self._blocks)
 
     def lists(self, path: PathLike) -> npt.NDArray[Any]:
-        """Return the lists as rows (n, d); raise for the first cells that are no such lists."""
+        """Return the lists as rows (n, d); raise FastcosFormatError for cells without a list."""
         if wrong_kinds := self._rows.keys() - {"list"}:
             if self._counts["number"] > self._counts["list"]:
                 self._refuse(path, "a number in every row", {"list"})
@@ -188,7 +189,7 @@ class Column:
             got = example.type
         elif category == "odd number":
             got += " (write numbers as 0.5 and lists as JSON, [0.5, 1])"
-        # Only the first rows of each kind are stored, which are those that the message lists.
+        # Only the first rows of each kind are stored, because the message lists only these rows.
         lines = np.resize(np.array(self._rows[category]), self._counts[category])
         refuse_rows(path, f"column {self.name!r} must have {rule}", got, lines)
 
@@ -199,7 +200,7 @@ class Column:
         return f"{self.name[:40]!r} ({kind})"
 
     def refuse_as_numbers(self, path: PathLike) -> NoReturn:
-        """Raise because the column is neither a column of numbers nor of texts."""
+        """Raise FastcosFormatError because the column contains neither only numbers nor texts."""
         rule = "a number in every row, or texts"
         if self.kind == "mixed":
             rule = f"a number in every row (or be given: id_column={self.name!r})"
@@ -207,7 +208,7 @@ class Column:
 
 
 def _classify(cell: Any) -> tuple[str, Any]:
-    """Return the category of a cell, and its value if that is a number or a list of numbers."""
+    """Return the category of a cell, and its value if it is a number or a list of numbers."""
     if isinstance(cell, list):
         return _classify_list(cell)
     text = cell_text(cell)
@@ -237,7 +238,7 @@ def _classify_list(values: list[Any]) -> tuple[str, Any]:
 
 
 def _all_numbers(cells: Sequence[Any]) -> Floats | None:
-    """Return cells as float64 if all are finite numbers, by type or in ASCII text; else None."""
+    """Return the cells as float64 if all are finite numbers or texts of finite numbers, or None."""
     types = set(map(type, cells))
     if types == {str}:
         joined = "".join(cells)
@@ -253,7 +254,7 @@ def _all_numbers(cells: Sequence[Any]) -> Floats | None:
 
 
 def _all_lists(cells: Sequence[Any]) -> Floats | None:
-    """Return cells as rows (n, d) if all are lists of numbers of one length; else None."""
+    """Return the cells as rows (n, d) if all are lists of equally many numbers, or None."""
     if set(map(type, cells)) != {list} or len(widths := set(map(len, cells))) > 1 or 0 in widths:
         return None
     if not set(map(type, chain.from_iterable(cells))) <= {int, float, bool}:
@@ -265,7 +266,7 @@ def _all_lists(cells: Sequence[Any]) -> Floats | None:
 
 
 def _has_decimals(cells: Iterable[Any]) -> bool:
-    """Return whether one of these numbers is a float, or has a decimal point or an exponent."""
+    """Return whether any of these numbers is a float, or has a decimal point or an exponent."""
     return any(
         not isinstance(cell, int) and not str(cell).strip().lstrip("+-").isdigit() for cell in cells
     )

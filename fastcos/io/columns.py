@@ -1,24 +1,25 @@
-"""How a column of a table is read: the one set of rules for all formats.
+"""Rules for reading the columns of a table, which are the same for all formats.
 
-A table means the same in every format. CSV has the fewest types, so a cell counts as its text: the
-string ``"12"`` of a Parquet file is the number 12 that the same table would hold as CSV. All cells
-of a column decide what it holds, never the first ones:
+The same table yields the same result in every format. CSV has the fewest types, so a cell in
+another format is treated like its text in CSV: the string ``"12"`` in a Parquet file is the number
+12. All cells of a column, and not only the first ones, decide the kind of the column:
 
 numbers
-    Every cell is a finite decimal number, or every cell is true or false, which count 1 and 0.
+    Every cell is a finite decimal number, or every cell is true or false, which stand for 1 and 0.
 lists
-    Every cell is a list of numbers; in CSV it is written as JSON, ``"[0.5, 1]"``.
+    Every cell is a list of numbers; in CSV, a list is written as JSON, such as ``"[0.5, 1]"``.
 texts
-    Anything else that is a text. Dates count as texts (2026-11-28), and so do bytes in UTF-8.
+    The column is neither of numbers nor of lists, and every cell can be written as a text. Dates
+    (2026-11-28) and bytes in UTF-8 are texts.
 
 A blank cell is empty, null or absent. Words such as ``nan``, ``NA`` and ``null`` are blank cells
 among numbers, and ordinary words among texts. Ids are whole numbers or texts:
 
-- they are int64 if all of them are plain integers of that range, otherwise all of them are texts:
-  one id "007" makes texts of the whole column, because it differs from "7";
-- whole numbers that were stored as floats (``10.0``) are the integers 10;
-- blanks, booleans, other decimal numbers, times, durations, structures and binary data are refused
-  by the name of the column and the type.
+- if all ids of a column are plain integers in the range of int64, they are int64; otherwise, all of
+  them are texts. A single id "007" makes all ids of the column texts, because it differs from "7";
+- whole numbers that were stored as floats, such as ``10.0``, become integers such as 10;
+- blanks, booleans, other decimal numbers, times, durations, structures and binary data raise an
+  error, which names the column and the type.
 """
 
 import math
@@ -49,9 +50,9 @@ _INFINITE_WORDS = frozenset(
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 NUMBER_PATTERN = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _NUMBER = re.compile(NUMBER_PATTERN, re.ASCII)
-# Plain integers, also written as floats such as 7.0.
+# A pattern of plain integers, which may be written as floats such as 7.0.
 _WHOLE = re.compile(r"(0|-?[1-9]\d*)(\.0+)?", re.ASCII)
-# Every integer up to this one can be represented in float64.
+# Every integer up to this number can be represented exactly in float64.
 _LARGEST_EXACT = 2**53
 # Largest number of texts whose numbers are cached. The cache takes a few MB.
 _MAX_CACHED_NUMBERS = 1 << 16
@@ -68,7 +69,7 @@ class Unsupported(NamedTuple):
 
 
 class TextColumn(NamedTuple):
-    """A column of texts: the text of row r is texts[codes[r]]; the texts are distinct."""
+    """A column of texts, in which the text of row r is texts[codes[r]]; the texts are distinct."""
 
     texts: list[str]
     codes: Integers
@@ -79,19 +80,19 @@ Vocabulary = defaultdict[str, int]
 
 
 def new_vocabulary() -> Vocabulary:
-    """Return a vocabulary that numbers its texts by first occurrence."""
+    """Return a vocabulary, which numbers texts in the order of their first occurrence."""
     return defaultdict(count().__next__)
 
 
 def refuse_rows(path: PathLike, rule: str, got: str, lines: Integers) -> NoReturn:
-    """Raise because rows of a file break a rule; the message lists the first five rows."""
+    """Raise FastcosFormatError because rows violate a rule; it lists the first five rows."""
     raise FastcosFormatError(f"{path}: {rule}, got {got} ({format_rows(lines)})")
 
 
 def classify_text(text: str) -> tuple[str, float]:
-    """Return the kind of a cell by its text, and its value as a number or NaN.
+    """Return the kind of a cell with this text, and its value as a number or NaN.
 
-    The kind is a blank, a number, an infinity, a boolean, a blank word such as NA, or a text.
+    The kind is "blank", "number", "infinity", "boolean", "blank word" (such as NA) or "text".
     """
     text = text.strip()
     if not text:
@@ -115,7 +116,7 @@ def _quoted(text: str) -> str:
 
 
 def cell_text(cell: Any) -> str | Unsupported:
-    """Return the text of a cell in CSV; a blank becomes the empty text."""
+    """Return the text that a cell would have in CSV; a blank becomes the empty text."""
     if isinstance(cell, str):
         return cell
     if cell is None:
@@ -159,7 +160,10 @@ def encode(
 
 
 def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) -> None:
-    """Raise if a text is not UTF-8 or contains a zero byte, which NumPy would drop."""
+    """Raise FastcosFormatError if a text is not UTF-8, or contains a zero byte.
+
+    NumPy would drop zero bytes at the end of a text.
+    """
     for code, text in enumerate(column.texts):
         # The error handler surrogateescape turns bytes that are not UTF-8 into surrogates.
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
@@ -173,7 +177,10 @@ def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) 
 
 
 def _is_escaped(text: str) -> bool:
-    """Whether all surrogates of a text represent bytes, and not halves of a character in JSON."""
+    """Return whether all surrogates of a text stand for bytes.
+
+    Other surrogates are halves of a character in JSON.
+    """
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip
 
@@ -181,8 +188,7 @@ def _is_escaped(text: str) -> bool:
 def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) -> TextColumn:
     """Return a column of ids in the spelling that is common to all formats.
 
-    Blanks, ids of more than 500 letters, booleans and decimal numbers raise an error, except
-    decimal numbers such as 10.0, which are whole.
+    Blanks, ids of more than 500 letters, booleans and fractional numbers raise an error.
     """
     for code, text in enumerate(column.texts):
         if not text.strip():
@@ -202,9 +208,9 @@ def common_spelling(
 ) -> TextColumn:
     """Return a column of ids or labels in the spelling that is common to all formats.
 
-    Only columns of numbers and of booleans have several spellings; other texts do not change. Pass
-    allow_blanks=True for labels, which may be blank or decimal; words such as NA among numbers then
-    become blanks.
+    Only numbers and booleans have several spellings; other texts do not change. Pass
+    allow_blanks=True for labels, which may be blank or fractional; words such as NA among numbers
+    then become blanks.
     """
     texts = [text.strip() for text in column.texts]
     not_numbers = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
@@ -257,7 +263,7 @@ def _merged(texts: list[str], codes: Integers) -> TextColumn:
 
 
 def as_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
-    """Return ids as int64 if all are plain integers, else as texts."""
+    """Return the ids as int64 if all of them are plain integers, else as texts."""
     try:
         numbers = [int(text) for text in texts]
         if list(map(str, numbers)) != list(texts):
@@ -280,12 +286,12 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
 def check_row_numbers(
     path: PathLike, ids: npt.NDArray[Any], file_ids: Any, hint: str = "ids=, --ids FILE"
 ) -> None:
-    """Raise if rows without ids are referred to by ids that are no row numbers.
+    """Raise FastcosFormatError if a file refers to rows without ids by unknown row numbers.
 
-    If ids are 0 .. n-1 in order, they are row numbers. file_ids, the ids in a file, must then be
-    row numbers, or contain all row numbers, as the ids of a larger catalogue do. If file_ids
-    contain most row numbers, but not 0, they may be counted from 1, and a warning says so. hint
-    explains how to pass ids.
+    If ids are 0 .. n-1 in order, they are row numbers. In this case, file_ids, which are the ids in
+    a file, must be row numbers, or must contain all row numbers, as the ids of a larger catalogue
+    do. If file_ids contain most row numbers but not 0, they may be counted from 1, and the function
+    issues a warning. hint explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return
@@ -306,13 +312,16 @@ def check_row_numbers(
 
 
 def positions_in(ids: npt.NDArray[Any], queried_ids: npt.NDArray[Any]) -> Integers:
-    """Return the position in ids of each queried id, compared as texts; -1 for an unknown id."""
+    """Return the position in ids of each queried id, or -1 for an unknown id.
+
+    Ids are compared as texts.
+    """
     position_of = {str(id_): position for position, id_ in enumerate(ids.tolist())}
     return np.array([position_of.get(str(id_), -1) for id_ in queried_ids.tolist()], np.int64)
 
 
 def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
-    """Raise if two rows have the same id."""
+    """Raise FastcosFormatError if two rows have the same id."""
     _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
     repeated = np.flatnonzero(first[codes] != np.arange(len(ids)))
     if len(repeated):
@@ -325,10 +334,10 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 
 
 class Numbers(dict[str, float]):
-    """A parser of the cells of one column as float64; a cell that is no finite number becomes NaN.
+    """A parser of the cells of one column as float64; cells that are not finite numbers become NaN.
 
-    true and false become infinity and minus infinity. :meth:`finish` converts them to 1 and 0 if
-    all cells are booleans. A limited number of parsed texts is cached.
+    The booleans true and false become infinity and minus infinity. :meth:`finish` converts these to
+    1 and 0 if all cells are booleans. A limited number of parsed texts is cached.
     """
 
     first_broken: str | None = None
@@ -344,7 +353,7 @@ class Numbers(dict[str, float]):
         return number
 
     def read(self, cells: Cells) -> Floats:
-        """Parse cells; pass the result to finish."""
+        """Parse cells, and return values that must be passed to finish."""
         if isinstance(cells, np.ndarray):
             if cells.dtype.kind == "b":
                 return np.where(cells, np.inf, -np.inf)
@@ -360,7 +369,10 @@ class Numbers(dict[str, float]):
         return np.fromiter(map(self.__getitem__, cells), np.float64, len(cells))
 
     def finish(self, path: PathLike, name: str, values: Floats, lines: Integers) -> Floats:
-        """Convert booleans in the result of read to 1 and 0; raise for cells without a number."""
+        """Convert booleans in the results of read to 1 and 0.
+
+        Cells that are not finite numbers raise FastcosFormatError.
+        """
         broken = np.isnan(values)
         if broken.any():
             rule = f"column {name!r} must hold finite numbers"

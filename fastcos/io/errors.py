@@ -1,4 +1,4 @@
-"""Errors of readers and writers: damaged files, and formats that need a package."""
+"""Errors of readers and writers: errors of damaged files, and of formats that need a package."""
 
 import errno
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from fastcos.storage import FastcosFormatError, PathLike
 
 @contextmanager
 def damage_refused(path: Path, rule: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """In the block, convert errors of damaged files to "<path> must be <rule>: <error>"."""
+    """Convert errors of damaged files in this block to "<path> must be <rule>: <error>"."""
     try:
         yield
     except FastcosFormatError:
         raise
     except errors as error:
-        # Errors of the system, such as a full disk, are not caused by the file. EINVAL is, because
-        # it comes from seeking before the start of a damaged file.
+        # Errors of the system, such as a full disk, are not caused by the file. The error EINVAL is
+        # caused by the file: it comes from seeking before the start of a damaged file.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         reason = (str(error) or type(error).__name__).partition("\n")[0]
@@ -27,7 +27,7 @@ def damage_refused(path: Path, rule: str, errors: tuple[type[Exception], ...]) -
 
 
 def import_for(path: PathLike, subject: str, module: str) -> Any:
-    """Import a module that a format needs; subject starts the error, such as "HDF5 needs"."""
+    """Import a module that a format needs; an error starts with subject, such as "HDF5 needs"."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Item and user embeddings of saved models, without biases, for similarities between items."""
+"""Readers of item and user embeddings of saved models, for similarities between items."""
 
 import warnings
 from collections.abc import Mapping
@@ -70,13 +70,13 @@ class Factors:
     users : ndarray (n, d), float32 or float64, or None
         User embeddings.
     ids : ndarray (p,), int64 or str
-        Ids of the items; the positions 0 .. p-1 if there are none.
+        Ids of the items, or the positions 0 .. p-1 if there are no ids.
     notes : tuple of str
         The conversions that were applied, such as bias columns that were removed.
     columns : mapping of str
         The columns that were read, as in :class:`fastcos.io.Vectors`.
     has_ids : bool
-        Whether the ids come from the file or from an argument; False if they are positions.
+        Whether the ids come from the file or from an argument. It is False if they are positions.
     """
 
     items: Rows
@@ -89,16 +89,16 @@ class Factors:
 
     @property
     def has_biases(self) -> bool:
-        """Whether the model adds biases to its scores; items and users do not contain them."""
+        """Whether the model adds biases to its scores, which items and users do not contain."""
         return self._with_biases is not None
 
     def scoring_embeddings(self) -> "ScoringEmbeddings":
         """Return rows of users and items whose inner products are the scores of the model.
 
-        Use these rows for recommendations, and ``items`` and ``users`` for similarities between
-        items: a bias increases the score of an item for every user and says nothing about the items
-        that it resembles. For models with biases, such as BPR, these rows have one or two more
-        columns.
+        Use these rows for recommendations, and use ``items`` and ``users`` for similarities between
+        items: the bias of an item increases its score for every user, but does not tell which items
+        are similar to it. For models with biases, such as BPR, these rows have one or two more
+        columns than ``items`` and ``users``.
 
         Returns
         -------
@@ -146,31 +146,31 @@ def read_factors(
     arrays items and users, or item_embeddings and user_embeddings, with or without item_biases and
     user_biases; the arrays of Surprise and Cornac under the names of their attributes; components_
     (d, p) of scikit-learn, which are transposed; and all formats of read_vectors. BPR and logistic
-    factorisation of implicit append columns of biases and of ones. These columns are removed if
-    both sides are available and both contain the columns of ones. A single matrix is returned
-    with all of its columns.
+    factorisation of implicit append columns of biases and of ones to items and users. These columns
+    are removed if the file contains items and users with such columns of ones. A single matrix is
+    returned with all of its columns.
 
     The rows are meant for similarities. For recommendations, use ``scoring_embeddings()`` of the
-    result, which includes the biases. If the model has biases, a warning says so.
+    result, which includes the biases. If the model has biases, the function issues a warning.
 
     Parameters
     ----------
     path : str or path-like
-        File of the items, or of a model with both sides.
+        File of the items, or of a model with items and users.
     users : str or path-like, optional
         File of users or queries, if path does not contain them.
     ids : str or path-like, optional
         Ids of the items, if path does not contain them, in a file that :func:`read_ids` can read.
     vector_column, id_column : str, optional
-        Columns of the items, as in read_vectors. No model is then recognised, and no column is
-        removed.
+        Columns of the items, as in read_vectors. If vector_column is passed, no model is
+        recognised, and no column is removed.
 
     Raises
     ------
     FastcosFormatError
         In the same cases as read_vectors.
     ValueError
-        users is given although path contains users, or the widths of the two sides differ.
+        users is passed although path contains users, or items and users have different widths.
 
     Examples
     --------
@@ -251,9 +251,10 @@ def for_similarity(
     item_biases: Any = None,
     user_biases: Any = None,
 ) -> Factors:
-    """Return the factors of a model without its biases, which scoring_embeddings will include.
+    """Return the factors of a model without its biases; scoring_embeddings will include them.
 
-    The biases are the arguments (p,) and (n,) or, by default, the columns that strip_biases finds.
+    The biases are the arguments (p,) and (n,) or, if these are None, the columns that strip_biases
+    finds.
     """
     plain_items, plain_users, stripped = strip_biases(items, users)
     with_biases: Any = (users, items)
@@ -274,11 +275,12 @@ def for_similarity(
 
 
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
-    """Return both sides without columns of biases and of ones, and a note if there were any.
+    """Return items and users without columns of biases and of ones, and a note if there were any.
 
-    The logistic factorisation of implicit appends (bias, 1) to items and (1, bias) to users; its
-    BPR appends (bias) to items and (1) to users. In rows of zeros, the ones are 0. Items without
-    users are returned with all columns, because a column of ones alone may be data.
+    The logistic factorisation of implicit appends the columns (bias, 1) to items and (1, bias) to
+    users; BPR of implicit appends (bias) to items and (1) to users. Rows of zeros have 0 in place
+    of 1. If there are no users, items are returned with all columns, because a column of ones in
+    the items alone may be data.
     """
     d = items.shape[1]
     if users is None:
@@ -298,7 +300,8 @@ def common_rows(
 ) -> tuple[Integers, Integers]:
     """Return the rows of the common items of two files, matched by id.
 
-    Files without a common id, or without ids and of different lengths, raise FastcosFormatError.
+    Two files without a common id, and two files of different lengths without ids, raise
+    FastcosFormatError.
     """
     for name, side in (("ids", ids), ("old_ids", old_ids)):
         if not isinstance(side, np.ndarray) or side.ndim != 1:
@@ -323,10 +326,10 @@ def common_rows(
 def _sides(
     path: Path, arrays: Mapping[str, Array]
 ) -> "tuple[Rows, Rows | None, Array, bool, tuple[str, ...], Biases] | None":
-    """Recognise the arrays of a saved model; return None for other arrays.
+    """Recognise the arrays of a saved model; return None if they are not those of a model.
 
-    The result contains items, users, ids, whether the file contains ids, notes, and the biases of
-    items and users.
+    The result contains the items, the users, the ids, whether the file contains ids, the notes, and
+    the biases of items and users.
     """
     for item_name, user_name, *bias_names in _SIDES_OF_FILES:
         if item_name in arrays and user_name in arrays:
@@ -343,7 +346,7 @@ def _sides(
 
 
 def _is_ones(rows: Any, column: int) -> bool:
-    """Return whether a column is 1 in every non-zero row, and such a row exists."""
+    """Return whether a column is 1 in every nonzero row, and there is a nonzero row."""
     has_nonzero_row = False
     for _, chunk in iter_blocks("vectors", rows, _ROWS):
         is_nonzero = chunk.any(axis=1)

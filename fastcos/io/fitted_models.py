@@ -10,7 +10,7 @@ from fastcos.search.ids import as_ids as as_item_ids
 from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
 
 _KNOWN = "a fitted model of implicit, LightFM, Surprise, Cornac, scikit-learn, gensim or PyTorch"
-# An error lists at most this number of arrays of a model.
+# Largest number of arrays of a model that an error lists.
 _MAX_ARRAYS = 6
 
 
@@ -27,7 +27,7 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
       the biases;
     - scikit-learn (TruncatedSVD, NMF, PCA): the transpose of ``components_``;
     - gensim: ``vectors`` with ``index_to_key``, of KeyedVectors or of the ``wv`` of a model; the
-      output side ``syn1neg`` of negative sampling becomes the users;
+      output vectors ``syn1neg`` of negative sampling become the users;
     - PyTorch: the ``weight`` of an nn.Embedding or nn.EmbeddingBag.
 
     Parameters
@@ -35,37 +35,37 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     model : object
         A fitted model.
     users : object, optional
-        The other side, if the model does not hold it: an nn.Embedding or KeyedVectors, or rows
+        The users, if the model does not contain them: an nn.Embedding or KeyedVectors, or rows
         (n, d) such as ``svd.transform(X)``.
     ids : array_like (p,), int64 or str, optional
-        Ids of the items in the model's order, for a model that has none: implicit counts items
-        from 0, in the order of the columns of its matrix.
+        Ids of the items in the order of the model, if the model has no ids. For example, implicit
+        numbers the items from 0, in the order of the columns of its matrix.
 
     Returns
     -------
     Factors
-        For similarities between items: items (p, d) and users (n, d) or None, float32 or float64;
-        the ids of the items, which are 0 .. p-1 if the model has none; notes on what was converted.
-        Arrays are not copied if they have the right type and order. For recommendations:
-        ``scoring_embeddings()`` of the result, users and items whose inner products are the model's
-        scores, biases included.
+        The items (p, d) and the users (n, d) or None, float32 or float64, for similarities between
+        items; the ids of the items, which are 0 .. p-1 if the model has no ids; and notes about
+        conversions. Arrays are not copied if they have the right type and order. For
+        recommendations, use ``scoring_embeddings()`` of the result, which returns users and items
+        whose inner products are the scores of the model, including biases.
 
     Warns
     -----
     UserWarning
-        The model has biases, which items and users do not hold.
+        The model has biases, which items and users do not contain.
 
     Raises
     ------
     TypeError
-        The model is not recognised, or not fitted.
+        The model is not recognised, or it is not fitted.
     ValueError
-        Values that are not finite; sides of different width; users given although the model holds
-        them.
+        A value is not finite; items and users have different widths; or users are passed although
+        the model contains users.
 
     See Also
     --------
-    fastcos.io.read_factors : the same from files.
+    fastcos.io.read_factors : reads items and users from files.
 
     Examples
     --------
@@ -102,14 +102,14 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
 def _sides(
     model: Any, name: str = "model"
 ) -> tuple[Rows, Rows | None, Any, tuple[str, ...], Biases]:
-    """Items, users, ids, notes and biases of both sides; None for a part that the model lacks."""
+    """Return items, users, ids, notes and biases; None stands for a part that the model lacks."""
     no_biases: Biases = (None, None)
     kind = type(model).__name__
-    if hasattr(model, "scoring_embeddings"):  # LinearMF and CosineMF also have components_
+    if hasattr(model, "scoring_embeddings"):  # LinearMF and CosineMF also have components_.
         raise TypeError(
             f"{name} must be {_KNOWN}, got {kind}: use its item_embeddings() and user_embeddings(X)"
         )
-    if hasattr(model, "yj"):  # SVD++ of Surprise
+    if hasattr(model, "yj"):  # The model is SVD++ of Surprise.
         raise TypeError(
             f"{name} must score items by one row per user, got {kind}, which adds rows of rated "
             "items to it: compute these sums, and pass both sides as arrays"
@@ -139,28 +139,28 @@ def _sides(
         items = as_rows(f"{name}.components_", components)
         names = getattr(model, "feature_names_in_", None)
         features = None if names is None else as_ids([str(feature) for feature in names])
-        mean = getattr(model, "mean_", None)  # the predictions of PCA add the mean of each column
+        mean = getattr(model, "mean_", None)  # The predictions of PCA add the mean of each column.
         return as_rows(name, items.T), None, features, (TRANSPOSED,), (mean, None)
     raise TypeError(f"{name} must be {_KNOWN}, got {kind}{_hint(model)}")
 
 
 def _rows(name: str, factors: Any) -> Rows:
-    """Convert factors of implicit to rows; its matrices on a GPU have a method to_numpy."""
+    """Convert factors to rows; implicit's matrices on a GPU have a method to_numpy."""
     return as_rows(name, factors.to_numpy() if hasattr(factors, "to_numpy") else factors)
 
 
 def _hint(model: Any) -> str:
-    """A hint that lists the arrays or embeddings of a model, or that says to fit it first."""
+    """Return a hint that lists the arrays or embeddings of a model, or that says to fit it."""
     arrays = {
         key: value.shape
         for key, value in getattr(model, "__dict__", {}).items()
         if isinstance(value, np.ndarray) and value.ndim == 2
     }
     if arrays:
-        listed = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MAX_ARRAYS])
-        return f" (pass its arrays of items and users themselves: {listed})"
+        names = ", ".join(f"{key} {shape}" for key, shape in list(arrays.items())[:_MAX_ARRAYS])
+        return f" (pass its arrays of items and users themselves: {names})"
     named_modules = getattr(model, "named_modules", None)
     if callable(named_modules):
-        names = [name for name, module in named_modules() if hasattr(module, "num_embeddings")]
-        return f" (pass one of its embeddings: {', '.join(names)})" if names else ""
+        modules = [name for name, module in named_modules() if hasattr(module, "num_embeddings")]
+        return f" (pass one of its embeddings: {', '.join(modules)})" if modules else ""
     return " (fit it first)" if hasattr(model, "fit") else ""

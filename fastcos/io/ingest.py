@@ -1,4 +1,4 @@
-"""Interactions larger than memory: one pass over a table, written as shards."""
+"""Reading of interactions that are larger than memory, in one pass over a table, into shards."""
 
 from contextlib import ExitStack
 from itertools import pairwise
@@ -26,11 +26,12 @@ from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike, check_new_directory, temporary_directory
 from fastcos.validation import Integers, as_choice, as_count, as_path
 
-# There is no "error", because duplicates are detected only after a part of the file is written.
+# The value "error" of read_interactions is missing here, because duplicates are detected only after
+# a part of the shards has been written.
 _DUPLICATES = ("sum", "last", "max")
-# Number of records of the spill file that are sorted at a time. They take 16 MiB.
+# Number of records of the temporary file that are sorted at a time. They take 16 MiB.
 RECORDS_PER_BLOCK = 1 << 20
-# The spill file stores codes of ids as int32.
+# The temporary file stores codes of ids as int32.
 MAX_IDS = 2**31 - 1
 _RECORD = np.dtype([("user", np.int32), ("item", np.int32), ("value", np.float64)])
 
@@ -50,12 +51,12 @@ def ingest_interactions(
     entries_per_shard: int = ENTRIES_PER_SHARD,
     progress: Progress | None = None,
 ) -> InteractionShards:
-    r"""Write the interactions of a table as shards, without keeping them in memory.
+    r"""Write the interactions of a table as shards, without holding all of them in memory.
 
-    The table is read once. Its rows are written to a temporary file next to out, with 16 bytes per
-    row, and from there to the shards. The ids and the matrix equal those of
-    :func:`fastcos.read_interactions`. The function needs memory for the distinct ids, a few numbers
-    per user, and about 100 bytes per entry of a shard.
+    The table is read once. The function first writes the rows of the table to a temporary file next
+    to ``out``, with 16 bytes per row, and then converts this file to shards. The ids and the matrix
+    are the same as those of :func:`fastcos.read_interactions`. The function needs memory for the
+    distinct ids, a few numbers per user, and about 100 bytes per entry of a shard.
 
     Parameters
     ----------
@@ -70,13 +71,13 @@ def ingest_interactions(
     entries_per_shard : int
         A shard ends with the user that reaches this number of rows of the table.
     progress : callable, optional
-        Called as progress(done, total) with numbers of bytes of a text file, then, from 0 again,
-        with numbers of rows in shards.
+        Called as progress(done, total): first with numbers of bytes of a text file, and then,
+        starting from 0 again, with numbers of rows in shards.
 
     Returns
     -------
     InteractionShards
-        The shards in out.
+        The shards in the directory ``out``.
 
     Raises
     ------
@@ -121,7 +122,7 @@ def ingest_interactions(
 def _spill(
     table: Table, columns: tuple[str, str, str | None], file: Path
 ) -> tuple[list[list[str]], Integers]:
-    """Write the rows of the table as records of codes; return the ids, and rows per user."""
+    """Write the rows of the table as records of codes; return the ids, and the rows per user."""
     user, item, number = columns
     names = (user, item)
     vocabularies = [new_vocabulary() for _ in names]
@@ -171,7 +172,7 @@ def _write_shards(
     duplicates: str,
     progress: Progress | None,
 ) -> None:
-    """Distribute the records to one file per shard, and convert each file to rows of X."""
+    """Distribute the records to one file per shard, and convert each file to a shard."""
     user_ids, user_ranks = sorted_ids(ids[0])
     item_ids, item_ranks = sorted_ids(ids[1])
     counts = np.empty(len(user_ids), np.int64)
@@ -199,7 +200,7 @@ def _write_shards(
 def _split_records(
     files: list[Path], rows: Path, user_ranks: Integers, item_ranks: Integers, cuts: Integers
 ) -> None:
-    """Append every record, with ids as ranks, to the file of the shard of its user."""
+    """Replace the codes of ids by ranks, and append every record to the file of its shard."""
     with ExitStack() as stack:
         streams = [stack.enter_context(file.open("wb")) for file in files]
         source = stack.enter_context(rows.open("rb"))

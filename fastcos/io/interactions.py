@@ -1,4 +1,4 @@
-"""Interactions of users with items, from tables and matrix files."""
+"""Readers of interactions of users with items, from tables and matrix files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,8 +44,8 @@ class Interactions(_InteractionFields):
         Ids of the columns, ascending.
     columns : mapping of str
         The columns of the table that were read: ``"users"``, ``"items"``, and ``"values"``, which
-        is None if every row counted as 1. It is empty for a matrix file. This attribute is not part
-        of the tuple: ``X, user_ids, item_ids = read_interactions(path)``.
+        is None if every row counted as 1. The mapping is empty for a matrix file. This attribute is
+        not part of the tuple: ``X, user_ids, item_ids = read_interactions(path)``.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})
@@ -66,19 +66,21 @@ def read_interactions(
 ) -> Interactions:
     r"""Read interactions from a table of (user, item, value) rows or from a matrix file.
 
-    The suffix gives the format: ``.npz`` (scipy.sparse.save_npz, or arrays indptr, indices, data,
-    shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet``, ``.arrow`` and ``.feather``
-    (which need pyarrow), ``.jsonl`` and ``.ndjson`` (one JSON object per line). All other files are
-    delimited text in UTF-8, or in UTF-16 with a byte order mark, plain, gzip or zip. The delimiter
-    is a tab if the first line contains one, else a comma, else ``::`` (MovieLens), else a
-    semicolon. Quotes follow RFC 4180, as in pandas and R, also in tab-separated files. In files
-    with the delimiter ``::`` they are ordinary characters.
+    The suffix determines the format: ``.npz`` (scipy.sparse.save_npz, or arrays indptr, indices,
+    data, shape), ``.mtx`` and ``.mtx.gz`` (Matrix Market), ``.parquet``, ``.arrow`` and
+    ``.feather`` (which need pyarrow), ``.jsonl`` and ``.ndjson`` (one JSON object per line). Files
+    with any other suffix are delimited text in UTF-8, or in UTF-16 with a byte order mark; they may
+    be compressed by gzip or zip. The delimiter is a tab if the first line contains a tab; otherwise
+    it is the first of comma, ``::`` (MovieLens) and semicolon that the first line contains. Quotes
+    follow RFC 4180, as in pandas and R, also in tab-separated files. In files with the delimiter
+    ``::``, quotes are ordinary characters.
 
     Rows and columns are sorted by id, so the order of the file does not matter. If all ids of a
-    column are plain integers, they become int64 and are sorted as numbers; otherwise they become
-    strings and are sorted by code point. A single id "007" turns the column into strings, and "007"
-    differs from "7". Whole numbers that are stored as floats, such as 7.0, become integers. The ids
-    of a matrix file are the positions 0 .. n-1 and 0 .. p-1. The same table yields the same result
+    column are plain integers, the ids become int64 and are sorted as numbers; otherwise the ids
+    become strings and are sorted by code point. A single id "007" turns all ids of the column into
+    strings, and "007" differs from "7". Whole numbers that are stored as floats, such as 7.0,
+    become integers. The ids of a matrix file are the positions 0 .. n-1 and 0 .. p-1. The same
+    table yields the same result
     in every format.
 
     Parameters
@@ -87,7 +89,7 @@ def read_interactions(
     user, item : str, optional
         Names of the columns of users and items. Default: the only column with a known name, such as
         user or customer for users, and item, movie or product for items. Case, punctuation and
-        endings such as Id are ignored.
+        endings such as Id of the names are ignored.
     value : str, optional
         Name of the column of values, which are finite numbers, or true and false for 1 and 0.
         Default: the only column with a known name, such as rating, quantity or count. Without such
@@ -115,15 +117,16 @@ def read_interactions(
     Raises
     ------
     FastcosFormatError
-        The file is damaged or unsuitable; a column is missing or ambiguous; an id is empty, a value
-        is not a finite number, or duplicates is "error" and a row repeats. For faulty rows, the
-        message lists the first five.
+        The file is damaged or unsuitable; a column is missing or ambiguous; an id is empty; a value
+        is not a finite number; or duplicates is "error" and two rows have the same user and item.
+        The message lists the first five faulty rows.
     ValueError
         duplicates is unknown, or an argument does not apply to the format.
 
     Notes
     -----
-    The csv module reads text as a stream: a million rows take about 1.6 s and 115 MB of memory.
+    The csv module reads text as a stream: reading a million rows takes about 1.6 s and 115 MB of
+    memory.
 
     Examples
     --------
@@ -161,7 +164,7 @@ def read_interactions(
     shape = (len(user_ids), len(item_ids))
     try:
         X = as_interactions("values", sp.coo_array((values, (rows, columns)), shape=shape))
-    except ValueError as error:  # the sum of several rows overflows
+    except ValueError as error:  # The sum of several rows overflows.
         raise FastcosFormatError(f"{path}: {error}") from None
     interactions = Interactions(as_float32_if_exact(X), user_ids, item_ids)
     interactions.columns = {"users": user, "items": item, "values": value}
@@ -169,7 +172,10 @@ def read_interactions(
 
 
 def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
-    """Return distinct texts as sorted ids, int64 if all are plain integers; and their ranks."""
+    """Return distinct texts as sorted ids, and the rank of each text among the ids.
+
+    The ids are int64 if all texts are plain integers.
+    """
     ids = as_ids(texts)
     order = np.argsort(ids, kind="stable")
     ranks = np.empty(len(order), dtype=np.int64)
@@ -193,7 +199,8 @@ def merge_cells(
     starts = np.flatnonzero(is_first)
     if duplicates == "last":
         return sorted_cells[starts], values[order[np.append(starts[1:], len(cells)) - 1]]
-    # Sort by value within a cell, so that the rounding of a sum does not depend on the file order.
+    # Sort the values of a cell, so that the rounding of their sum does not depend on the order of
+    # the file.
     order = np.lexsort((values, cells))
     merge = np.add if duplicates == "sum" else np.maximum
     return sorted_cells[starts], merge.reduceat(values[order], starts)

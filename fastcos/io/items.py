@@ -1,4 +1,4 @@
-"""Labels, names, popularities and rated pairs of items, in the order of existing item ids."""
+"""Readers of labels, names, popularities and rated pairs of items with known ids."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -24,10 +24,10 @@ from fastcos.validation import Integers, as_list, as_path, check_text, format_va
 from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS
 
 Texts = npt.NDArray[np.str_]
-# Cells that mean that there is no label; the second is used by MovieLens.
+# Cells that mean that there is no label. MovieLens uses the second one.
 NO_LABEL = ("", "(no genres listed)")
-# Largest number of letters of a printed name. NumPy stores every text of an array with the length
-# of the longest one.
+# Largest number of letters of a printed name. The number is limited because NumPy stores every text
+# of an array with the length of the longest text.
 LONGEST_NAME = 200
 # Names of columns of popularities.
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
@@ -45,19 +45,19 @@ class _LabelFields(NamedTuple):
 
 @as_table
 class ItemLabels(_LabelFields):
-    """One label per item, and counts of the items without one.
+    """One label per item, and numbers of items without a label.
 
     Attributes
     ----------
     labels : ndarray (p,), int64
-        Position of the label in classes; -1 for no label.
+        Position in ``classes`` of the label of each item; -1 for an item without a label.
     classes : ndarray (C,), str
         The labels, ascending.
     names : ndarray (p,), str
-        Names for printing, of at most 200 letters; the id if an item has no name.
+        Names of the items, of at most 200 letters; an item without a name has its id as the name.
     n_several, n_none, n_other : int
-        Number of items that have no label here because they have several labels, because they have
-        no label or no row, and because their label is not in ``only``.
+        Number of items whose entry in ``labels`` is -1 because they have several labels, because
+        they have no label or no row in the table, and because their label is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
@@ -83,7 +83,7 @@ def read_labels(
 
     A cell may contain several labels with separators between them, and an item may have several
     rows. Items with several distinct labels, without a label, or with a label that is not in
-    ``only`` get -1, and the result counts them.
+    ``only`` get the number -1, and the result contains their number.
 
     Parameters
     ----------
@@ -97,9 +97,10 @@ def read_labels(
     item : str, optional
         Name of the column of ids. Default: recognised by its name (item, movieId, StockCode ...).
     name : str, optional
-        Name of the column of names. Default: name, title or description, if one exists.
+        Name of the column of names. Default: the column name, title or description, if there is
+        one.
     separator : str or None
-        Text between several labels in a cell; None if every cell is one label.
+        Text between several labels in a cell; None if every cell contains one label.
     only : collection of str, optional
         The labels to use; items with another label are left out.
     member : str, optional
@@ -152,10 +153,11 @@ def read_labels(
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {longest}")
     used = {position: label for position, label in single.items() if only is None or label in only}
     classes = sorted(set(used.values()))
-    absent = sorted(set(only or ()) - set(classes))
-    if absent:
-        present, got = sorted(set(single.values()))[:10], ", ".join(map(repr, absent[:5]))
-        rule = f"name labels of column {column!r} of {path} ({', '.join(present)})"
+    unknown_labels = sorted(set(only or ()) - set(classes))
+    if unknown_labels:
+        examples = sorted(set(single.values()))[:10]
+        got = ", ".join(map(repr, unknown_labels[:5]))
+        rule = f"name labels of column {column!r} of {path} ({', '.join(examples)})"
         raise FastcosFormatError(f"only must {rule}, got {got}")
     if len(classes) < 2:
         rule = "have at least two different labels among items with exactly one"
@@ -183,10 +185,11 @@ def read_labels(
 def read_names(
     path: PathLike, item_ids: npt.ArrayLike, *, name: str | None = None, item: str | None = None
 ) -> Texts:
-    """Read the first name of each item, of at most 200 letters; an item without one gets its id.
+    """Read the first name of each item, of at most 200 letters.
 
-    name and item are the columns of names and of ids, which are recognised by their names by
-    default. path, item_ids and errors are those of :func:`read_labels`.
+    The name of an item that has no name in the file is its id. name and item are the columns of
+    names and of ids; by default, the columns are recognised by their names. path, item_ids and
+    errors are the same as those of :func:`read_labels`.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -210,13 +213,13 @@ def read_texts(path: PathLike, column: str) -> Texts:
 
 
 def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integers) -> list[str]:
-    """Return the name of each item, or its id.
+    """Return the name of each item, or the id of an item without a name.
 
     Row rows[i] of the column contains a name of the item at positions[i].
     """
     names: list[str] = ids.tolist()
     codes = column.codes[rows]
-    # Go backwards, so that the first of several names of an item is assigned last.
+    # Assign the names in reverse order, so that the first of several names of an item remains.
     for position, code in zip(positions[::-1].tolist(), codes[::-1].tolist(), strict=True):
         names[position] = column.texts[code].strip()[:LONGEST_NAME] or str(ids[position])
     return names
@@ -233,7 +236,7 @@ class Popularity(NamedTuple):
     n_missing : int
         Number of items that are not in the file.
     n_unknown : int
-        Number of rows of the file with other items.
+        Number of rows of the file with items that are not in ``item_ids``.
     """
 
     values: npt.NDArray[np.float64]
@@ -246,9 +249,9 @@ def read_popularity(
 ) -> Popularity:
     """Read a number of at least 0 for each item, such as the number of its users.
 
-    column and item are the columns of numbers and of ids, which are recognised by their names by
-    default. path, item_ids and errors are those of :func:`read_labels`. A negative number or an
-    item in two rows also raises FastcosFormatError.
+    column and item are the columns of numbers and of ids; by default, the columns are recognised by
+    their names. path, item_ids and errors are the same as those of :func:`read_labels`. A negative
+    number, or an item in two rows, also raises FastcosFormatError.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -310,25 +313,25 @@ def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
     ]
     check_row_numbers(path, np.asarray(ids), columns[0].texts + columns[1].texts)
     position_of = {str(id_): position for position, id_ in enumerate(np.asarray(ids).tolist())}
-    sides = []
+    item_positions = []
     for column in columns:
         positions = [
             position_of.get(text, position_of.get(text.lower(), -1)) for text in column.texts
         ]
-        sides.append(np.array(positions, dtype=np.int64)[column.codes])
-    is_known = (sides[0] >= 0) & (sides[1] >= 0)
+        item_positions.append(np.array(positions, dtype=np.int64)[column.codes])
+    is_known = (item_positions[0] >= 0) & (item_positions[1] >= 0)
     if is_known.sum() < 2:
         got = f"{int(is_known.sum())} of {len(is_known)}"
         raise FastcosFormatError(f"{path} must hold at least two pairs of known items, got {got}")
     return ItemPairs(
-        read_only(np.stack(sides, axis=1)[is_known]),
+        read_only(np.stack(item_positions, axis=1)[is_known]),
         read_only(np.asarray(read.numbers, dtype=np.float64)[is_known]),
         int((~is_known).sum()),
     )
 
 
 def _item_column(item: str | None, table: Table, path: Path) -> str:
-    """Return the column of item ids; a column named id is used if no name refers to items."""
+    """Return the column of item ids, or the column "id" if no name refers to items."""
     column = find_column("item", item, ITEM_WORDS, table.names, path)
     return column or require_column("item", item, {"id"}, table.names, path)
 

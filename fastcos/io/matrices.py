@@ -1,4 +1,4 @@
-"""Sparse matrices in .npz and Matrix Market files."""
+"""Readers of sparse matrices in .npz and Matrix Market files."""
 
 import io
 from pathlib import Path
@@ -13,8 +13,9 @@ from fastcos.io.streams import open_bytes
 from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
 
-# Empty rows and columns take memory but no bytes of the file, so a tiny file could allocate a lot.
-# A side may be at most _FREE_SIDE plus _SIDE_PER_ENTRY times the number of entries.
+# Empty rows and columns take memory but no bytes of the file, so a tiny file could make the reader
+# allocate much memory. Therefore the numbers of rows and of columns may be at most _FREE_SIDE plus
+# _SIDE_PER_ENTRY times the number of entries.
 _FREE_SIDE = 1_000_000
 _SIDE_PER_ENTRY = 64
 
@@ -55,12 +56,12 @@ def read_npz_matrix(path: Path) -> sp.csr_array:
 
 
 def read_mtx_matrix(path: Path) -> sp.csr_array:
-    """Read a Matrix Market file, plain or compressed; the entries of a pattern become 1."""
-    from scipy.io import mminfo, mmread  # imported here, because the import takes 0.1 s
+    """Read a Matrix Market file, which may be compressed; the entries of a pattern become 1."""
+    from scipy.io import mminfo, mmread  # deferred, because the import takes 0.1 s
 
     with open_bytes(path) as stream:
         content = stream.read()
-    # The reader of SciPy crashes on zero bytes, and if the last line has no line end.
+    # The reader of SciPy crashes if there are zero bytes, or if the last line has no line end.
     if not content.endswith(b"\n"):
         content += b"\n"
     damage = (ValueError, TypeError, OverflowError, RuntimeError)
@@ -70,7 +71,7 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
         rows, columns, entries, layout, field, _ = mminfo(io.BytesIO(content))
         if field not in ("real", "double", "integer", "unsigned-integer", "pattern"):
             raise ValueError(f"entries must be real, got {field}")
-        # The shortest entry is "1 1\n" for a sparse matrix and "1\n" for a dense one.
+        # The shortest entry is "1 1\n" in a sparse matrix, and "1\n" in a dense matrix.
         shortest = 4 if layout == "coordinate" else 2
         if entries * shortest > len(content) + shortest:
             raise ValueError(f"{entries} entries are declared in {len(content)} bytes")
@@ -80,7 +81,7 @@ def read_mtx_matrix(path: Path) -> sp.csr_array:
 
 
 def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
-    """Raise if a declared shape is too large for the number of entries."""
+    """Raise FastcosFormatError if a declared shape is too large for the number of entries."""
     limit = _FREE_SIDE + _SIDE_PER_ENTRY * entries
     if min(shape) < 1 or max(shape) > limit:
         raise FastcosFormatError(
@@ -90,7 +91,7 @@ def check_size(path: Path, shape: tuple[int, int], entries: int) -> None:
 
 
 def as_float32_if_exact(X: sp.csr_array) -> sp.csr_array:
-    """Return X with float32 values if the conversion is exact, else X."""
+    """Return X with float32 values if the conversion is exact; otherwise, return X unchanged."""
     data = X.data
     if data.dtype == np.float64:
         with np.errstate(over="ignore"):

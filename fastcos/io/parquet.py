@@ -1,4 +1,4 @@
-"""Parquet and Arrow files as tables, read by pyarrow, which is an extra."""
+"""Reading of Parquet and Arrow files as tables by pyarrow, which is an optional dependency."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ from fastcos.validation import Integers
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 ARROW_SUFFIXES = (".arrow", ".feather", ".ipc")
-# Number of rows in a chunk, which takes some MB.
+# Number of rows in a chunk. A chunk takes a few MB.
 ROWS_PER_CHUNK = 1 << 18
 _LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
 _TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
@@ -23,20 +23,21 @@ _NESTED = (*_LISTS, "struct", "map", "union")
 
 
 class _ArrowFile:
-    """An Arrow file or stream, with the methods of pyarrow's ParquetFile that are used here."""
+    """An Arrow file or stream with the methods of pyarrow's ParquetFile that ArrowTable calls."""
 
     def __init__(self, arrow: Any, path: Path) -> None:
         source = arrow.memory_map(str(path))
         try:
             self._table = arrow.ipc.open_file(source).read_all()
-        except arrow.ArrowInvalid:  # a stream, which the datasets of Hugging Face write
+        except arrow.ArrowInvalid:  # The file is a stream, as the datasets of Hugging Face write.
             source.seek(0)
             self._table = arrow.ipc.open_stream(source).read_all()
         self.schema_arrow = self._table.schema
 
     def iter_batches(self, batch_size: int, columns: list[str] | None) -> Any:
         table = self._table if columns is None else self._table.select(columns)
-        # Arrow files have no checksum, and pyarrow would follow wrong offsets out of the file.
+        # Arrow files have no checksum, and with wrong offsets, pyarrow would read memory outside of
+        # the file.
         table.validate(full=True)
         return table.to_batches(max_chunksize=batch_size)
 
@@ -49,7 +50,7 @@ class ArrowTable:
         self._arrow = import_for(path, "Parquet and Arrow need", "pyarrow")
         from pyarrow import parquet
 
-        path.stat()  # raises the error of the system if the file is missing
+        path.stat()  # This raises the error of the system if the file is missing.
         with self._reading():
             if path.suffix.lower() in ARROW_SUFFIXES:
                 self._file: Any = _ArrowFile(self._arrow, path)
@@ -66,7 +67,7 @@ class ArrowTable:
         ]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Iterate over chunks: the numbers of rows, from 1 on, and the cells of these columns."""
+        """Yield chunks of rows: the numbers of the rows, from 1, and the cells of these columns."""
         first = 1
         distinct = None if names is None else list(dict.fromkeys(names))
         for name in distinct or ():
@@ -117,7 +118,7 @@ class ArrowTable:
         return [cell if is_filled else None for is_filled in column.is_valid().to_pylist()]
 
     def _rows(self, column: Any) -> Any:
-        """Return lists of numbers with equal lengths as rows (n, d); None for other lists."""
+        """Return lists of equally many numbers as rows (n, d), or None for other lists."""
         if column.null_count or not self._is(column.type.value_type, "integer", "floating"):
             return None
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)
@@ -136,30 +137,33 @@ class ArrowTable:
 
     def _is(self, kind: Any, *names: str) -> bool:
         types = self._arrow.types
-        # Older versions of pyarrow lack some of the types.
+        # Older versions of pyarrow do not have all of these types.
         tests = (getattr(types, f"is_{name}", None) for name in names)
         return any(test is not None and test(kind) for test in tests)
 
     def _refuse_bomb(self, metadata: Any) -> None:
-        """Raise if the columns of a file expand too far; equal values take almost no bytes."""
+        """Raise FastcosFormatError if the columns of a file expand too far.
+
+        A column of equal values takes almost no bytes in a file, but many bytes in memory.
+        """
         # Damaged statistics of a column make pyarrow end the process, so read the number of values
-        # only for lists, which need it.
+        # only for lists, whose number of values is not the number of rows.
         lists = [
             column
             for column in range(metadata.num_columns)
             if metadata.schema.column(column).max_repetition_level
         ]
-        needed = 0
+        expanded = 0
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             values = group.num_rows * (metadata.num_columns - len(lists))
             values += sum(group.column(column).num_values for column in lists)
-            needed += max(8 * values, group.total_byte_size)
-        if needed > largest_size(self.path.stat().st_size):
+            expanded += max(8 * values, group.total_byte_size)
+        if expanded > largest_size(self.path.stat().st_size):
             raise FastcosFormatError(
                 f"{self.path} must not expand more than {LARGEST_RATIO}-fold beyond "
-                f"{LARGEST_FREE_SIZE >> 30} GiB, got {needed / 2**30:,.1f} GiB; split it if it is "
-                "genuine"
+                f"{LARGEST_FREE_SIZE >> 30} GiB, got {expanded / 2**30:,.1f} GiB; split it if it "
+                "is genuine"
             )
 
     def _reading(self) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Streams of possibly compressed files, with limits on their expansion."""
+"""Streams of files that may be compressed, with limits on the size of decompressed content."""
 
 import codecs
 import gzip
@@ -15,16 +15,19 @@ from fastcos.io.errors import damage_refused
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
-# Largest number of bytes in a line. Longer lines are not text, and would fill the memory of csv.
+# Largest number of bytes in a line. A longer line is not text, and the csv module would hold all of
+# it in memory.
 LONGEST_LINE = 1 << 24
-# Any file of arrays may expand to this number of bytes.
+# Arrays of any file may expand to this number of bytes.
 LARGEST_FREE_SIZE = 1 << 30
-# Any text may expand to this number of bytes. As rows of numbers it takes up to 16 times as much.
+# Text of any file may expand to this number of bytes. Converted to rows of numbers, the text takes
+# up to 16 times as many bytes.
 LARGEST_FREE_TEXT = 1 << 24
-# Larger files may expand by this factor. Tables typically expand by a factor of 3 to 30.
+# Beyond these sizes, a file may expand by at most this factor. Tables typically expand by a factor
+# of 3 to 30.
 LARGEST_RATIO = 100
-# Byte order marks and their encodings. UTF-32 comes first, because its mark begins with that of
-# UTF-16.
+# Byte order marks and their encodings. UTF-32 comes before UTF-16, because the mark of UTF-32
+# begins with the mark of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -37,7 +40,7 @@ DAMAGE = (
     EOFError,
     zlib.error,
     zipfile.BadZipFile,
-    OSError,  # from gzip, bzip2 and seeking; the file itself has already been opened
+    OSError,  # gzip, bzip2 and seeking raise it; the file itself has already been opened.
     lzma.LZMAError,
     NotImplementedError,
     RuntimeError,
@@ -50,7 +53,7 @@ def largest_size(stored: int) -> int:
 
 
 class BoundedReader(io.RawIOBase):
-    """A reader that raises for endless lines and decompression bombs."""
+    """A reader that raises FastcosFormatError for endless lines and for decompression bombs."""
 
     def __init__(
         self, source: IO[bytes], path: Path, stored: int, report: Callable[[], object]
@@ -65,7 +68,7 @@ class BoundedReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
-        """Fill buffer with the next bytes."""
+        """Write the next bytes to the buffer, and return their number."""
         block = self._source.read(len(buffer))
         self._report()
         buffer[: len(block)] = block
@@ -96,7 +99,7 @@ class _Transcoder(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # a stricter buffer
-        """Fill buffer with the next bytes."""
+        """Write the next bytes to the buffer, and return their number."""
         while not self._pending:
             block = self._source.read(1 << 16)
             try:
@@ -118,9 +121,9 @@ class _Transcoder(io.RawIOBase):
 def open_text(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a file of text as open_bytes does, as UTF-8 without a byte order mark.
+    """Open a file of text, in the same way as open_bytes, as UTF-8 without a byte order mark.
 
-    Text with a byte order mark of UTF-16 or UTF-32, as spreadsheets write it, is converted.
+    Text with a byte order mark of UTF-16 or UTF-32, which spreadsheets write, is converted.
     """
     with open_bytes(path, member, progress) as stream:
         start = stream.peek(4)[:4]
@@ -138,11 +141,12 @@ def open_text(
 def open_bytes(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a plain file, a gzip file or a file in a zip archive, recognised by its first bytes.
+    """Open a plain file, a gzip file or a file in a zip archive, and yield a stream of its bytes.
 
-    member is the name of the file in a zip archive, with or without its folders. progress is called
-    as progress(done, total) with numbers of stored bytes. Damaged files, encrypted files and
-    decompression bombs raise FastcosFormatError.
+    The kind of the file is recognised by its first bytes. member is the name of a file in a zip
+    archive, with or without its folders. progress is called as progress(done, total) with numbers
+    of stored bytes. Damaged files, encrypted files and decompression bombs raise
+    FastcosFormatError.
     """
     with path.open("rb") as file, damage_refused(path, "a whole, readable file", DAMAGE):
         stored = path.stat().st_size
@@ -169,7 +173,10 @@ def open_bytes(
 def _buffered(
     content: Any, path: Path, file: BinaryIO, first: int, size: int, progress: Progress | None
 ) -> io.BufferedReader:
-    """Buffer content that is stored in size bytes of the file from position first on."""
+    """Return a buffered reader of content that is stored in a part of the file.
+
+    The part starts at byte first and has size bytes.
+    """
 
     def report() -> None:
         if progress is not None:
@@ -192,8 +199,9 @@ def _find_member(archive: zipfile.ZipFile, path: Path, member: str | None) -> zi
     )
     if len(matches) != 1:
         names = ", ".join(info.filename for info in files[:10])
-        more = f" and {len(files) - 10} more" if len(files) > 10 else ""
+        ending = f" and {len(files) - 10} more" if len(files) > 10 else ""
         raise FastcosFormatError(
-            f"member must name one file in {path} ({names or 'it is empty'}{more}), got {member!r}"
+            f"member must name one file in {path} ({names or 'it is empty'}{ending}), "
+            f"got {member!r}"
         )
     return matches[0]

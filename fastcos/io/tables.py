@@ -1,4 +1,4 @@
-"""Tables with one row per interaction, item or vector: delimited text, JSON lines, and Arrow."""
+"""Tables with one row per interaction, item or vector, in delimited text, JSON lines and Arrow."""
 
 import csv
 import io
@@ -41,9 +41,10 @@ from fastcos.validation import (
 JSON_SUFFIXES = (".jsonl", ".ndjson")
 TEXT_SUFFIXES = (".csv", ".tsv")
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *JSON_SUFFIXES, *TEXT_SUFFIXES)
-# Number of rows in a chunk. Larger chunks cost time in the garbage collector.
+# Number of rows in a chunk. With larger chunks, the garbage collector takes more time.
 _CHUNK = 512
-# A character that replaces the delimiter "::", because csv only supports single characters.
+# A character that replaces the delimiter "::", because the csv module supports only delimiters of
+# one character.
 _SEPARATOR = "\x1f"
 
 
@@ -62,13 +63,13 @@ class Table(Protocol):
 
     @property
     def names(self) -> list[str]:
-        """The columns, in the order of the file."""
+        """The names of the columns, in the order of the file."""
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Iterate over chunks: the numbers of lines, or of rows from 1 on, and the cells.
+        """Yield chunks of rows, each as the numbers of its lines and the cells by column.
 
-        The cells are those of the columns names, or of all columns that have occurred so far, which
-        the attribute ``names`` then lists.
+        In files without lines, the rows are numbered from 1. If names is None, the cells of all
+        columns that have occurred so far are returned; the attribute ``names`` lists these columns.
         """
 
 
@@ -89,7 +90,7 @@ class DelimitedTable:
         quotes: bool = True,
     ) -> None:
         self.path = path
-        # Bytes that are not UTF-8 raise an error only in columns that are read.
+        # Bytes that are not UTF-8 should raise an error only in columns that are read.
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         first_line = text.readline()
         if not first_line.strip():
@@ -127,17 +128,14 @@ class DelimitedTable:
         self._start = start if header else [(line, first), *start]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Iterate over chunks: the lines on which rows end, and the cells of these columns."""
+        """Yield chunks of rows: the lines on which the rows end, and the cells of these columns."""
         names = self.names if names is None else names
         positions = [self.names.index(name) for name in names]
         for lines, rows in self._rows():
             yield lines, [list(map(itemgetter(position), rows)) for position in positions]
 
     def _rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
-        """Iterate over chunks: the lines on which rows end, and the rows.
-
-        Blank lines are skipped.
-        """
+        """Yield chunks of rows that are not blank: the lines on which they end, and the rows."""
         numbered = chain(self._start, ((self._reader.line_num, row) for row in self._reader if row))
         while True:
             try:
@@ -148,9 +146,9 @@ class DelimitedTable:
                 return
             lines, rows = np.array([line for line, _ in chunk]), [row for _, row in chunk]
             width = len(self.names)
-            if wrong := [number for number, row in enumerate(rows) if len(row) != width]:
+            if faulty_rows := [number for number, row in enumerate(rows) if len(row) != width]:
                 rule = f"must have {width} fields in every row"
-                refuse_rows(self.path, rule, f"{len(rows[wrong[0]])}", lines[wrong])
+                refuse_rows(self.path, rule, f"{len(rows[faulty_rows[0]])}", lines[faulty_rows])
             yield lines, rows
 
     def _quote_error(self, error: csv.Error) -> FastcosFormatError:
@@ -176,12 +174,12 @@ def _find_delimiter(line: str) -> str:
 
 
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first line of a table of vectors names its columns.
+    """Return whether the first line of a table of vectors is a header, which names the columns.
 
-    It is a header if there is a text above numbers or lists, or a number above lists, or if its
-    numbers are 0, 1, 2, ..., which pandas writes. It is a row if it contains lists, or if it
-    contains fractional, negative or repeated numbers and no text that names ids. Any other line
-    could be either, and raises an error.
+    The line is a header if there is a text above numbers or lists, or a number above lists, or if
+    the line contains the numbers 0, 1, 2, ..., which pandas writes as names. The line is a row if
+    it contains lists, or if it contains fractional, negative or repeated numbers and no text that
+    names ids. Any other line could be a header or a row, and raises an error.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:
@@ -193,14 +191,14 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
     numbers = [field.strip() for field, kind in zip(first, kinds, strict=True) if kind == "number"]
     if not numbers:
         return True
-    # A blank cannot be an id, so it is the name of an index column, as pandas writes it.
+    # A blank field cannot be an id, so it is the empty name that pandas gives to an index column.
     is_named = any(
         kind == "blank" or (kind == "text" and names_ids(field))
         for field, kind in zip(first, kinds, strict=True)
     )
     are_whole = all(number.isdigit() for number in numbers)
-    counts_columns = len(numbers) > 1 and numbers == list(map(str, range(len(numbers))))
-    if counts_columns or (is_named and are_whole):
+    are_column_numbers = len(numbers) > 1 and numbers == list(map(str, range(len(numbers))))
+    if are_column_numbers or (is_named and are_whole):
         return True
     may_be_names = are_whole and len(set(numbers)) == len(numbers)
     if is_named or (may_be_names and (len(first) > 1 or numbers == ["0"])):
@@ -220,7 +218,7 @@ def _kind(field: str) -> str:
 
 
 class JsonTable:
-    """One JSON object per line; if an object lacks a key, the cell is blank."""
+    """A table of JSON lines; a cell is blank if the object of its line lacks the key."""
 
     lists: Sequence[str] = ()
 
@@ -238,7 +236,7 @@ class JsonTable:
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Iterate over chunks: the numbers of lines, and the cells of these columns."""
+        """Yield chunks of rows: the numbers of their lines, and the cells of these columns."""
         records = self._records(self._progress)
         while chunk := list(islice(records, _CHUNK)):
             lines = np.array([line for line, _ in chunk])
@@ -249,7 +247,7 @@ class JsonTable:
             yield lines, [[record.get(name) for _, record in chunk] for name in columns]
 
     def _records(self, progress: Progress | None) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Iterate over objects with the numbers of their lines; blank lines are skipped."""
+        """Yield objects with the numbers of their lines; blank lines are skipped."""
         decode = json.JSONDecoder(object_pairs_hook=_object).decode
         with open_text(self.path, self._member, progress) as lines:
             for number, line in enumerate(lines, 1):
@@ -274,7 +272,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Columns(NamedTuple):
-    """Columns of a table; lines are the lines of text, or the rows of Parquet from 1 on."""
+    """Columns of a table, with the numbers of the lines of a text, or of the rows of Parquet."""
 
     texts: list[TextColumn]
     numbers: Floats | None
@@ -282,7 +280,10 @@ class Columns(NamedTuple):
 
 
 def read_columns(table: Table, texts: Sequence[str], number: str | None = None) -> Columns:
-    """Read whole columns of texts, and a column of finite numbers; raise if there is no row."""
+    """Read whole columns of texts, and a column of finite numbers.
+
+    A table without rows raises FastcosFormatError.
+    """
     vocabularies = [new_vocabulary() for _ in texts]
     numbers = Numbers()
     codes: list[list[Integers]] = [[] for _ in texts]
@@ -314,7 +315,7 @@ def read_columns(table: Table, texts: Sequence[str], number: str | None = None) 
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix of the format, without a suffix of a compression such as .gz."""
+    """Return the suffix of the format, without a suffix of compression such as .gz."""
     suffix = path.suffix.lower()
     return Path(path.stem).suffix.lower() if suffix in (".gz", ".zip") else suffix
 
@@ -329,9 +330,10 @@ def open_table(
     quotes: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Table]:
-    """Open a table by its suffix and read its header; progress counts the bytes of a text file.
+    """Open a table in the format of its suffix, and read its header.
 
-    If header is None, the content decides whether the first line of delimited text is a header.
+    progress is called with numbers of bytes of a text file. If header is None, the content decides
+    whether the first line of delimited text is a header.
     """
     if header is not None:
         header = as_flag("header", header)

@@ -1,4 +1,4 @@
-"""Dense vectors with their ids or words, from all formats of vectors."""
+"""Readers of dense vectors with their ids or words, for all formats of vectors."""
 
 import errno
 from collections.abc import Collection, Mapping
@@ -53,17 +53,19 @@ class Vectors(_VectorFields):
     Attributes
     ----------
     vectors : ndarray (n, d), float32 or float64
-        The vectors: finite, C-contiguous and read-only. An .npy file larger than the setting
-        ``working_memory`` is memory-mapped with its own dtype.
+        The vectors, which are finite, C-contiguous and read-only. An .npy file larger than the
+        setting ``working_memory`` is memory-mapped, with the dtype of the file.
     ids : ndarray (n,), int64 or str
-        Ids of the rows, in their order; the positions 0 .. n-1 if the file has no ids.
+        Ids of the rows, in the order of the rows. If the file has no ids, they are the positions
+        0 .. n-1.
     columns : mapping of str
-        The columns or named arrays that were read: ``"vectors"`` is a tuple of names, ``"ids"`` a
-        name or None, and ``"unused"`` a tuple of the other names. It is empty for formats without
-        names. This attribute is not part of the tuple: ``vectors, ids = read_vectors(path)``.
+        The columns or named arrays that were read: ``"vectors"`` is a tuple of names, ``"ids"`` is
+        a name or None, and ``"unused"`` is a tuple of the names that were not read. The mapping is
+        empty for formats without names. This attribute is not part of the tuple:
+        ``vectors, ids = read_vectors(path)``.
     has_ids : bool
-        Whether the file contains the ids; False if they are positions. This attribute is not part
-        of the tuple.
+        Whether the file contains the ids. It is False if they are positions. This attribute is not
+        part of the tuple.
     """
 
     columns: Mapping[str, Any] = MappingProxyType({})
@@ -73,10 +75,11 @@ class Vectors(_VectorFields):
 def holds_vectors(path: PathLike) -> bool:
     """Return whether a file or folder contains vectors rather than interactions.
 
-    It contains vectors if it is .npy, .safetensors, .vec or .bin; .npz with a 2-dimensional array;
-    a table with a column of lists, or with at least eight columns of numbers and without columns of
-    users and items; or a folder that ``fastcos index export`` wrote. Only the first rows of a table
-    are examined. Raises FastcosFormatError for a damaged .npz or Parquet file.
+    The path contains vectors if it is a .npy, .safetensors, .vec or .bin file; an .npz file with a
+    2-dimensional array; a table with a column of lists, or with at least eight columns of numbers
+    and without columns of users and items; or a folder that ``fastcos index export`` wrote. Only
+    the first rows of a table are examined. A damaged .npz or Parquet file raises
+    FastcosFormatError.
     """
     path = as_path("path", path)
     kind = suffix_of(path)
@@ -100,23 +103,26 @@ def of_export(path: Path) -> bool:
 def read_vectors(
     path: PathLike, *, vector_column: str | None = None, id_column: str | None = None
 ) -> Vectors:
-    """Read dense vectors, and their words or ids if the file has them. Nothing is unpickled.
+    """Read dense vectors, with their words or ids if the file contains any; nothing is unpickled.
 
     Parameters
     ----------
     path : str or path-like
-        The suffix gives the format: .npy, a 2-dimensional array; .npz or .safetensors, arrays by
-        name; .parquet, .arrow or .feather, .csv or .tsv, .jsonl or .ndjson (one JSON object per
-        line), tables with a column of lists or one column per dimension, and ids; .txt or .vec,
-        word vectors of word2vec or GloVe; .bin, word2vec's binary format. Text may be compressed
-        by gzip or zip. The path may also be a folder that ``fastcos index export`` wrote.
+        A file whose suffix determines the format. A .npy file contains a 2-dimensional array, and
+        .npz and .safetensors files contain arrays with names. The formats .parquet, .arrow or
+        .feather, .csv or .tsv, and .jsonl or .ndjson (one JSON object per line) are tables with
+        ids, and with a column of lists or with one column per dimension. Files with the suffix .txt
+        or .vec contain word vectors of word2vec or GloVe, and .bin is the binary format of
+        word2vec. Text may be compressed by gzip or zip. The path may also be a folder that
+        ``fastcos index export`` wrote.
     vector_column : str, optional
         The column of lists in a table, or the array in an .npz or .safetensors file. Default: the
-        only such column. A table without lists has one column per dimension.
+        only such column or array. A table without lists has one column per dimension.
     id_column : str, optional
-        The column or array of ids; "" for none. Default: the only column with a name such as id,
-        item, ids or words; else an index that pandas, polars or R has written; else the only column
-        of texts or, in a table with a column of lists, of whole numbers.
+        The column or array of ids; "" for no ids. Default: the only column with a name such as id,
+        item, ids or words. If there is none, an index that pandas, polars or R has written; if
+        there is none, the only column of texts or, in a table with a column of lists, of whole
+        numbers.
 
     Returns
     -------
@@ -132,8 +138,9 @@ def read_vectors(
 
     Notes
     -----
-    All cells of a column decide its kind, and a cell counts as its text in CSV, so a table yields
-    the same result in every format. CSV and JSON lines are read as a stream.
+    All cells of a column decide the kind of the column, and a cell is treated like its text in CSV,
+    so the same table yields the same result in every format. CSV and JSON lines are read as a
+    stream.
 
     Examples
     --------
@@ -181,7 +188,7 @@ def read_vectors(
 
 
 def check_columns(vector_column: Any, id_column: Any) -> None:
-    """Raise if a column is no text; an empty id_column stands for no ids."""
+    """Raise an error if a column is not a text; an empty id_column stands for no ids."""
     check_text("vector_column", vector_column)
     check_text("id_column", None if id_column == "" else id_column)
 
@@ -192,7 +199,7 @@ def read_named_arrays(path: Path) -> Mapping[str, Array]:
 
 
 def as_vector_rows(path: Path, rows: Any) -> Any:
-    """Return an array of a file as valid rows (n, d); raise if a value is not finite."""
+    """Return an array of a file as rows (n, d); raise FastcosFormatError for invalid values."""
     if rows.ndim != 2 or rows.dtype.kind not in "fiub":
         rule, got = "hold one 2-dimensional array of numbers", f"{rows.dtype} {rows.shape}"
         raise FastcosFormatError(f"{path} must {rule}, got {got}")
@@ -201,7 +208,7 @@ def as_vector_rows(path: Path, rows: Any) -> Any:
     try:
         vectors = as_mapped_rows("vectors", rows)
         for _ in iter_blocks("vectors", vectors, _ROWS):
-            pass  # reading a block raises if a value is not finite
+            pass  # Reading a block raises ValueError if a value is not finite.
     except (TypeError, ValueError) as error:
         raise FastcosFormatError(f"{path}: {error}") from None
     return vectors
@@ -213,16 +220,16 @@ def vectors_of_arrays(
     vector_column: str | None = None,
     id_column: str | None = None,
 ) -> Vectors:
-    """Return the vectors of named arrays, which are treated as the columns of a table.
+    """Return the vectors of named arrays, which are treated like the columns of a table.
 
-    An array (n, d) is a column of lists, and an array (n,) is a column of numbers or texts. Other
-    arrays are not used.
+    An array (n, d) is treated like a column of lists, and an array (n,) like a column of numbers or
+    texts. Arrays of other shapes are not used.
     """
     rows = {n: len(a) for n, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "fiub"}
     if vector_column is not None:
         if vector_column not in rows:
-            listed = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
-            rule = f"name a column of lists of {path}, an array (n, d) of numbers ({listed[:200]})"
+            shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
+            rule = f"name a column of lists of {path}, an array (n, d) of numbers ({shapes[:200]})"
             raise FastcosFormatError(f"vector_column must {rule}, got {vector_column!r}")
         rows = {vector_column: rows[vector_column]}
     if id_column is None:
@@ -248,7 +255,7 @@ def vectors_of_arrays(
 
 
 def _cells_of_array(values: Array) -> Cells:
-    """Return an array as cells of a column: numbers, texts, bytes or days."""
+    """Return an array as the cells of a column, which are numbers, texts, bytes or days."""
     if values.dtype.kind in "iufb":
         return values
     if values.dtype.kind in "US" or values.dtype == "datetime64[D]":
@@ -260,11 +267,11 @@ def _cells_of_array(values: Array) -> Cells:
 def _read_table(path: Path, vector_column: str | None, id_column: str | None) -> Vectors:
     with open_table(path, header=None) as table:
         id_names = [name for name in table.names if names_ids(name)] if table.lists else []
-        needed = None  # all columns
+        names_to_read = None  # All columns are read.
         if table.lists and vector_column in (None, *table.lists) and (id_names or id_column):
-            needed = [*table.lists, *(id_names if id_column is None else [id_column])]
-            needed = [name for name in dict.fromkeys(needed) if name in table.names]
-        columns, lines = _read_columns(table, needed, id_column)
+            names_to_read = [*table.lists, *(id_names if id_column is None else [id_column])]
+            names_to_read = [name for name in dict.fromkeys(names_to_read) if name in table.names]
+        columns, lines = _read_columns(table, names_to_read, id_column)
         names = table.names
     if names == [*columns] and len(names) == 1 and columns[names[0]].kind == "odd numbers":
         rule = "have columns separated by tab, comma, semicolon or '::'"
@@ -281,7 +288,10 @@ def _read_table(path: Path, vector_column: str | None, id_column: str | None) ->
 def _read_columns(
     table: Table, names: Collection[str] | None, id_column: str | None
 ) -> tuple[dict[str, Column], Integers]:
-    """Read these columns, or all columns; return them with the numbers of their lines."""
+    """Read these columns, or all columns if names is None.
+
+    Return the columns, and the numbers of the lines of their cells.
+    """
     columns: dict[str, Column] = {}
     lines = np.zeros(0, np.int64)
     parts: list[Integers] = []
@@ -295,7 +305,7 @@ def _read_columns(
             if name not in columns:
                 stores_cells = name == id_column if id_column is not None else names_ids(name)
                 columns[name] = Column(name, stores_cells)
-                if parts:  # the first objects of JSON lines lack this key
+                if parts:  # The first objects of JSON lines lack this key.
                     before = np.concatenate(parts)
                     columns[name].add([None] * len(before), before)
             columns[name].add(cells, chunk_lines)
@@ -307,7 +317,7 @@ def _read_columns(
 
 
 def _vectors(rows: Any, ids: npt.NDArray[Any] | None) -> Vectors:
-    """Return rows with their ids, or with their positions if there are no ids."""
+    """Return the vectors with their ids, or with their positions if there are no ids."""
     vectors = Vectors(rows, np.arange(len(rows)) if ids is None else ids)
     vectors.has_ids = ids is not None
     return vectors
@@ -352,13 +362,13 @@ def _vectors_of_columns(
 
 
 def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
-    """Read one id per row, in the order of the rows; without a length, read each id once.
+    """Read ids: one id per row if a length is passed, and otherwise the distinct ids.
 
-    The file may be .npy; .npz with an array ids; a table (.csv, .tsv, .jsonl, .parquet, .arrow)
-    with a header and one column, or with one column that has a name such as id or item; or text
-    with one id per line. Text may have blank lines at its end and, without a length, also between
-    ids. Raises FastcosFormatError if the file is damaged, an id is missing, or the number of
-    different ids is not length.
+    The ids are returned in the order of the file. The file may be .npy; .npz with an array ids; a
+    table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header and one column, or with one column
+    that has a name such as id or item; or text with one id per line. Text may have blank lines at
+    its end and, if no length is passed, also between ids. The function raises FastcosFormatError if
+    the file is damaged, an id is missing, or the number of distinct ids differs from length.
     """
     path = as_path("path", path)
     if length is not None:
@@ -393,7 +403,7 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
 
 
 def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
-    """Read the only column of a table, or the only one with a name of ids; return name and ids."""
+    """Return the name and the ids of the only column, or of the only column that names ids."""
     with open_table(path, header=None) as table:
         id_names = [name for name in table.names if names_ids(name)]
         name = id_names[0] if len(id_names) == 1 else table.names[0]
@@ -410,7 +420,10 @@ def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
 
 
 def _has_vector_columns(path: Path) -> bool:
-    """Whether a table contains vectors, not interactions; False if it is not a readable table."""
+    """Return whether a table contains vectors; return False if it contains interactions.
+
+    The result is also False if the table cannot be read.
+    """
     try:
         with open_table(path, header=None) as table:
             if table.lists:
@@ -420,7 +433,7 @@ def _has_vector_columns(path: Path) -> bool:
                 for name, cells in zip(table.names, all_cells, strict=True):
                     columns[name] = Column(name)
                     columns[name].add(cells, lines)
-    except FastcosFormatError:  # read_interactions will raise the error
+    except FastcosFormatError:  # read_interactions will raise the same error.
         return False
     kinds = [column.kind for column in columns.values()]
     is_wide = kinds.count("numbers") >= _MIN_NUMBER_COLUMNS and not names_pairs([*columns])

@@ -1,4 +1,4 @@
-"""Word vectors in the text and binary formats of word2vec, GloVe and fastText."""
+"""Readers of word vectors in the text and binary formats of word2vec, GloVe and fastText."""
 
 import mmap
 import re
@@ -18,9 +18,10 @@ _MAX_DIGITS = 18
 
 
 def read_text_vectors(path: Path) -> tuple[list[str], Array]:
-    """Read lines ``word number ... number``; the first line ``n d`` of word2vec is optional.
+    """Read lines of the form ``word number ... number``.
 
-    A word may contain spaces, because the last d fields are the numbers.
+    The first line ``n d`` of word2vec is optional. A word may contain spaces, because only the last
+    d fields of a line are numbers.
     """
     entries, declared, width = array("f"), None, 0
     words: dict[str, int] = {}
@@ -44,7 +45,7 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
                 got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
                 raise FastcosFormatError(f"{path} must {rule}, got {got}")
             text = _as_word(path, word, number)
-            if text in words:  # raise at once, so that a bomb of equal lines does not fill memory
+            if text in words:  # Raise at once, so that a bomb of equal lines does not fill memory.
                 raise FastcosFormatError(
                     f"{path}: words must be distinct, got {text!r} again in line {number}"
                 )
@@ -57,7 +58,7 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
 
 
 def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
-    """Read the binary format of word2vec: a line ``n d``, then words, each with d float32."""
+    """Read the binary format of word2vec: a line ``n d``, and n words, each with d float32."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.readline(64)
@@ -65,7 +66,7 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
         if len(fields) != 2 or not all(field.isdigit() for field in fields):
             raise _not_binary(path, f"a first line {head[:30]!r}")
         n, d = int(fields[0]), int(fields[1])
-        # Each vector takes at least a letter, a space and its numbers.
+        # A vector takes at least two bytes, a letter and a space, and the bytes of its numbers.
         if not n or not d or n * (4 * d + 2) > size:
             raise _not_binary(path, f"{size} bytes for {n} vectors of {d} numbers")
         words, vectors, start = [], np.empty((n, d), np.float32), len(head)
@@ -82,9 +83,10 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
 
 
 def _as_word(path: Path, word: bytes, number: int) -> str:
-    """Decode a word; raise if it is too long.
+    """Decode a word, and raise FastcosFormatError if the word is too long.
 
-    NumPy stores every text of an array with the length of the longest one.
+    The length of words is limited because NumPy stores every text of an array with the length of
+    the longest text.
     """
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:
@@ -94,7 +96,7 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
 
 
 def _add_numbers(entries: "array[float]", texts: list[bytes]) -> bool:
-    """Append texts as numbers; return False if a text is no number."""
+    """Append texts as numbers; return False if a text is not a number."""
     try:
         entries.extend(map(float, texts))
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Writers of arrays, tables and JSON; each writer replaces a file completely or not at all."""
+"""Writers of arrays, tables and JSON, which replace a file completely or not at all."""
 
 import csv
 import json
@@ -13,16 +13,16 @@ from fastcos.storage import PathLike
 from fastcos.storage.atomic_files import atomic_path, write_text
 from fastcos.validation import as_instance, as_list, format_value
 
-# Spreadsheets run cells that start with one of these as formulas.
+# Spreadsheets run cells that start with one of these characters as formulas.
 _FORMULAS = ("=", "+", "-", "@", "\t")
 
 
 def write_json(path: PathLike, value: Any) -> None:
     """Write value as indented JSON, atomically.
 
-    Raises OSError in the same cases as :func:`atomic_path`, and TypeError or ValueError for values
-    without a JSON form, such as NaN and infinity. ``fastcos.storage.provenance.json_ready``
-    converts such values.
+    The function raises OSError in the same cases as :func:`atomic_path`, and TypeError or
+    ValueError for values that have no JSON form, such as NaN and infinity.
+    ``fastcos.storage.provenance.json_ready`` converts such values.
     """
     try:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
@@ -37,14 +37,17 @@ def _check_saved(name: str, array: Any) -> None:
 
 
 def write_npy(path: PathLike, array: npt.NDArray[Any]) -> None:
-    """Write an array as .npy, atomically; ValueError for arrays of objects, which need pickle."""
+    """Write an array as .npy, atomically.
+
+    An array of objects raises ValueError, because writing it would need pickle.
+    """
     _check_saved("array", array)
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         np.save(file, array, allow_pickle=False)
 
 
 def write_npz(path: PathLike, arrays: dict[str, Any]) -> None:
-    """Write arrays as uncompressed .npz, atomically; ValueError for arrays of objects."""
+    """Write arrays as uncompressed .npz, atomically; an array of objects raises ValueError."""
     for name, array in as_instance("arrays", arrays, dict, "a dict of arrays").items():
         as_instance("arrays", name, str, "a dict of texts to arrays")
         _check_saved(f"arrays[{name!r}]", array)
@@ -53,7 +56,7 @@ def write_npz(path: PathLike, arrays: dict[str, Any]) -> None:
 
 
 def write_parquet(path: PathLike, columns: dict[str, Any]) -> None:
-    """Write columns as Parquet, atomically; FastcosFormatError without pyarrow."""
+    """Write columns as Parquet, atomically; raise FastcosFormatError if pyarrow is missing."""
     as_instance("columns", columns, dict, "a dict of names to values")
     arrow = import_for(path, "Parquet needs", "pyarrow")
     from pyarrow import parquet
@@ -73,10 +76,10 @@ def write_csv(
     """Write a header and rows as UTF-8 csv, atomically.
 
     None becomes an empty field. Floats are written with enough digits to restore them exactly. If
-    for_spreadsheets is true, texts are changed so that no spreadsheet runs them as a formula: texts
-    that start with ``=``, ``+``, ``-``, ``@`` or a tab get an apostrophe in front, and carriage
-    returns become spaces. Raises OSError in the same cases as :func:`atomic_path`, and ValueError
-    for a row whose length differs from that of the header.
+    for_spreadsheets is true, texts are changed so that no spreadsheet runs them as a formula: an
+    apostrophe is put in front of texts that start with ``=``, ``+``, ``-``, ``@`` or a tab, and
+    carriage returns become spaces. The function raises OSError in the same cases as
+    :func:`atomic_path`, and ValueError for a row whose length differs from that of the header.
     """
     header = as_list("header", header)
     if not isinstance(rows, Iterable):
@@ -94,7 +97,7 @@ def _without_formula(cell: Any) -> Any:
     """Change a text so that no spreadsheet runs it as a formula."""
     if not isinstance(cell, str):
         return cell
-    # Before Python 3.13, csv does not quote a carriage return, which spreadsheets read as a line
-    # end.
+    # Before Python 3.13, the csv module does not quote a carriage return, which spreadsheets read
+    # as the end of a line.
     text = cell.replace("\r", " ")
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULAS) else text

@@ -13,11 +13,12 @@ does not open a window::
     plot()      matplotlib      html.audit_page: one HTML page
                 figure          with the same figures as SVG
 
-``style`` holds the colours, the base class ``Display`` and the rc parameters, which are set only
-while a figure is drawn. Figures are created without pyplot, so that importing or drawing changes no
-global state of matplotlib. :func:`fastcos.plots.html.audit_page` writes the page of an audit, and
-:func:`fastcos.plots.html.calibration_page` that of a calibration, with
-``ScoreDistributionDisplay``, ``TailDisplay`` and ``OperatingCurveDisplay``.
+``style`` contains the colours, the base class ``Display`` and the rc parameters, which are set only
+while a figure is drawn. Figures are created without pyplot, so that importing this package or
+drawing a figure changes no global state of matplotlib. :func:`fastcos.plots.html.audit_page`
+returns the page of an audit, and :func:`fastcos.plots.html.calibration_page` returns the page of a
+calibration, with the figures ``ScoreDistributionDisplay``, ``TailDisplay`` and
+``OperatingCurveDisplay``.
 """
 
 from fastcos.plots.calibration import OperatingCurveDisplay, ScoreDistributionDisplay, TailDisplay

@@ -12,7 +12,7 @@ from fastcos.plots.style import COLOURS, Display
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The number of bars of the histogram, which a narrow screen can still separate.
+# The number of bars of the histogram. A narrow screen can still show so many bars separately.
 _BARS = 120
 # The number of points of a curve.
 _POINTS = 400
@@ -20,15 +20,15 @@ _POINTS = 400
 
 @dataclass
 class ScoreDistributionDisplay(Display):
-    """Histogram of the scores of random pairs; a dashed line marks the threshold.
+    """Histogram of the scores of random pairs, in which a dashed line marks the threshold.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastcos import calibrate
     >>> from fastcos.plots import ScoreDistributionDisplay
-    >>> found = calibrate(np.random.default_rng(0).standard_normal((200, 6)))
-    >>> ScoreDistributionDisplay(found).plot().ax_.get_xlabel()
+    >>> calibration = calibrate(np.random.default_rng(0).standard_normal((200, 6)))
+    >>> ScoreDistributionDisplay(calibration).plot().ax_.get_xlabel()
     'cosine of a random pair'
     """
 
@@ -36,13 +36,13 @@ class ScoreDistributionDisplay(Display):
 
     def _draw(self, ax: "Axes") -> None:
         calibration = self.calibration
-        used = np.flatnonzero(calibration.counts)
-        first, last = int(used[0]), int(used[-1]) + 1
+        nonempty_bins = np.flatnonzero(calibration.counts)
+        first, last = int(nonempty_bins[0]), int(nonempty_bins[-1]) + 1
         cuts = np.unique(np.linspace(first, last, _BARS + 1).astype(np.int64))
         counts = np.add.reduceat(calibration.counts, cuts[:-1])
         counts[-1] = calibration.counts[cuts[-2] : last].sum()
         edges = calibration.edges[cuts]
-        # Bars show a density: their total area is 1.
+        # The bars show a density, so their total area is 1.
         heights = counts / calibration.n_pairs / np.diff(edges)
         ax.stairs(heights, edges, fill=True, color=COLOURS[0], alpha=0.75)
         ax.axvline(calibration.threshold(), color=COLOURS[1], linewidth=1.2, linestyle="--")
@@ -53,15 +53,15 @@ class ScoreDistributionDisplay(Display):
 
 @dataclass
 class TailDisplay(Display):
-    """The share of random pairs at or above a score, as observed and by the tail model.
+    """The share of random pairs that reach a score, as observed and according to the tail model.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastcos import calibrate
     >>> from fastcos.plots import TailDisplay
-    >>> found = calibrate(np.random.default_rng(0).standard_normal((200, 6)))
-    >>> TailDisplay(found).plot().ax_.get_yscale()
+    >>> calibration = calibrate(np.random.default_rng(0).standard_normal((200, 6)))
+    >>> TailDisplay(calibration).plot().ax_.get_yscale()
     'log'
     """
 
@@ -70,19 +70,17 @@ class TailDisplay(Display):
     def _draw(self, ax: "Axes") -> None:
         calibration = self.calibration
         above, edges = calibration.pairs_above, calibration.edges
-        # The curve begins at the middle of the distribution.
-        places = np.flatnonzero((above > 0) & (above <= 0.5 * calibration.n_pairs))
-        places = places[np.linspace(0, len(places) - 1, _POINTS).astype(np.int64)]
-        ax.plot(
-            edges[places], above[places] / calibration.n_pairs, color=COLOURS[0], label="observed"
-        )
+        # The curve begins at the median of the scores.
+        bins = np.flatnonzero((above > 0) & (above <= 0.5 * calibration.n_pairs))
+        bins = bins[np.linspace(0, len(bins) - 1, _POINTS).astype(np.int64)]
+        ax.plot(edges[bins], above[bins] / calibration.n_pairs, color=COLOURS[0], label="observed")
         if calibration.tail is not None:
             end = calibration.threshold(calibration.smallest_fpr)
             scores = np.linspace(calibration.tail.start, max(end, calibration.tail.start), _POINTS)
             shares = calibration.tail.p_value(scores)
-            reliable = shares >= calibration.smallest_fpr
+            is_reliable = shares >= calibration.smallest_fpr
             ax.plot(
-                scores[reliable], shares[reliable], color=COLOURS[1], linestyle="--",
+                scores[is_reliable], shares[is_reliable], color=COLOURS[1], linestyle="--",
                 label="tail model",
             )  # fmt: skip
         ax.axhline(calibration.fpr, color="black", linewidth=1, linestyle=":")
@@ -96,14 +94,14 @@ class TailDisplay(Display):
 
 @dataclass
 class OperatingCurveDisplay(Display):
-    """The false-positive and the false-negative rate of labelled pairs, by threshold.
+    """The false-positive rate and the false-negative rate of labelled pairs, by threshold.
 
     Examples
     --------
     >>> from fastcos.auditing import calibrate_pairs
     >>> from fastcos.plots import OperatingCurveDisplay
-    >>> found = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
-    >>> OperatingCurveDisplay(found).plot().ax_.get_ylabel()
+    >>> labelled = calibrate_pairs([0.9, 0.8, 0.3, 0.7, 0.2, 0.1], [1, 1, 1, 0, 0, 0])
+    >>> OperatingCurveDisplay(labelled).plot().ax_.get_ylabel()
     'error rate'
     """
 

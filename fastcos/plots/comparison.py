@@ -26,24 +26,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The side of a map in pixels, which is more than a panel of a printed page resolves.
+# The side of a map in pixels. It is more than a panel of a printed page can show.
 _MAX_PIXELS = 1000
-# The type of a row of five panels is then nearly as large as the text of a page of this width.
+# The side of a panel in inches. With this side, the letters in a row of five panels are nearly as
+# large as the text of a page of the same width.
 _PANEL_INCHES = 1.6
-# The height of the titles of a row, and that of the bracket above the panels with its text.
+# The height of the titles of a row of panels, and the height of the bracket above the panels with
+# the text of the bracket.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
-# Where the bracket lies above a panel, and where the text on it begins, in heights of a panel.
+# The vertical positions of the bracket and of its text, in heights of a panel above the bottom of
+# the panel.
 _BRACKET, _BRACKET_TEXT = 1.43, 1.48
-# A block gets the name of its label if its side is at least this share of the map; a name has at
-# most this many characters.
+# The name of a label is written beside its block if the side of the block is at least this share of
+# the map. Names are cut to this number of characters.
 _NAMED_SHARE, _MAX_LETTERS = 0.04, 16
-# The panels that the paper shows of Eq. 1: the first special case, the usual solution, and the D of
-# section 2.3.
+# The panels of Eq. 1 in the paper: the first special case, the usual solution, and the D of section
+# 2.3.
 _PAPER = ("orthonormal", "identity", "balanced")
 # The number of rows of a leaderboard that a figure of about ten inches shows.
 _MAX_ROWS = 40
 _ROW_INCHES = 0.2
-# The colour and the marker of a row; the marker distinguishes the rows in grey print.
+# The colour and the marker of a row. The markers distinguish the rows in grey print.
 _OTHER = COLOURS[0], "o"
 _RECOMMENDED = COLOURS[1], "D"
 _BASELINE = "#555555", "s"
@@ -52,9 +55,9 @@ _BASELINE = "#555555", "s"
 def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
     """Return an image of the cosines of all pairs of items (p, k), in the order (m,) of their rows.
 
-    The image has at most pixels x pixels. A pixel is the mean cosine between two groups of
-    consecutive items. It is the dot product of their mean unit vectors, so that the image takes
-    O(p k + pixels² k) time.
+    The image has at most ``pixels`` rows and columns. A pixel is the mean cosine between two groups
+    of consecutive items. This mean is the dot product of the mean unit vectors of both groups, so
+    computing the image takes O(p k + pixels² k) time.
 
     Examples
     --------
@@ -84,9 +87,9 @@ class SimilarityMapsDisplay(NotebookFigure):
     model : str
         The sizes, the rank, λ and the seed, which are shown below the panels.
     boundaries : ndarray
-        The places at which the label changes, as fractions of the side.
+        The positions at which the label changes, as fractions of the side of a map.
     names : list of str
-        The names of the labels, one more than there are boundaries; empty without labels.
+        The names of the labels in the order of their blocks; empty without labels.
     figure_, axes_
         The figure and axes of the last ``plot``.
 
@@ -95,10 +98,12 @@ class SimilarityMapsDisplay(NotebookFigure):
     >>> import fastcos
     >>> from fastcos.plots import SimilarityMapsDisplay
     >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
-    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
-    >>> len(SimilarityMapsDisplay.from_comparison(found).plot().images)
+    >>> comparison = fastcos.compare(
+    ...     data.X, data.item_cluster, n_components=8, measures=["cosine"]
+    ... )
+    >>> len(SimilarityMapsDisplay.from_comparison(comparison).plot().images)
     5
-    >>> len(SimilarityMapsDisplay.from_comparison(found, every=True).images)
+    >>> len(SimilarityMapsDisplay.from_comparison(comparison, every=True).images)
     9
     """
 
@@ -114,18 +119,18 @@ class SimilarityMapsDisplay(NotebookFigure):
     def from_comparison(
         cls, comparison: Comparison, *, every: bool = False
     ) -> "SimilarityMapsDisplay":
-        """Make the panels of a comparison: the truth, rescalings of Eq. 1, and Eq. 2.
+        """Make the panels of a comparison: the true labels, rescalings of Eq. 1, and Eq. 2.
 
-        Items are sorted by label, then by descending popularity; items without a label are left
-        out. The order of the panels is fixed, so that figures can be compared.
+        Items are sorted by label and, within a label, by descending popularity; items without a
+        label are left out. The order of the panels is fixed, so that figures can be compared.
 
         Parameters
         ----------
         comparison : Comparison
         every : bool
             Whether to show every named rescaling, and the rescaling of the exponent grid with the
-            lowest AUC. By default, the rescalings of the paper are shown (D = S^1/2, I and Σ^-1/2),
-            and those that the caller of ``compare`` has added.
+            lowest AUC. By default, the figure shows the rescalings of the paper (D = S^1/2, I and
+            Σ^-1/2), and the rescalings that the caller of ``compare`` has added.
         """
         labels, popularity = comparison.labels, comparison.popularity
         if labels is None:
@@ -135,9 +140,10 @@ class SimilarityMapsDisplay(NotebookFigure):
             order = np.lexsort((-popularity, labels))
             order = order[labels[order] >= 0]
             boundaries = (np.flatnonzero(np.diff(labels[order])) + 1) / len(order)
-            # Every label is a direction of its own, so that the cosine is 1 within a label, else 0.
-            present, codes = np.unique(labels[order], return_inverse=True)
-            names = [comparison.label_names[label] for label in present]
+            # Each label is represented by a different unit vector, so that the cosine is 1 within a
+            # label, and 0 between labels.
+            label_numbers, codes = np.unique(labels[order], return_inverse=True)
+            names = [comparison.label_names[label] for label in label_numbers]
             images = [similarity_image(np.eye(codes.max() + 1)[codes], np.arange(len(codes)))]
             titles = ["The truth\n1 within a label,\n0 between labels"]
         for row in _shown(comparison, every):
@@ -161,7 +167,7 @@ class SimilarityMapsDisplay(NotebookFigure):
         )
         axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
         for ax, image, title in zip(axes, self.images, self.titles, strict=False):
-            drawn = ax.imshow(image, cmap=MAP_COLOURS, vmin=-1, vmax=1)
+            colours = ax.imshow(image, cmap=MAP_COLOURS, vmin=-1, vmax=1)
             for boundary in self.boundaries * len(image) - 0.5:
                 ax.axhline(boundary, color="black", linewidth=0.4)
                 ax.axvline(boundary, color="black", linewidth=0.4)
@@ -176,7 +182,7 @@ class SimilarityMapsDisplay(NotebookFigure):
             figure.set_layout_engine("constrained", rect=(0, 0, 1, room))
             _bracket(axes[of_eq1[0]], axes[of_eq1[-1]])
         figure.colorbar(
-            drawn, ax=axes[: len(self.images)].tolist(), label="cosine of two items", shrink=0.7,
+            colours, ax=axes[: len(self.images)].tolist(), label="cosine of two items", shrink=0.7,
             aspect=14, pad=0.01, ticks=[-1, 0, 1],
         )  # fmt: skip
         order = "items, sorted by label, then by descending popularity"
@@ -221,13 +227,14 @@ def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
     """Return the rows that get a panel, in the order of the panels."""
     named = [rescaling.name for rescaling in rescalings()]
     rows = {row.name: row for row in comparison.named}
-    added = [name for name in rows if name not in named and name != EQ2]
-    shown = [rows[name] for name in (*(named if every else _PAPER), *added, EQ2) if name in rows]
+    unnamed = [name for name in rows if name not in named and name != EQ2]
+    names = (*(named if every else _PAPER), *unnamed, EQ2)
+    panel_rows = [rows[name] for name in names if name in rows]
     if every and comparison.labels is not None and comparison.grid:
         worst = min(comparison.grid, key=lambda row: row.pair_auc or 0.0)
-        if worst.rescaling not in {row.rescaling for row in shown}:
-            shown.insert(0, worst)
-    return shown
+        if worst.rescaling not in {row.rescaling for row in panel_rows}:
+            panel_rows.insert(0, worst)
+    return panel_rows
 
 
 def _model(comparison: Comparison) -> str:
@@ -257,12 +264,13 @@ def _title(row: RescalingScores) -> str:
 
 @dataclass
 class ExponentGridDisplay(Display):
-    """A table of colours: how well cosines recover the labels under D = S^a Σ^b.
+    """A heat map of the AUC with which cosines recover the labels under D = S^a Σ^b.
 
     Attributes
     ----------
     auc : ndarray
-        Pairwise AUC under D = S^a Σ^b; rows have the values of a, and columns those of b.
+        Pairwise AUC under D = S^a Σ^b. A row contains the values for one a, and a column the values
+        for one b.
     shrinkage, spectrum : list of float
         The values of a and b.
 
@@ -271,8 +279,10 @@ class ExponentGridDisplay(Display):
     >>> import fastcos
     >>> from fastcos.plots import ExponentGridDisplay
     >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
-    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
-    >>> ExponentGridDisplay.from_comparison(found).plot().auc.shape
+    >>> comparison = fastcos.compare(
+    ...     data.X, data.item_cluster, n_components=8, measures=["cosine"]
+    ... )
+    >>> ExponentGridDisplay.from_comparison(comparison).plot().auc.shape
     (3, 5)
     """
 
@@ -299,7 +309,7 @@ class ExponentGridDisplay(Display):
             for named in rescalings()
         }
         for (i, j), value in np.ndenumerate(self.auc):
-            # The colour map is dark below 0.75.
+            # The colours of values below 0.75 are dark.
             colour = "white" if value < 0.75 else "black"
             name = names.get((self.shrinkage[i], self.spectrum[j]), "")
             text = f"{value:.2f}\n{name}" if name else f"{value:.2f}"
@@ -315,7 +325,7 @@ class ExponentGridDisplay(Display):
 
 @dataclass
 class LeaderboardDisplay(Display):
-    """The best row of every measure, each shown as a dot with an interval.
+    """The best row of every measure, shown as a dot with an interval.
 
     Attributes
     ----------
@@ -329,8 +339,8 @@ class LeaderboardDisplay(Display):
     >>> import fastcos
     >>> from fastcos.plots import LeaderboardDisplay
     >>> vectors = np.random.default_rng(0).standard_normal((100, 4))
-    >>> found = fastcos.compare_vectors(vectors, np.argmax(vectors, axis=1), measures=["dot"])
-    >>> len(LeaderboardDisplay.from_leaderboard(found).plot().rows)
+    >>> board = fastcos.compare_vectors(vectors, np.argmax(vectors, axis=1), measures=["dot"])
+    >>> len(LeaderboardDisplay.from_leaderboard(board).plot().rows)
     2
     """
 
@@ -340,10 +350,10 @@ class LeaderboardDisplay(Display):
     @classmethod
     def from_leaderboard(cls, leaderboard: Leaderboard) -> "LeaderboardDisplay":
         """Make the display from the baseline and the best rows of up to 40 measures."""
-        shown = leaderboard.best_per_measure()[:_MAX_ROWS]
-        if leaderboard.baseline not in {row.candidate for row in shown}:
-            shown.append(leaderboard.row(leaderboard.baseline))
-        return cls(sorted(shown, key=lambda row: -row.score.value), leaderboard)
+        rows = leaderboard.best_per_measure()[:_MAX_ROWS]
+        if leaderboard.baseline not in {row.candidate for row in rows}:
+            rows.append(leaderboard.row(leaderboard.baseline))
+        return cls(sorted(rows, key=lambda row: -row.score.value), leaderboard)
 
     def _inches(self) -> tuple[float, float]:
         return 6.8, 1.4 + _ROW_INCHES * len(self.rows)
@@ -390,8 +400,8 @@ class RescalingsDisplay(Display):
     Attributes
     ----------
     norms : dict of str to ndarray (k,)
-        For each rescaling, the norms of the columns of the item embeddings, divided by the largest.
-        A cosine weights a dimension by the square of this number.
+        For each rescaling, the norms of the columns of the item embeddings, divided by the largest
+        norm. A cosine weights a dimension by the square of this number.
 
     Examples
     --------
@@ -407,7 +417,7 @@ class RescalingsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, model: LinearMF) -> "RescalingsDisplay":
-        """Make the display from a fitted model of Eq. 1; Eq. 2 would determine the rescaling."""
+        """Make the display from a fitted model of Eq. 1; Eq. 2 determines the rescaling."""
         validation.as_choice("the objective of the model", model.objective, ("dropout",))
         norms = {}
         for named in rescalings():

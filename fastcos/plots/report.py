@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Label, colour, dashes and marker of each curve. A colour has one meaning: blue for all rescalings
-# at once, orange for one rescaling at a time, green for linear maps.
+# Label, colour, dashes and marker of each curve. Each colour has one meaning: blue stands for all
+# rescalings at once, orange for one rescaling at a time, and green for linear maps.
 _CURVES = {
     "unbroken": ("all rescalings: at most", 0, "-", "o"),
     "certified": ("all rescalings: at least", 0, "--", "s"),
@@ -24,14 +24,14 @@ _CURVES = {
     "worst_linear": ("one linear map: the worst found", 2, "-", "v"),
     "random_rescaling": ("one rescaling: random", 1, ":", "P"),
 }
-# The lines of the legend, from the highest curve to the lowest.
+# The entries of the legend, from the highest curve to the lowest.
 _LEGEND = ("random_rescaling", "worst_rescaling", "worst_linear", "unbroken", "certified",
            "certified_linear")  # fmt: skip
-# From this width in inches on, a legend of long texts has two columns.
+# If the figure is wider than this number of inches, the legend of the curves has two columns.
 _WIDE = 5
 # The height of a line of a legend in points.
 _LEGEND_LINE = 14
-# Conditions that may get a label on the axis; a label that would overlap the previous one is left
+# Conditions that may get a label on the axis. A label that would overlap the previous label is left
 # out.
 _TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
 # The smallest distance of two labels, as a share of the axis.
@@ -43,7 +43,7 @@ class RobustnessDisplay(Display):
     """The robustness curve: bounds on the share of neighbours that survive rescalings.
 
     The bounds are drawn against the condition of the rescalings. The share of neighbours that
-    survive all rescalings at once lies in the shaded band; more of them survive a single one. A
+    survive all rescalings lies in the shaded band; more neighbours survive a single rescaling. A
     vertical line marks the condition of the verdict.
 
     Examples
@@ -67,7 +67,7 @@ class RobustnessDisplay(Display):
         }
         condition = curves["condition"]
         ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")
-        # The label stands between the curves of one rescaling and of all rescalings.
+        # The label is placed between the curves of one rescaling and of all rescalings.
         verdict = self.report.at_condition
         height = (verdict.worst_rescaling + verdict.unbroken) / 2
         ax.annotate(
@@ -119,12 +119,12 @@ class DimensionSharesDisplay(Display):
         from matplotlib.ticker import PercentFormatter
 
         shares = self.report.dimension_shares
-        shown = np.sort(np.argsort(-shares, kind="stable")[:MAX_BARS])
-        places = np.arange(len(shown))
-        ax.bar(places, shares[shown], width=0.8, color=COLOURS[0])
+        dimensions = np.sort(np.argsort(-shares, kind="stable")[:MAX_BARS])
+        positions = np.arange(len(dimensions))
+        ax.bar(positions, shares[dimensions], width=0.8, color=COLOURS[0])
         ax.axhline(1 / len(shares), color=COLOURS[1], linewidth=1.2, linestyle="--")
-        labelled_places = places[:: -(-len(places) // 10)]
-        ax.set_xticks(labelled_places, [str(number) for number in shown[labelled_places]])
+        ticks = positions[:: -(-len(positions) // 10)]
+        ax.set_xticks(ticks, [str(number) for number in dimensions[ticks]])
         ax.yaxis.set_major_formatter(PercentFormatter(1))
         ax.set_xlabel("latent dimension")
         ax.set_ylabel("share")
@@ -158,7 +158,7 @@ class LabelRecoveryDisplay(Display):
             style = line_style(number) | {"linestyle": "none"}
             ax.plot(np.arange(len(D)), 1 / D, label=f"{name}, AUC {auc:.3f}", **style)
         ax.set_yscale("log")
-        # 1 / D lies between 1 and the condition.
+        # The entries of 1 / D lie between 1 and the condition.
         ax.set_yticks([1, self.recovery.condition], ["1", f"{self.recovery.condition:g}"])
         ax.minorticks_off()
         ax.set_xlabel("latent dimension")
@@ -170,7 +170,10 @@ class LabelRecoveryDisplay(Display):
 
 
 def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) -> None:
-    """Set a title, and put a legend between the title and the axes, so that it hides no curve."""
+    """Set a title, and place a legend between the title and the axes.
+
+    A legend in this place hides no curve.
+    """
     n_lines = -(-len(handles) // n_columns)
     ax.set_title(title, pad=6 + n_lines * _LEGEND_LINE)
     ax.legend(
@@ -180,9 +183,9 @@ def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) ->
 
 
 def _stretch(condition: Floats) -> Floats:
-    """Return the root of the logarithm, which stretches the conditions near 1.
+    """Return the square root of the logarithm of conditions.
 
-    Most neighbours are lost there.
+    This scale stretches the conditions near 1, at which most neighbours are lost.
     """
     return np.asarray(np.sqrt(np.log(np.maximum(condition, 1.0))))
 
@@ -192,7 +195,7 @@ def _unstretch(position: Floats) -> Floats:
 
 
 def _ticks(last: float) -> list[float]:
-    """Return the ticks up to the last condition that are far enough apart for their labels."""
+    """Return the ticks up to the last condition whose labels do not overlap."""
     ticks = [_TICKS[0]]
     for tick in _TICKS[1:]:
         distance = _stretch(np.array(tick)) - _stretch(np.array(ticks[-1]))

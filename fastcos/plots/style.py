@@ -1,7 +1,7 @@
 """The style of the figures of fastcos, and the base class of displays.
 
-Colours are those of Okabe and Ito (2008), which colour-blind readers can distinguish. Lines also
-differ in dashes and markers, so that readers can distinguish them in grey print.
+The colours are those of Okabe and Ito (2008), which colour-blind readers can distinguish. Lines
+also differ in dashes and markers, so that readers can distinguish the lines in grey print.
 """
 
 import contextlib
@@ -24,7 +24,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GRID_COLOUR = "#D9D9D9"
 # A diverging colour map, in which zero is white.
 MAP_COLOURS = "RdBu_r"
-# The resolution of a figure in a notebook in dots per inch: a figure of nine maps takes 300 kB.
+# The resolution of a figure in a notebook in dots per inch. With this resolution, a figure of nine
+# maps takes 300 kB.
 _NOTEBOOK_DPI = 50
 _STYLE: Any = {
     "font.size": 9,
@@ -47,7 +48,7 @@ _STYLE: Any = {
 def figure_style(**changes: Any) -> Iterator[None]:
     """Set the style of fastcos during the with block.
 
-    changes: further rc parameters, with "_" in place of "." in their names.
+    changes: further rc parameters, in whose names "_" replaces ".".
     """
     from matplotlib import rc_context
 
@@ -56,20 +57,20 @@ def figure_style(**changes: Any) -> Iterator[None]:
 
 
 class NotebookFigure:
-    """Base class of displays, whose figure a notebook shows."""
+    """Base class of displays; a notebook shows the figure of a display."""
 
     figure_: Any = None
 
     def plot(self) -> Any:
-        """Draw the figure; see the subclass."""
+        """Draw the figure; subclasses implement this method."""
         raise NotImplementedError
 
     def _repr_png_(self) -> bytes:
         if self.figure_ is None:
             self.plot()
-        written = BytesIO()
-        self.figure_.savefig(written, format="png", dpi=_NOTEBOOK_DPI)
-        return written.getvalue()
+        image = BytesIO()
+        self.figure_.savefig(image, format="png", dpi=_NOTEBOOK_DPI)
+        return image.getvalue()
 
 
 class Display(NotebookFigure):
@@ -87,12 +88,12 @@ class Display(NotebookFigure):
     ax_: Any = None
 
     def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw the figure on ax, by default the axes of a new figure; return the display."""
+        """Draw the figure on ax, or by default on the axes of a new figure; return the display."""
         from matplotlib.figure import Figure
 
         with figure_style():
             if ax is None:
-                # a figure that is created without pyplot changes no global state
+                # A figure that is created without pyplot changes no global state of matplotlib.
                 ax = Figure(figsize=self._inches(), layout="constrained").subplots()
             self._draw(ax)
         self.figure_, self.ax_ = ax.get_figure(root=True), ax

@@ -1,4 +1,4 @@
-"""Pages on which a reader moves D: one of the model of the paper, and one of item embeddings.
+"""Pages on which a reader changes D: a page of the model of the paper, and a page of embeddings.
 
 The script of both pages, explore.js, computes every cosine and score from the factors.
 """
@@ -24,15 +24,17 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.diagonal import rescalings
 from fastcos.validation import Floats, Integers
 
-# The ranks, and the factors of λ, that the page of the paper offers besides those of the model.
+# The ranks that the page of the paper offers besides the rank of the model, and the factors by
+# which a reader can multiply the λ of the model.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# Milliseconds for which the replay rests at each D: enough to read a sentence of 25 words.
+# Number of milliseconds for which the replay stays at each D. They suffice to read a sentence of 25
+# words.
 _REST = 6500
 # The number of users whose predictions are shown.
 _N_EXAMPLES = 3
-# The sentences of the replay, in its order: D = I between the two special cases of the paper, the
-# D of the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
+# The sentences of the replay in the order of the replay: D = I between the two special cases of the
+# paper, the D at the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
 _SENTENCES = {
     "orthonormal": "D = S^1/2 is the paper's first special case: items are singular vectors alone. "
     "With all dimensions, an item would be similar to itself only.",
@@ -45,12 +47,12 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors: its solution is unique. It is another model, marked "
     "at the nearest D.",
 }
-# The largest number of items of a page, and the largest count of numbers in their rows and in the
-# root of the users' covariance. These numbers take 1.5 MB of the 2.5 MB of a page.
-_MOST_ITEMS = 2000
-_MOST_NUMBERS = 280_000
-# Multiply-adds of one heat map: 1,000 x 1,000 cosines of 50 columns, of which a symmetric map needs
-# half. They take 30 ms on a core of 2024.
+# The largest number of items of a page, and the largest total number of entries in their rows and
+# in the root of the users' covariance. These entries take 1.5 MB of the 2.5 MB of a page.
+_MAX_ITEMS = 2000
+_MAX_NUMBERS = 280_000
+# Number of multiply-adds of one heat map of 1,000 x 1,000 cosines with 50 columns, half of which
+# suffice because the map is symmetric. They take 30 ms on a core of 2024.
 _MAP_WORK = 25e6
 # The number of neighbours of an item.
 _K = 10
@@ -69,7 +71,7 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
     {"name": "users' scale", "formula": "P^-1", "a": 0, "b": -1,
      "sentence": "D = P^-1: each dimension counts as much as the users vary in it."},
 )  # fmt: skip
-# Explanations of both pages, which a reader can unfold.
+# Explanations on both pages, which a reader can unfold.
 _METHOD = (
     "The query metric is the correlation over users of predicted scores. No D changes it.",
     "The address stores the state of the page: copy it to share what you see.",
@@ -97,18 +99,21 @@ _WITHOUT_USERS = (
 def figure_page(
     comparison: Comparison, X: Any, *, provenance: Mapping[str, Any] | None = None
 ) -> str:
-    """Return a page on which a reader moves the cosines of one model by D = S^a Σ^b.
+    """Return a page on which a reader changes the cosines of one model by D = S^a Σ^b.
 
     The page needs no network. ``comparison`` is the result of :func:`fastcos.compare` with both
-    objectives, for the interactions X (n, p). ``provenance`` is as in :func:`items_page`.
+    objectives, for the interactions X (n, p). ``provenance`` has the same meaning as in
+    :func:`items_page`.
 
     Examples
     --------
     >>> import fastcos
     >>> from fastcos.plots.html import figure_page
     >>> data = fastcos.simulate_interactions(300, 60, random_state=0)
-    >>> found = fastcos.compare(data.X, data.item_cluster, n_components=8, measures=["cosine"])
-    >>> page = figure_page(found, data.X)
+    >>> comparison = fastcos.compare(
+    ...     data.X, data.item_cluster, n_components=8, measures=["cosine"]
+    ... )
+    >>> page = figure_page(comparison, data.X)
     >>> "default-src 'none'" in page, page.count("<script")
     (True, 2)
     """
@@ -125,7 +130,7 @@ def figure_page(
     strengths = sorted({float(f"{strength * factor:.12g}") for factor in _LAMBDA_FACTORS})
     ranks = sorted({rank, *(k for k in _RANKS if k < rank)})
     examples, named = _example_users(X), _named_of_the_paper()
-    stride, caption = _drawn(len(order), rank)
+    stride, caption = _map_stride(len(order), rank)
     data = {
         "state": {
             "a": 0, "b": 0, "unique": False, "item": 0, "rank": rank,
@@ -198,7 +203,10 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 
 
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
-    """Return ln S and ln Σ of Eq. 1 for a λ, the weights of Eq. 2, and the nearest D by rank."""
+    """Return the data of one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
+
+    The nearest D is the D of Eq. 1 that is nearest to the solution of Eq. 2, for each rank.
+    """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
     return {
@@ -223,7 +231,10 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
 
 
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
-    """Return L such that LL' is the covariance of n users X V, from singular values and mean."""
+    """Return L such that LL' is the covariance of the n users X V.
+
+    sigma contains the singular values of X, and mean is the mean of the users.
+    """
     values, vectors = np.linalg.eigh(np.diag(sigma**2 / n) - np.outer(mean, mean))
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
@@ -240,19 +251,19 @@ def items_page(
     condition: float = CONDITION,
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a page on which a reader rescales the items, and which needs no network.
+    """Return a page on which a reader rescales the items; the page needs no network.
 
-    The rescaling is D = Q^a P^b, where the diagonal matrices Q and P hold the norms of the columns
-    of the items and of the users. With a = 1, the items are divided by the norms of their columns;
-    with b = -1, they are multiplied by the norms of the columns of the users. The page shows the
-    neighbours of an item among the items of the page.
+    The rescaling is D = Q^a P^b, where the diagonal matrices Q and P contain the norms of the
+    columns of the items and of the users. With a = 1, the columns of the items are divided by their
+    norms; with b = -1, the columns of the items are multiplied by the norms of the columns of the
+    users. The page shows the neighbours of an item among the items of the page.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
         Embeddings of at least 2 items.
     users : array_like (n, d), optional
-        User or query embeddings, which b, the query metric and the predictions need.
+        User or query embeddings, which are needed for b, the query metric and the predictions.
     names : sequence (p,), optional
         Names of the items; by default their numbers.
     labels : sequence (p,) of int or str, optional
@@ -260,7 +271,7 @@ def items_page(
     popularity : array_like (p,), optional
         The page shows the most popular items if not all items fit.
     rows : array_like, optional
-        Numbers of the items of the page, in place of the most popular.
+        Numbers of the items of the page, in place of the most popular items.
     name : str
         A name for the set of items, such as a file name.
     condition : float
@@ -271,8 +282,8 @@ def items_page(
     Returns
     -------
     str
-        HTML with its script and data, of at most 2,000 items and 2.5 MB. A sentence on the page
-        says how many items were left out.
+        An HTML page with a script and the data of at most 2,000 items, of at most 2.5 MB. A
+        sentence on the page states the number of items that were left out.
 
     Notes
     -----
@@ -303,37 +314,37 @@ def items_page(
     codes = None if labels is None else validation.as_partial_labels("labels", labels, p)
     if popularity is not None:
         popularity = validation.as_vector("popularity", popularity, p)
-    max_items = _most_items(d, users is not None)
-    shown, note = _shown_items(p, max_items, popularity, rows)
-    first = int(shown[0])
+    max_items = _max_items(d, users is not None)
+    page_items, note = _page_items(p, max_items, popularity, rows)
+    first = int(page_items[0])
     if codes is not None:
         labels = [
             None if code < 0 else label for code, label in zip(codes.tolist(), labels, strict=True)
         ]
         # Items without a label come last.
-        group = np.where(codes[shown] < 0, codes.max() + 1, codes[shown])
-        shown = shown[np.argsort(group, kind="stable")]
-    shown_rows = memmap.take_rows("items", item_rows, shown).astype(np.float32)
-    validation.check_scorable("items", shown_rows, shown_rows)
-    axes = [_log_norms(shown_rows), [0.0] * d if users is None else _log_norms(users)]
-    # A search up to the condition decides exactly at the condition; a search far beyond it finds
-    # the radii of the other neighbours.
+        group = np.where(codes[page_items] < 0, codes.max() + 1, codes[page_items])
+        page_items = page_items[np.argsort(group, kind="stable")]
+    page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
+    validation.check_scorable("items", page_rows, page_rows)
+    axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
+    # A search up to the condition decides exactly which neighbours survive this condition. A search
+    # up to a much larger condition finds the radii of the remaining neighbours.
     far = max(_FAR, condition)
-    stride, caption = _drawn(len(shown), d)
+    stride, caption = _map_stride(len(page_items), d)
     named = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
     data = {
         "state": {
-            "a": 0, "b": 0, "unique": False, "item": shown.tolist().index(first), "rank": d,
+            "a": 0, "b": 0, "unique": False, "item": page_items.tolist().index(first), "rank": d,
             "lambda": None, "condition": condition,
         },
-        "given": shown.tolist(),
-        **item_fields(shown, names, labels),
+        "given": page_items.tolist(),
+        **item_fields(page_items, names, labels),
         "width": d,
         "stride": stride,
-        "rows": encoded(shown_rows),
+        "rows": encoded(page_rows),
         "models": [{"lambda": None, "axes": axes}],
-        **_certificates(shown_rows, min(_K, len(shown) - 1), condition, far),
-        **_of_users(users, shown_rows),
+        **_certificates(page_rows, min(_K, len(page_items) - 1), condition, far),
+        **_user_fields(users, page_rows),
         "background": "overlap with the trained neighbours" if codes is None else "AUC",
         "named": named,
         "own": 0,
@@ -367,30 +378,34 @@ def items_page(
     )  # fmt: skip
 
 
-def _shown_items(p: int, most: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
-    """Return the numbers of the items of the page, and a sentence about the other items."""
+def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
+    """Return the numbers of the items of the page, and a sentence about their choice."""
     if rows is not None:
-        shown = validation.as_item_numbers("rows", rows, p)
-        if not 2 <= len(shown) <= most:
-            raise ValueError(f"rows must be 2 to {most} items of this width, got {len(shown)}")
-        return shown, f"{len(shown):,} of {p:,} items, as named."
+        numbers = validation.as_item_numbers("rows", rows, p)
+        if not 2 <= len(numbers) <= max_items:
+            got = len(numbers)
+            raise ValueError(f"rows must be 2 to {max_items} items of this width, got {got}")
+        return numbers, f"{len(numbers):,} of {p:,} items, as named."
     order = np.arange(p) if popularity is None else np.argsort(-popularity, kind="stable")
-    if p <= most:
+    if p <= max_items:
         return order, f"All {p:,} items."
     which = "first" if popularity is None else "most popular"
     hint = " (--popularity chooses the most popular)" if popularity is None else ""
-    note = f"The {most:,} {which} of {p:,} items{hint}; the page leaves out {p - most:,}."
-    return order[:most], note
+    note = f"The {max_items:,} {which} of {p:,} items{hint}; the page leaves out {p - max_items:,}."
+    return order[:max_items], note
 
 
-def _most_items(d: int, users: bool) -> int:
-    """Return how many items of d columns fit; the users' root has d x min(d, items) numbers."""
-    fit = max(_MOST_NUMBERS // d - d, _MOST_NUMBERS // (2 * d)) if users else _MOST_NUMBERS // d
-    return max(2, min(_MOST_ITEMS, fit))
+def _max_items(d: int, users: bool) -> int:
+    """Return the largest number of items of d columns that fit on a page.
+
+    With users, the page also contains the root of their covariance, of d x min(d, items) numbers.
+    """
+    fit = max(_MAX_NUMBERS // d - d, _MAX_NUMBERS // (2 * d)) if users else _MAX_NUMBERS // d
+    return max(2, min(_MAX_ITEMS, fit))
 
 
-def _drawn(n: int, width: int) -> tuple[int, str]:
-    """Return s such that the heat map draws every s-th of n items, and the caption of the map."""
+def _map_stride(n: int, width: int) -> tuple[int, str]:
+    """Return s such that the heat map shows every s-th of n items, and the caption of the map."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
     return stride, f"Cosines of all pairs of {'items' if stride == 1 else f'one item in {stride}'}"
 
@@ -399,33 +414,34 @@ def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, 
     """Return the certified radii of the trained neighbours, and the radii of attacks on them."""
     far_radius = certified_neighbors(rows, k, far, family="rescaling").radius
     near_radius = certified_neighbors(rows, k, condition, family="rescaling").radius
-    attacked = vertex_attack(rows, k, far).radius
+    attack_radius = vertex_attack(rows, k, far).radius
     return {
         "certified": encoded(np.fmax(far_radius, near_radius), "<f8"),
-        "attacked": encoded(attacked, "<f8"),
+        "attacked": encoded(attack_radius, "<f8"),
     }
 
 
-def _of_users(users: Any, items: Any) -> dict[str, Any]:
+def _user_fields(users: Any, items: Any) -> dict[str, Any]:
     """Return example users, and a root of the covariance of all users.
 
     If there are fewer items than columns, the covariance is projected onto the span of the items.
-    This leaves its products with the items unchanged, and the root has one column per item.
+    The projection does not change products with the items, and the root then has one column per
+    item.
     """
     if users is None:
         return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}
     n = len(users)
-    places = sorted({(n * i) // (_N_EXAMPLES + 1) for i in range(1, _N_EXAMPLES + 1)})
-    examples = memmap.take_rows("users", users, np.array(places)).astype(np.float64)
+    numbers = sorted({(n * i) // (_N_EXAMPLES + 1) for i in range(1, _N_EXAMPLES + 1)})
+    examples = memmap.take_rows("users", users, np.array(numbers)).astype(np.float64)
     root = query_metric(users).factor
     if len(items) < root.shape[1]:
         span = np.linalg.qr(items.T.astype(np.float64))[0]
         root = span @ np.linalg.qr(root.T @ span)[1].T
-    # The scale keeps the root within float32, and the cosines do not depend on it.
+    # Scaling the root makes it fit into float32, and does not change the cosines.
     root = root / (np.abs(root).max(initial=0.0) or 1.0)
     return {
         "examples": examples.tolist(),
-        "exampleNames": [f"user {place}" for place in places],
+        "exampleNames": [f"user {number}" for number in numbers],
         "fixedNote": "Predictions are dot products, computed here from the users D and the items "
         "D^-1.",
         "root": encoded(root),
@@ -433,7 +449,7 @@ def _of_users(users: Any, items: Any) -> dict[str, Any]:
 
 
 def _log_norms(rows: Any) -> list[float]:
-    """Return the logarithms of the norms of the columns; 0 for a zero column, which D keeps."""
+    """Return the logarithms of the norms of the columns; 0 for a zero column."""
     squares = np.zeros(rows.shape[1])
     for _, block in memmap.iter_blocks("rows", rows, _BLOCK):
         squares += np.square(block, dtype=np.float64).sum(axis=0)
@@ -441,8 +457,8 @@ def _log_norms(rows: Any) -> list[float]:
 
 
 def _example_users(X: Any) -> list[int]:
-    """Return three users whose numbers of interactions are about the quartiles of all users."""
+    """Return three users whose numbers of interactions are near the quartiles of all users."""
     sizes = np.diff(X.indptr)
     order = np.argsort(sizes, kind="stable")
-    places = (len(order) * np.arange(1, _N_EXAMPLES + 1)) // (_N_EXAMPLES + 1)
-    return list(dict.fromkeys(order[places].tolist()))
+    quartiles = (len(order) * np.arange(1, _N_EXAMPLES + 1)) // (_N_EXAMPLES + 1)
+    return list(dict.fromkeys(order[quartiles].tolist()))

@@ -1,4 +1,4 @@
-"""The data of items in pages with a script: names and labels, and numbers as base64."""
+"""The data of items for pages with a script: names, labels, and numbers in base64."""
 
 import base64
 from collections.abc import Sequence
@@ -11,28 +11,30 @@ from fastcos.validation import Integers
 
 
 def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
-    """Return numbers as base64 of little-endian float32, or of another type."""
+    """Return numbers as little-endian float32, or another type, in base64."""
     return base64.b64encode(np.ascontiguousarray(values, dtype=dtype).tobytes()).decode("ascii")
 
 
 def item_fields(numbers: Integers, names: Any, labels: Any) -> dict[str, Any]:
-    """Return the names of items, the codes and names of their labels, and where labels change.
+    """Return the names of items, the codes and names of their labels, and the label boundaries.
 
-    names and labels belong to all items and are indexed by item number. None stands for no names,
-    no labels, or no label of one item.
+    names and labels contain one entry per item of the whole data set. They are None if there are no
+    names or no labels, and the label of an item is None if the item has no label.
     """
     order = numbers.tolist()
-    shown = [f"item {number}" if names is None else str(names[number]) for number in order]
+    item_names = [f"item {number}" if names is None else str(names[number]) for number in order]
     if labels is None:
-        return {"names": shown, "labels": None, "classes": None, "boundaries": []}
+        return {"names": item_names, "labels": None, "classes": None, "boundaries": []}
     texts = [None if labels[number] is None else str(labels[number]) for number in order]
     classes = sorted({label for label in texts if label is not None})
     code = {label: number for number, label in enumerate(classes)}
     codes = [-1 if label is None else code[label] for label in texts]
-    return {"names": shown, "labels": codes, "classes": classes, "boundaries": boundaries(codes)}
+    return {
+        "names": item_names, "labels": codes, "classes": classes, "boundaries": boundaries(codes)
+    }  # fmt: skip
 
 
 def boundaries(codes: Sequence[int]) -> list[float]:
-    """Return the places at which the label changes, as shares of the length of the sequence."""
+    """Return the positions at which the label changes, as shares of the length of the sequence."""
     changes = (np.flatnonzero(np.diff(codes)) + 1) / len(codes)
     return changes.round(6).tolist()

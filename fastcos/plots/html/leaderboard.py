@@ -1,4 +1,4 @@
-"""The page of a leaderboard: sort its candidates, open one, and see what it calls near."""
+"""The page of a leaderboard, on which a reader sorts the candidates and opens their rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,9 +11,9 @@ from fastcos.plots.html.page import page_with_script
 from fastcos.reports import Section
 from fastcos.validation import Integers
 
-# The number of best rows on a page. With 64 example items, each takes 9 kB, and all take 1.8 MB of
-# the 2.5 MB of a page.
-_MOST_ROWS = 200
+# The largest number of rows on a page. With 64 example items, a row takes 9 kB, and all rows take
+# 1.8 MB of the 2.5 MB of a page.
+_MAX_ROWS = 200
 
 
 def leaderboard_page(
@@ -25,7 +25,7 @@ def leaderboard_page(
     sections: Sequence[Section] = (),
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return a leaderboard as a page that needs no network, on which a reader sorts the rows.
+    """Return a leaderboard as a page on which a reader sorts the rows; the page needs no network.
 
     A click on a row shows a heat map of the scores between example items, and the neighbours of an
     item.
@@ -47,16 +47,16 @@ def leaderboard_page(
     >>> from fastcos.plots.html import leaderboard_page
     >>> vectors = np.random.default_rng(0).standard_normal((100, 4))
     >>> labels = np.argmax(vectors, axis=1)
-    >>> found = fastcos.compare_vectors(vectors, labels, measures=["dot"], n_examples=20)
-    >>> page = leaderboard_page(found, labels=labels, name="a < b")
+    >>> board = fastcos.compare_vectors(vectors, labels, measures=["dot"], n_examples=20)
+    >>> page = leaderboard_page(board, labels=labels, name="a < b")
     >>> "a &lt; b" in page, page.count("<script")
     (True, 2)
     """
-    shown, n_left_out = leaderboard.rows[:_MOST_ROWS], len(leaderboard.rows) - _MOST_ROWS
-    candidates = [row.candidate for row in shown]
+    page_rows, n_left_out = leaderboard.rows[:_MAX_ROWS], len(leaderboard.rows) - _MAX_ROWS
+    candidates = [row.candidate for row in page_rows]
     for candidate in (leaderboard.baseline, leaderboard.recommended):
         if candidate is not None and candidate not in candidates:
-            shown.append(leaderboard.row(candidate))
+            page_rows.append(leaderboard.row(candidate))
             candidates.append(candidate)
     best = {row.candidate for row in leaderboard.best_per_measure()} | {leaderboard.baseline}
     examples = leaderboard.example_items
@@ -70,15 +70,15 @@ def leaderboard_page(
     fields = item_fields(used, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
-    # The axis covers the rows that are shown when the page opens, because one bad D would squeeze
-    # all other intervals.
-    ends = [end for row in shown if row.candidate in best for end in row.score]
+    # The axis covers only the rows that are shown when the page opens. Covering all rows would make
+    # these intervals too short if one rescaling has a very low score.
+    ends = [end for row in page_rows if row.candidate in best for end in row.score]
     ends += [] if chance is None else [chance]
     axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)
-    beyond = any(not axis.least <= row.score.value <= axis.most for row in shown)
+    has_cut_dots = any(not axis.low <= row.score.value <= axis.high for row in page_rows)
     data = {
         "baseline": candidates.index(leaderboard.baseline),
-        "rows": [_row(row, leaderboard, row.candidate in best, used) for row in shown],
+        "rows": [_row(row, leaderboard, row.candidate in best, used) for row in page_rows],
         "items": (places := np.searchsorted(used, items).tolist()),
         **fields,
         "boundaries": [] if labels is None else boundaries([fields["labels"][at] for at in places]),
@@ -95,13 +95,13 @@ def leaderboard_page(
         ),
         "key": "Dots are scores, and lines are their 95 % intervals"
         + ("; the dotted line is the chance level" if chance is not None else "")
-        + ("; half a dot lies beyond the axis" if beyond else "")
+        + ("; half a dot lies beyond the axis" if has_cut_dots else "")
         + ". Coloured candidates are indistinguishable from the best one, which is recommended."
         + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
         "columns": columns,
         "score": leaderboard.score,
-        "rows": [_line(row, leaderboard, axis) for row in shown],
+        "rows": [_line(row, leaderboard, axis) for row in page_rows],
         "n_columns": len(columns) + 1,
         "has_others": not {*candidates} <= best,
         "unopened": "This measure compares users, so that items have no neighbours by it."
@@ -143,11 +143,11 @@ def _headline(leaderboard: Leaderboard) -> str:
 def _row(
     row: LeaderboardRow, leaderboard: Leaderboard, best: bool, used: Integers
 ) -> dict[str, Any]:
-    """Return the data of a row for the script; used holds the items of the page, ascending."""
+    """Return the data of a row for the script; used contains the items of the page, ascending."""
     candidate = row.candidate
     example = leaderboard.examples.get(candidate)
     sorted_by = {"score": row.score.value, "gain": row.gain.value, **row.other_scores}
-    written: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": f"{candidate.measure} {candidate.embeddings}".strip(),
         "columns": {
             "measure": candidate.measure,
@@ -157,7 +157,7 @@ def _row(
         "map": None,
     }
     if example is not None:
-        written |= {
+        fields |= {
             "map": encoded(example.ranks, "u1"),
             "lists": np.searchsorted(used, example.neighbors).tolist(),
             "values": [
@@ -165,7 +165,7 @@ def _row(
                 for line in example.scores.tolist()
             ],
         }
-    return written
+    return fields
 
 
 def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[str, Any]:
@@ -200,12 +200,12 @@ def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[
 class _Axis(NamedTuple):
     """The axis of the intervals: its ends, the best score, and the chance level if there is one."""
 
-    least: float
-    most: float
+    low: float
+    high: float
     best: float
     chance: float | None
 
     def place(self, value: float) -> str:
-        """Return where a score lies on a drawing that is 200 wide."""
-        share = (value - self.least) / ((self.most - self.least) or 1.0)
+        """Return the horizontal position of a score on a drawing that is 200 units wide."""
+        share = (value - self.low) / ((self.high - self.low) or 1.0)
         return f"{min(max(4 + 192 * share, 0), 200):.1f}"

@@ -1,8 +1,8 @@
-"""Renders the templates of this folder as pages of one file each, which need no network.
+"""Rendering of the templates of this folder as HTML pages, which are single files.
 
-All texts are escaped, and no text of the data can end the block that holds it. The
-``Content-Security-Policy`` of a page with a script allows only this script and its style, by their
-digests.
+The pages need no network. All texts are escaped, so no text in the data can end the block that
+contains the data. The ``Content-Security-Policy`` of a page with a script allows only this script
+and the style of the page, by their digests.
 """
 
 import base64
@@ -39,10 +39,10 @@ def page_with_script(
     data: Mapping[str, Any],
     **values: Any,
 ) -> str:
-    """Return a page with the script that has the name of the template and reads data as JSON."""
+    """Return a page with a script that has the name of the template; the script reads the data."""
     script = _read("parts.js") + _read(f"{template}.js")
     style = "".join(map(_read, ("style.css", *styles)))
-    # An HTML parser ends a script block at </script, even inside JSON.
+    # An HTML parser ends a script block at </script, even inside a string of JSON.
     block = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     block = block.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     policy = (
@@ -53,7 +53,8 @@ def page_with_script(
         template, title, provenance, style=style, script=Markup(script), data=Markup(block),
         policy=Markup(policy), **values,
     )  # fmt: skip
-    # Lone surrogates, as in the names of broken files, have no UTF-8. JSON reads their escapes.
+    # Lone surrogates, as in the names of broken files, cannot be written in UTF-8, so they are
+    # written as escapes, which JSON reads.
     return page.encode("utf8", "backslashreplace").decode("utf8")
 
 
@@ -97,12 +98,12 @@ def _fact(value: float | str | None) -> str:
 
 
 def _typeset(text: str) -> Markup:
-    """Return the text as markup in which each exponent is raised, as in S^1/2 and Σ^b."""
+    """Return the text as markup in which exponents, as in S^1/2 and Σ^b, are superscripts."""
     return Markup(re.sub(r"\^(-?[\d./]*\d|[ab]\b)", r"<sup>\1</sup>", str(escape(text))))
 
 
 def _lines(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters, the versions and the machine as one text each."""
+    """Return a text of the parameters, a text of the versions, and a text of the machine."""
     parts = ("parameters", "versions", "machine")
     lines = {
         part: "; ".join(f"{key} {value}" for key, value in _flat(provenance.get(part, {})))

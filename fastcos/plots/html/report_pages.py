@@ -15,8 +15,8 @@ from fastcos.reports import Section, Table
 class _Head(NamedTuple):
     """The head of a page: a question, the verdict in one sentence, and the size of the data.
 
-    advice lists what to do, the most important first. more is the full answer, which a reader can
-    unfold.
+    advice lists recommended steps, starting with the most important one. more is the full answer,
+    which a reader can unfold.
     """
 
     question: str
@@ -43,16 +43,16 @@ def audit_page(
     name : str
         A name for the embeddings, such as a file name.
     diff : ModelDiff, optional
-        The result of :func:`fastcos.auditing.diff_models`, which is shown first.
+        The result of :func:`fastcos.auditing.diff_models`, which the page shows first.
     calibration : Calibration, optional
-        The result of :func:`fastcos.calibrate`, from which a table of thresholds is made.
+        The result of :func:`fastcos.calibrate`, of which the page shows the table of thresholds.
     provenance : mapping, optional
         Parameters, versions and machine, which are printed at the foot of the page.
 
     Returns
     -------
     str
-        HTML, whose colours follow the light or dark setting of the reader.
+        An HTML page, whose colours follow the light or dark setting of the reader.
 
     Examples
     --------
@@ -93,11 +93,12 @@ def calibration_page(
     name : str
         A name for the embeddings, such as a file name.
     score : float, optional
-        A score whose meaning the first line explains.
+        A score whose meaning the page explains first.
     examples : NearPairs, optional
         Pairs next to the threshold, as :func:`fastcos.auditing.pairs_near` returns them.
     labels : pair of sequences, optional
-        The names of the queries and of the items in the examples, by row; by default row numbers.
+        The names of the queries and the names of the items, by row number. By default, the examples
+        show row numbers.
     labelled : LabelledCalibration, optional
         The result of :func:`fastcos.auditing.calibrate_pairs`.
     provenance : mapping, optional
@@ -106,16 +107,16 @@ def calibration_page(
     Returns
     -------
     str
-        HTML, whose colours follow the light or dark setting of the reader.
+        An HTML page, whose colours follow the light or dark setting of the reader.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fastcos import calibrate
     >>> from fastcos.plots.html import calibration_page
-    >>> found = calibrate(np.random.default_rng(0).standard_normal((200, 6)))
-    >>> page = calibration_page(found, name="a < b")
-    >>> found.verdict in page, "a &lt; b" in page, "<script" in page
+    >>> calibration = calibrate(np.random.default_rng(0).standard_normal((200, 6)))
+    >>> page = calibration_page(calibration, name="a < b")
+    >>> calibration.verdict in page, "a &lt; b" in page, "<script" in page
     (True, True, False)
     """
     sections = [
@@ -132,14 +133,14 @@ def _page(
 ) -> str:
     """Return a page with the head, the first figure, the advice and folded sections.
 
-    The first sentence of the section of the first figure becomes the caption of the figure.
+    The first sentence of the section with the first figure becomes the caption of the figure.
     """
     parts, figure, caption = list(sections), None, ""
-    place = next((i for i, section in enumerate(parts) if section.figures), None)
-    if place is not None:
-        lead = parts[place]
+    number = next((i for i, section in enumerate(parts) if section.figures), None)
+    if number is not None:
+        lead = parts[number]
         figure, caption = lead.figures[0], " ".join(lead.sentences[:1])
-        parts[place] = lead._replace(sentences=lead.sentences[1:], figures=lead.figures[1:])
+        parts[number] = lead._replace(sentences=lead.sentences[1:], figures=lead.figures[1:])
     if head.more:
         parts.insert(0, Section("The answer in full", head.more))
     return report_page(
@@ -147,36 +148,38 @@ def _page(
     )  # fmt: skip
 
 
-def _head(found: Calibration, name: str, score: float | None) -> _Head:
-    verdict = found.verdict if score is None else found.reading(score)
-    sampled = (found.n_queries, found.n_items) != found.n_given
-    sides = (
-        f"{found.n_items:,} items"
-        if found.self_join
-        else f"{found.n_queries:,} queries and {found.n_items:,} items"
+def _head(calibration: Calibration, name: str, score: float | None) -> _Head:
+    verdict = calibration.verdict if score is None else calibration.reading(score)
+    is_sampled = (calibration.n_queries, calibration.n_items) != calibration.n_given
+    counts = (
+        f"{calibration.n_items:,} items"
+        if calibration.self_join
+        else f"{calibration.n_queries:,} queries and {calibration.n_items:,} items"
     )
-    zero = f", {found.n_zero:,} zero rows left out" if found.n_zero else ""
-    size = f"{found.n_pairs:,} pairs of {sides}{', sampled' if sampled else ''}{zero}"
-    first, _, rest = verdict.partition(". ")
-    more = (rest, found.verdict if score is not None else "")
+    zero = f", {calibration.n_zero:,} zero rows left out" if calibration.n_zero else ""
+    size = f"{calibration.n_pairs:,} pairs of {counts}{', sampled' if is_sampled else ''}{zero}"
+    first_sentence, _, remainder = verdict.partition(". ")
+    more = (remainder, calibration.verdict if score is not None else "")
     return _Head(
-        f"What does a {found.measure} of {name} mean?",
-        f"{first.rstrip('.')}.",
-        f"{size}{f'; model {found.model}' if found.model else ''}.",
-        found.notes,
+        f"What does a {calibration.measure} of {name} mean?",
+        f"{first_sentence.rstrip('.')}.",
+        f"{size}{f'; model {calibration.model}' if calibration.model else ''}.",
+        calibration.notes,
         [text for text in more if text],
     )
 
 
-def _examples(found: Calibration, examples: NearPairs, labels: tuple[Any, Any] | None) -> Section:
+def _examples(
+    calibration: Calibration, examples: NearPairs, labels: tuple[Any, Any] | None
+) -> Section:
     rows = []
     for query, item, score in zip(*(array.tolist() for array in examples), strict=True):
         names = (query, item) if labels is None else (labels[0][query], labels[1][item])
-        # With three decimals, all scores would look like the threshold.
-        rows.append((*map(str, names), f"{score:.5f}", f"{float(found.p_value(score)):.1e}"))
-    table = Table("Pairs next to the threshold", ("query", "item", found.measure, "p"), rows)
+        # With only three decimals, all scores would look equal to the threshold.
+        rows.append((*map(str, names), f"{score:.5f}", f"{float(calibration.p_value(score)):.1e}"))
+    table = Table("Pairs next to the threshold", ("query", "item", calibration.measure, "p"), rows)
     return Section(
         "Pairs just above and just below the threshold",
         tables=[table],
-        verdict=f"Are the pairs above {found.threshold():.5f} related?",
+        verdict=f"Are the pairs above {calibration.threshold():.5f} related?",
     )

@@ -1,4 +1,4 @@
-"""Figures of results as inline SVG, in the colours of the page."""
+"""Drawing of figures as inline SVG, in the colours of the page."""
 
 import io
 import re
@@ -11,12 +11,12 @@ from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, R
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
 from fastcos.reports import Figure
 
-# Every figure is drawn at both widths, in CSS pixels. The page shows the one that fits, so that the
-# text keeps its size.
+# Every figure is drawn at both of these widths, in CSS pixels. The page shows the drawing that
+# fits, so that the size of the text is the same on every screen.
 _WIDTHS = {"wide": 700, "narrow": 340}
 _PIXELS_PER_INCH = 96
-# Colours of a figure and the variables of the page that replace them. The variables follow the
-# light or dark setting of the reader.
+# Colours of a figure, and the variables of the page that replace these colours. The values of the
+# variables depend on the light or dark setting of the reader.
 _CSS_COLOURS = {
     COLOURS[0].lower(): "var(--main)",
     COLOURS[1].lower(): "var(--other)",
@@ -38,7 +38,7 @@ _DISPLAYS: dict[str, Any] = {
 
 
 def draw(figure: Figure) -> Markup:
-    """Return a figure as SVG at both widths, with a label for screen readers."""
+    """Return SVG drawings of a figure at both widths, with a label for screen readers."""
     display = _DISPLAYS[figure.name](figure.record)
     height, label = figure.height, figure.label
     drawings = [_svg(display, width, height, label, kind) for kind, width in _WIDTHS.items()]
@@ -50,17 +50,19 @@ def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Ma
     from matplotlib.figure import Figure
 
     inches = width / _PIXELS_PER_INCH, height / _PIXELS_PER_INCH
-    written = io.StringIO()
-    # Text is written as text, and ids differ between drawings, because all are in one document.
+    drawing_file = io.StringIO()
+    # Text is written as text and not as paths. The ids of different drawings must differ, because
+    # all drawings are in one document.
     with figure_style(svg_fonttype="none", svg_hashsalt=label + kind):
         drawing = Figure(figsize=inches, layout="constrained", facecolor="none")
         ax = drawing.subplots()
         display.plot(ax)
-        ax.set_title("", loc="left")  # the heading of the page replaces the title
+        ax.set_title("", loc="left")  # The heading of the page replaces the title.
         ax.set_facecolor("none")
-        FigureCanvasSVG(drawing).print_svg(written)  # savefig would draw twice
-    svg = written.getvalue()
-    # Only the content is used, without the style sheet, comments and name spaces of a file.
+        FigureCanvasSVG(drawing).print_svg(drawing_file)  # savefig would draw the figure twice.
+    svg = drawing_file.getvalue()
+    # The page contains only the drawing, without the style sheet, comments and name spaces of a
+    # file.
     svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"\s+", " ", re.sub(r'<g id="[^"]*"', "<g", svg))
