@@ -124,7 +124,7 @@ def measure(size, dtype, limit):
             "numpy_ms": 1e3 * float(np.median(in_numpy[count])), "calls": len(ratios),
             "median": float(np.median(ratios)), "p95": float(np.quantile(ratios, 0.95)),
             "max": float(ratios.max()), "switch_s": switch.get(count),
-            "warm_ms": 1e3 * float(np.median(warm[count])),
+            "warm_ms": 1e3 * float(np.median(warm[count])) if switch else None,
         }  # fmt: skip
     return line
 
