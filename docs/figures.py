@@ -85,10 +85,14 @@ def projection() -> Figure:
 
 def state_of(page: str) -> str:
     """Return the processor, the number of cores and the date that a page names for its numbers."""
-    ((machine, date),) = re.findall(
-        r"((?:AMD|Intel) [^,;\n]*, \d+ cores)[^\n]*?(\d{4}-\d\d-\d\d)", page
+    machine = r"(\d+ cores) of (?:an )?((?:AMD|Intel)[^,.;]*)"
+    ((cores, name, text),) = (
+        (*found.groups(), text)
+        for text in page.split("\n\n")
+        if (found := re.search(machine, text))
     )
-    return f"{machine}, {date}"
+    (date,) = set(re.findall(r"\d{4}-\d\d-\d\d", text))
+    return f"{name}, {cores}, {date}"
 
 
 def threads() -> Figure:
