@@ -185,7 +185,7 @@ def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
         for name, function in vars(module).items()
         if name.startswith("test_")
     ]
-    assert len(tests) == 3
+    assert len(tests) == 4
     for function in tests:
         for arguments in cases(function):
             function(**arguments)
@@ -318,6 +318,15 @@ def test_reference_has_each_public_name_once():
     counts = {name: listed.count(name) for name in names}
     wrong = {name: count for name, count in counts.items() if count != 1}
     assert not wrong, "each needs one directive, such as autofunction, in docs/reference/*.md"
+
+
+def test_every_function_of_metrics_is_in_the_docstring_and_in_a_table():
+    functions = [name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))]
+    assert len(functions) > 20
+    missing = [name for name in functions if not re.search(rf"\b{name}\b", metrics.__doc__)]
+    assert not missing, "add it to the docstring of fastcos/metrics/__init__.py"
+    page = TEXTS["docs/reference/metrics.md"]
+    assert not [name for name in functions if f"| `{name}` |" not in page]
 
 
 def test_reference_has_all_displays():
