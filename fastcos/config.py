@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fastcos import validation
 from fastcos.kernels import code_cache, cpu
 
-# The two ways to run a kernel on several threads; fastcos.parallel describes them.
+# The two ways to run a kernel on several threads, which fastcos.parallel describes.
 BACKENDS = ("pool", "prange")
 
 # The default of working_memory in MiB, which is also scikit-learn's default.

@@ -11,9 +11,9 @@ size of the data, and the results of the blocks are merged in a fixed tree::
     compare          this process fits the models; workers evaluate the cells
 
 Results of ``top_k`` are bit-identical to those of :func:`fastcos.top_k`. Products are bit-identical
-for any number of workers. An SVD differs from the SVD on one machine by at most the errors that the
-residuals of both certify. The tasks of a worker share one pool with as many threads as the worker
-has. Dask provides the dashboard, the reports and the scheduling.
+for any number of workers. An SVD differs from the SVD on one machine by at most the sum of the
+errors that the residuals of the two SVDs certify. The tasks of a worker share one pool with as many
+threads as the worker has. Dask provides the dashboard, the reports and the scheduling.
 """
 
 import functools
@@ -120,8 +120,8 @@ def top_k(
         worker, divided by the number of its threads; a larger value raises ValueError. The default
         is the setting ``working_memory``, or the largest value if that is smaller.
     out : path-like
-        A new directory that this process can write. It receives indices.npy, scores.npy and
-        run.json, block by block. After a crash, the same call resumes with the missing blocks.
+        A new directory that this process can write. The directory receives indices.npy, scores.npy
+        and run.json, block by block. After a crash, the same call resumes with the missing blocks.
     client : distributed.Client, optional
         The client of the cluster; by default the current one.
 
@@ -180,8 +180,8 @@ def gram_matmul(
     ``path`` is a folder of :class:`fastcos.linalg.InteractionShards` that every worker can read
     under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The products of
     the shards are added in a fixed tree, so that the result is bit-identical for any number of
-    workers. It differs by rounding errors from the result of :func:`fastcos.gram_matmul`, which
-    adds the products of other blocks of rows.
+    workers. The result differs by rounding errors from the result of :func:`fastcos.gram_matmul`,
+    which adds the products of other blocks of rows.
     """
     shards = ClusterShards(path, client)
     return products.gram_matmul(shards, Q, center=center, row_center=row_center)

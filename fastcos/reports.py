@@ -122,7 +122,7 @@ def printable(text: str) -> str:
 
 
 def as_table(kind: Result) -> Result:
-    """Give the decorated class a repr and an HTML form for notebooks, both made from its table."""
+    """Give the decorated class a repr and an HTML form for notebooks, which show the table."""
     if not hasattr(kind, "table"):
         kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]

@@ -1,10 +1,11 @@
 """Alignment: writing a retrained model in the coordinates of the old model.
 
 Two trainings of one model differ by an invertible map of the latent space, so a vector of the old
-training cannot be compared with vectors of the new training. Alignment makes them comparable
-without changing a prediction. It first writes both models in balanced form (``canonicalize``),
-which is unique up to a rotation. It then applies to the new model the rotation that brings the new
-items nearest to the old items, which is the solution of an orthogonal Procrustes problem.
+training cannot be compared with vectors of the new training. Alignment makes vectors of two
+trainings comparable without changing a prediction. The algorithm first writes both models in
+balanced form (``canonicalize``), which is unique up to a rotation. The algorithm then applies to
+the new model the rotation that brings the new items nearest to the old items, which is the solution
+of an orthogonal Procrustes problem.
 
 Source: Zielnicki and Hsiao, arXiv:2508.07574; Schönemann, Psychometrika 31 (1966).
 """
@@ -356,7 +357,7 @@ def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
 def _is_balanced(users: Floats, items: Floats) -> bool:
     """Return whether users and items have the same Gram matrix.
 
-    They have in the balanced form and in every rotation of the balanced form.
+    Users and items have the same Gram matrix in the balanced form and in each of its rotations.
     """
     with parallel.blas_lock():
         user_gram, item_gram = users.T @ users, items.T @ items
@@ -365,7 +366,7 @@ def _is_balanced(users: Floats, items: Floats) -> bool:
 
 
 def _pad(rows: Floats, width: int) -> Floats:
-    """Return the rows with appended zero columns, up to this width."""
+    """Append zero columns to the rows, so that the rows have ``width`` columns."""
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 

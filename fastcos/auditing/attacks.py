@@ -77,8 +77,8 @@ def vertex_attack(
     -----
     Random rescalings are weak attacks, because almost all neighbours survive them. This attack
     gives each dimension the largest or the smallest weight, depending on the sign of the derivative
-    of z(item, competitor) - z(item, neighbour) by the weight, where z is Fisher's z. It also tries
-    the weights at which the refined certificate fails.
+    of z(item, competitor) - z(item, neighbour) by the weight, where z is Fisher's z. The attack
+    also tries the weights at which the refined certificate fails.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def vertex_attack(
 
 
 def nearest_and_competing(sample: edges.ItemRows, k: int) -> Integers:
-    """Return the k nearest items of each row, followed by items that could replace them."""
+    """Return the k nearest items of each row, and then the items that could replace neighbours."""
     return edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 

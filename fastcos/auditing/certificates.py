@@ -42,8 +42,8 @@ class CertifiedNeighbors(NamedTuple):
     scores : ndarray (n, k), float32
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
-        Condition, at least 1, below which no map removes the neighbour. It is inf if no map of any
-        condition removes the neighbour, and NaN if the item or the neighbour is a zero row.
+        Condition, at least 1, below which no map removes the neighbour. The radius is inf if no map
+        of any condition removes the neighbour, and NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the requested condition.
     """

@@ -1,9 +1,9 @@
 """A map from the vectors of a new text encoder to those of an old one, and its expected accuracy.
 
-The map is fitted on texts that both encoders have embedded. It maps queries of the new encoder to
-the vector space of the old encoder, so that they can be searched in a corpus that only the old
-encoder has embedded. Cross-validation predicts how many neighbours such a search preserves. Source:
-Drift-Adapter, arXiv:2509.23471.
+The map is fitted on texts that both encoders have embedded. The map moves queries of the new
+encoder to the vector space of the old encoder, so that such queries can be searched in a corpus
+that only the old encoder has embedded. Cross-validation predicts how many neighbours such a search
+preserves. Source: Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -259,7 +259,7 @@ def _overlaps(first: Integers, second: Integers) -> Floats:
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
     """Return the standard error of the mean overlap.
 
-    It is the larger one of the standard error over texts and the standard error over folds.
+    The result is the larger one of the standard error over texts and the standard error over folds.
     """
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))

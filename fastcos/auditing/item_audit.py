@@ -351,8 +351,8 @@ def _study_labels(
 ) -> tuple[variants.Labelled, dict[str, Any]]:
     """Test whether cosines recover the labels, and search the range of the AUC over rescalings.
 
-    Both use a sample of labelled items. Return this sample with its labels, and the fields of Audit
-    about labels.
+    The test and the search use a sample of labelled items. Return this sample with its labels, and
+    the fields of Audit about labels.
     """
     codes = np.where(sample.norms > 0, codes, -1)  # Zero rows have no neighbours.
     labelled = np.flatnonzero(codes >= 0)

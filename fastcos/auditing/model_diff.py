@@ -49,9 +49,9 @@ class ModelDiff(Record):
         The overlap after each column of the old items has been scaled to fit the new column best.
         None if the widths differ.
     overlap_after_linear_map : float
-        The overlap after the linear map that fits the old items to the new items best. It is 1 if
-        the new items are a linear image of the old items. The map fits vectors, not lists, so this
-        overlap may be lower than ``overlap``.
+        The overlap after the linear map that fits the old items to the new items best. This overlap
+        is 1 if the new items are a linear image of the old items. The map fits vectors, not lists,
+        so this overlap may be lower than ``overlap``.
     unchanged : float
         The largest one of the three overlaps. 1 minus ``unchanged`` is the share of neighbours
         whose change cannot be explained by a change of basis.
@@ -164,7 +164,7 @@ def diff_models(
     Returns
     -------
     ModelDiff
-        The overlaps; ``verdict`` summarises them in a sentence.
+        The overlaps; ``verdict`` summarises the overlaps in a sentence.
 
     Notes
     -----

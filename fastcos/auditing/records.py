@@ -12,13 +12,13 @@ BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts",
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
 # Factors count as having a form if the map from the factors to the form has a condition below this
-# limit. Such a map changes Fisher's z by at most 0.05. The results of gradient training and of a
-# randomized SVD differ from their exact forms by less than this limit; a D of condition 1.1 exceeds
-# it.
+# limit. A map of condition 1.05 changes Fisher's z of a pair by at most 0.05. The results of
+# gradient training and of a randomized SVD differ from their exact forms by less than this limit; a
+# D of condition 1.1 exceeds it.
 SAME_CONDITION = 1.05
-# The limit for the form to which stochastic gradient descent converges. This limit is higher,
-# because the factors fluctuate around the form, by a condition of up to 1.08 in the 232 trainings
-# of examples/scale_of_dimensions.py.
+# The limit for the form to which stochastic gradient descent converges. The limit is higher than
+# SAME_CONDITION, because the factors of a gradient training fluctuate around the form, by a
+# condition of up to 1.08 in the 232 trainings of examples/scale_of_dimensions.py.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10).
@@ -37,14 +37,14 @@ class RobustnessPoint(Record):
     condition : float
         The largest condition of the maps.
     certified_linear : float
-        Share of all edges that are certified to survive every invertible map. It is a lower bound
-        of the share that survives.
+        Share of all edges that are certified to survive every invertible map. This share is a lower
+        bound of the share that survives.
     certified : float
-        Share of the sampled edges that are certified to survive every rescaling. It is a lower
-        bound.
+        Share of the sampled edges that are certified to survive every rescaling. This share is a
+        lower bound of the share that survives.
     unbroken : float
-        Share of the sampled edges that the attack by rescalings did not remove. It is an upper
-        bound.
+        Share of the sampled edges that the attack by rescalings did not remove. This share is an
+        upper bound of the share that survives.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over items.
     worst_rescaling, worst_linear : float

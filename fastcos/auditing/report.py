@@ -194,8 +194,9 @@ class Audit(Record):
     def condition_to_balance(self) -> float | None:
         """Condition of the map to the nearest form in which users and items balance.
 
-        They balance if their Gram matrices are equal, with or without weights of the rows. The
-        condition is None without users, and infinite if no invertible map leads to such a form.
+        Users and items balance if their Gram matrices are equal, with or without weights of the
+        rows. The condition is None without users, and infinite if no invertible map leads to such a
+        form.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
         conditions = [form.condition for form in forms if form.condition is not None]
@@ -308,7 +309,7 @@ class Audit(Record):
         return f"{premise} {self._origin()}".rstrip()
 
     def _contradiction(self) -> str:
-        """Return the explanation if weight decay on both sides has not made them balance."""
+        """Return the explanation if users and items do not balance despite their weight decay."""
         condition = self.condition_to_balance
         distance = (
             "the sides do not even have the same rank"

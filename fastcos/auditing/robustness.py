@@ -8,8 +8,9 @@ from fastcos.auditing.records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
-# The conditions at which the curve is computed. They are dense near 1, because most neighbours are
-# lost there. The table in docs/howto/audit.md lists the same conditions.
+# The conditions at which the curve is computed. These conditions are dense near 1, because most
+# neighbours are lost at conditions near 1. The table in docs/howto/audit.md lists the same
+# conditions.
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 

@@ -93,8 +93,8 @@ def parametrizations(
     """Yield the items in the parametrisations of common software.
 
     If U s V' is the singular value decomposition of the predictions, these items are V s^½, V and
-    V s. They are computed from the second moments of any users and items with these predictions.
-    Without users, the items determine only V, up to a rotation.
+    V s. The function computes these matrices from the second moments of any users and items with
+    the same predictions. Without users, the items determine only V, up to a rotation.
 
     items, users (d, d): second moments of items and users. weighted: second moments of the weighted
     rows of items and users, by the name of the form in which both are equal (Lemma B for ALS-WR,
@@ -154,7 +154,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the form that the audited items already have, or None.
 
     If the items have several forms, the result is the form with the lowest condition of the map
-    from the items. This condition bounds the change of every cosine (Theorem 3).
+    from the items. The condition of a map bounds the change of every cosine (Theorem 3).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None

@@ -128,14 +128,14 @@ def worst_rescaling(
 
     Notes
     -----
-    The algorithm is an iterated local search. It flips one weight of D at a time to the other end
-    of its range, if the flip removes more neighbours. If no single flip helps, the search flips
-    three random weights of the best D found so far and continues. The starting points are the signs
-    of a gradient of the number of lost neighbours, and random signs. For linear maps, the search
-    runs in the basis of the eigenvectors of the gradient with respect to the metric GG'. If there
-    are at most 1,000 items, the search uses all items, and replaced neighbours are counted for all
-    items. If there are more, the search uses 500 items, and replaced neighbours are counted for
-    1,000 items that the search does not use.
+    The algorithm is an iterated local search. The search flips one weight of D at a time to the
+    other end of its range, if the flip removes more neighbours. If no single flip helps, the search
+    flips three random weights of the best D found so far and continues. The starting points are the
+    signs of a gradient of the number of lost neighbours, and random signs. For linear maps, the
+    search runs in the basis of the eigenvectors of the gradient with respect to the metric GG'. If
+    there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
+    for all items. If there are more, the search uses 500 items, and replaced neighbours are counted
+    for 1,000 items that the search does not use.
 
     Examples
     --------
@@ -342,8 +342,8 @@ class _Edges:
     def lengths(self, gap: float, condition: float) -> Integers:
         """Return the number of items in each list that a map of this condition may move forward.
 
-        These items have a z that is at most gap times ln(condition) below the z of the k-th
-        neighbour.
+        The items that such a map may move forward have a z that is at most gap times ln(condition)
+        below the z of the k-th neighbour.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)
@@ -351,8 +351,8 @@ class _Edges:
     def count_lost(self, map_: Floats, condition: float) -> Integers:
         """Count for each row the edges that a map of this condition removes.
 
-        The inner products are computed from the mapped rows. If they were computed by the metric
-        GG', their rounding errors would grow with the square of the condition.
+        The inner products are computed from the mapped rows. If the metric GG' were used instead,
+        the rounding errors of the inner products would grow with the square of the condition.
         """
         mapped = self.units * map_ if map_.ndim == 1 else self.units @ map_
         inverse = _inverse(np.einsum("ij,ij->i", mapped, mapped))

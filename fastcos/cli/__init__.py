@@ -1,9 +1,10 @@
 """The command ``fastcos COMMAND``, with one module per command.
 
 ``main`` builds the argument parser, runs the command, and converts exceptions into one line of text
-and an exit status. The module of a command is imported when the command is called. It defines
-``DESCRIPTION``, ``EPILOG``, ``add_arguments(parser)`` and ``run(args)``, which returns the exit
-status. A command reads files, calls the library and writes files; it computes nothing itself.
+and an exit status. The module of a command is imported when the command is called. The module of a
+command defines ``DESCRIPTION``, ``EPILOG``, ``add_arguments(parser)`` and ``run(args)``, which
+returns the exit status. A command reads files, calls the library and writes files; it computes
+nothing itself.
 
 ::
 

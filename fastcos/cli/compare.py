@@ -321,7 +321,7 @@ def _compare_vectors(args: argparse.Namespace) -> int:
 
 
 def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the tasks; return arguments of compare_vectors and counts, both by name of the task."""
+    """Read the tasks; return dicts of arguments of compare_vectors and of counts, by task name."""
     tasks: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     ids = factors.ids

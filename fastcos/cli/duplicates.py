@@ -23,7 +23,8 @@ or follows from the share of random pairs that may reach it (--fpr). The command
 just above the threshold, so that you can judge whether the threshold is right, and writes a table
 of all pairs with their scores, their groups and the item to keep, which is the first of each group.
 --kept writes the ids of all items that remain. Nothing is deleted."""
-# Number of pairs that are printed. They are the pairs with scores nearest to the threshold.
+# Number of pairs that are printed. The printed pairs are those with scores nearest to the
+# threshold.
 N_SHOWN = 10
 
 

@@ -1,4 +1,4 @@
-"""fastcos index: build, change, search and export an index on disk from the shell."""
+"""The command ``fastcos index`` builds, changes, searches and exports an index on disk."""
 
 import argparse
 from pathlib import Path
@@ -103,7 +103,7 @@ def _add(args: argparse.Namespace) -> int:
     if read.has_ids:
         index.upsert(vectors, ids)
     else:
-        index.add(vectors)  # raises if the items of the index have ids
+        index.add(vectors)  # the method add raises an error if the items of the index have ids
     index.save(args.index)
     new = len(index) - before
     text = f"items added: {new:,}, replaced: {len(ids) - new:,}"

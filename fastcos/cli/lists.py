@@ -97,7 +97,7 @@ class RankedLists(NamedTuple):
         return 0
 
     def write(self, out: Path, table: dict[str, Any]) -> None:
-        """Write the lists in the format of the suffix; create the folder if there is none."""
+        """Write the lists in the format of the suffix; create the folder if it does not exist."""
         if out == STDOUT:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(table)

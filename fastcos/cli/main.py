@@ -66,7 +66,7 @@ class _Parser(argparse.ArgumentParser):
 class _Help(argparse.RawDescriptionHelpFormatter):
     """A help formatter that fills paragraphs but preserves indented lines.
 
-    It prints each command and its summary on one line.
+    The formatter prints each command and its summary on one line.
     """
 
     def __init__(self, prog: str) -> None:
@@ -224,7 +224,7 @@ def entry_point() -> NoReturn:
             sys.stdout.flush()
     except OSError as error:
         # A reader such as head has closed the pipe, or the disk is full. Redirect stdout, so that
-        # Python does not try to write the rest of the buffer at exit.
+        # Python does not try to write the buffered text at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             status = CLOSED_PIPE

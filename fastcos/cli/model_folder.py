@@ -93,12 +93,13 @@ def read_factors(
     *,
     keep_biases: bool = False,
 ) -> io.Factors:
-    """Read both sides of a model, from a folder of fastcos fit or from a file of embeddings.
+    """Read the items and users of a model, from a folder of fastcos fit or a file of embeddings.
 
-    A folder is read under D = I, and its users are computed from their interactions with its items.
-    ``args`` contains the options of ``options.add_vectors``. Messages report recognised columns and
-    conversions. If keep_biases is true, both sides contain the columns of the biases of a model, so
-    that their inner products are the scores of the model.
+    The embeddings of a folder are computed with D = I. User embeddings of a folder are computed
+    from interactions of the users with the items of the model. ``args`` contains the options of
+    ``options.add_vectors``. Messages report recognised columns and conversions. If keep_biases is
+    true, the embeddings of items and users contain columns for the biases of the model, so that
+    inner products of users and items are the scores of the model.
     """
     columns = {name: getattr(args, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):

@@ -1,4 +1,4 @@
-"""fastcos warmup: compile all kernels now, for container images and servers."""
+"""The command ``fastcos warmup`` compiles all kernels, for container images and servers."""
 
 import argparse
 import contextlib
@@ -268,7 +268,7 @@ def _narrow_index(kind: str) -> None:
 
 
 def _measures(dtype: str) -> None:
-    # Large searches use other kernels than small ones.
+    # Large searches use other kernels than small searches.
     large = _vectors(dtype, 2_000)
     for name in ("csls", "local_scaling", "dis_sim_local"):
         top_k(large, k=5, measure=name)

@@ -23,8 +23,8 @@ NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# The default measures are twelve measures with different rankings. None of them searches neighbours
-# in fit.
+# The default measures are twelve measures with different rankings. No default measure searches
+# neighbours in ``fit``.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",

@@ -36,8 +36,8 @@ class LeaderboardRow(NamedTuple):
     score : BootstrapInterval
         The score by which the candidates are ranked, over all units.
     gain : BootstrapInterval
-        The score minus the score of the baseline on the same samples of units. It is 0 for the
-        baseline.
+        The score minus the score of the baseline on the same samples of units. The gain of the
+        baseline is 0.
     other_scores : dict of str to float
         Further scores, by name.
     """
@@ -97,7 +97,7 @@ class Leaderboard(Record):
         Measures that were not evaluated, and their requirements.
     not_distinguishable : list of Candidate
         Candidates whose score does not differ significantly from the score of the recommended
-        candidate, because the 95 % interval of the difference contains 0. They are in descending
+        candidate, because the 95 % interval of the difference contains 0. The list is in descending
         order of the score.
     best_of_items : Candidate or None
         The best candidate that compares items with each other, chosen in the same way as

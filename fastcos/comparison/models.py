@@ -83,7 +83,7 @@ def fit_models(
     preprocessing: str = "none",
     progress: Progress | None = None,
 ) -> Fitted:
-    """Fit the models of both objectives, or of the chosen one, by one factorisation of X.
+    """Fit the models of both objectives, or of the chosen objective, by one factorisation of X.
 
     X is preprocessed first. The regularisation strengths in settings are in units of X, so the
     default strengths are used for a preprocessed X.

@@ -69,8 +69,8 @@ def choose_rank(
 
     Choose the number of dimensions before you compare rescalings D, because a cosine depends on all
     dimensions, and dimensions that contain only noise add noise to the cosine. The three criteria
-    use no labels. They may disagree, because superfluous dimensions harm a cosine more than they
-    harm predictions.
+    use no labels. The criteria may disagree, because superfluous dimensions harm a cosine more than
+    they harm predictions.
 
     Parameters
     ----------

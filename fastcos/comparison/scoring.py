@@ -29,7 +29,7 @@ BYTES_PER_ENTRY = 32
 def items_at_once(rows: Any) -> int:
     """Return the number of rows that a pool may contain.
 
-    It is the number of all rows, or the number of rows that fit into working_memory.
+    The result is the number of all rows, or the number of rows that fit into working_memory.
     """
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])

@@ -237,7 +237,7 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
 def _readable_in_blocks(
     candidates: Sequence[Candidate], embeddings: Embeddings, *, chosen: bool
 ) -> tuple[list[Candidate], list[str]]:
-    """Return the candidates that can be fitted to rows on disk, and the names of the rest.
+    """Return the candidates that can be fitted to rows on disk, and the other candidates' names.
 
     If the caller has chosen the measures, an error is raised for measures that cannot be fitted.
     """

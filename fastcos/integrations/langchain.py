@@ -43,8 +43,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ``append``.
     model : str, optional
         Name and version of the embedding model, such as ``"minilm@2"``. The name is saved with the
-        documents, and ``load_local`` refuses to use them with another model. The default is the
-        attribute ``model_name`` or ``model`` of the embedding, if this attribute is a text.
+        documents, and ``load_local`` refuses to use the documents with another model. The default
+        is the attribute ``model_name`` or ``model`` of the embedding, if this attribute is a text.
 
     Attributes
     ----------
@@ -221,8 +221,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> list[tuple[Document, float]]:
         """Return the k nearest documents with their scores, in descending order of the score.
 
-        ``filter`` limits the search to some documents. It is a function that returns True for the
-        documents that may be found, or a dict of conditions on the metadata of documents. A
+        ``filter`` limits the search to some documents. A filter is a function that returns True for
+        the documents that may be found, or a dict of conditions on the metadata of documents. A
         condition is one value, such as ``{"source": "a.pdf"}``, a list of allowed values, or a
         comparison, such as ``{"year": {"$gte": 2020}}``. The operators are ``$eq``, ``$ne``,
         ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and ``$and``, ``$or`` and
@@ -401,8 +401,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
 
         Documents that another model embedded are refused. If ``model`` is not None, the name of the
-        model of the store must be ``model``. Otherwise, the attribute ``model_name`` or ``model``
-        of the embeddings is compared with the name of the model of the store, if both exist.
+        model of the store must be ``model``. If ``model`` is None, the attribute ``model_name`` or
+        ``model`` of the embeddings is compared with the name of the model of the store, if both
+        exist.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
         argument is accepted for calls that were written for the FAISS store of LangChain.

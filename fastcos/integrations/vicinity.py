@@ -69,7 +69,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
         return list(zip(indices, distances, strict=True))
 
     def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
-        """Return the vectors whose distance is at most threshold, from the max_k nearest ones."""
+        """Return those of the max_k nearest vectors whose distance is at most threshold."""
         return [
             (numbers[distances <= threshold], distances[distances <= threshold])
             for numbers, distances in self.query(vectors, max_k)

@@ -76,7 +76,8 @@ class Factors:
     columns : mapping of str
         The columns that were read, as in :class:`fastcos.io.Vectors`.
     has_ids : bool
-        Whether the ids come from the file or from an argument. It is False if they are positions.
+        Whether the ids come from the file or from an argument. The value is False if the ids are
+        positions.
     """
 
     items: Rows
@@ -275,7 +276,7 @@ def for_similarity(
 
 
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
-    """Return items and users without columns of biases and of ones, and a note if there were any.
+    """Return items and users without columns of biases and of ones, and a note on these columns.
 
     The logistic factorisation of implicit appends the columns (bias, 1) to items and (1, bias) to
     users; BPR of implicit appends (bias) to items and (1) to users. Rows of zeros have 0 in place
@@ -326,7 +327,7 @@ def common_rows(
 def _sides(
     path: Path, arrays: Mapping[str, Array]
 ) -> "tuple[Rows, Rows | None, Array, bool, tuple[str, ...], Biases] | None":
-    """Recognise the arrays of a saved model; return None if they are not those of a model.
+    """Recognise the arrays of a saved model; return None if the file is not a model.
 
     The result contains the items, the users, the ids, whether the file contains ids, the notes, and
     the biases of items and users.

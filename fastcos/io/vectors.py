@@ -64,8 +64,8 @@ class Vectors(_VectorFields):
         empty for formats without names. This attribute is not part of the tuple:
         ``vectors, ids = read_vectors(path)``.
     has_ids : bool
-        Whether the file contains the ids. It is False if they are positions. This attribute is not
-        part of the tuple.
+        Whether the file contains the ids. The value is False if the ids are positions. This
+        attribute is not part of the tuple.
     """
 
     columns: Mapping[str, Any] = MappingProxyType({})

@@ -60,8 +60,8 @@ def cca_similarity(first: Any, second: Any) -> float:
     Q_x and Q_y are orthonormal bases of the centred columns of both embeddings, and r is the
     smaller one of their ranks. The similarity lies between 0 and 1, and it is 1 if one embedding is
     a linear function of the other. No invertible linear map or translation of either embedding
-    changes the similarity, so no rescaling changes it. It therefore compares the information in two
-    embeddings, not their cosines. The function takes O(p k k) time.
+    changes the similarity, so no rescaling changes it. The similarity therefore compares the
+    information in two embeddings, not their cosines. The function takes O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
 
@@ -88,10 +88,10 @@ def procrustes(first: Any, second: Any) -> float:
     """Disparity of two embeddings after the best translation, scaling and rotation.
 
     The disparity is 1 - |X'Y|_*^2, where X and Y are the embeddings, centred and scaled to
-    Frobenius norm 1, and |.|_* is the nuclear norm. It lies between 0 and 1, and it is 0 if one
-    embedding is a translated, rotated, reflected and scaled copy of the other. The embeddings may
-    have different numbers of columns. A rescaling of the columns changes the disparity. The
-    function takes O(p k k) time.
+    Frobenius norm 1, and |.|_* is the nuclear norm. The disparity lies between 0 and 1, and it is 0
+    if one embedding is a translated, rotated, reflected and scaled copy of the other. The
+    embeddings may have different numbers of columns. A rescaling of the columns changes the
+    disparity. The function takes O(p k k) time.
 
     Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
 
@@ -342,10 +342,10 @@ class Trustworthiness(NamedTuple):
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1. It is 1 if all neighbours in the embedding are neighbours in the
+        Score from 0 to 1. The score is 1 if all neighbours in the embedding are neighbours in the
         original.
     continuity : float
-        Score from 0 to 1. It is 1 if all neighbours in the original are neighbours in the
+        Score from 0 to 1. The score is 1 if all neighbours in the original are neighbours in the
         embedding.
     n_left_out : int
         Number of items with a zero row in either embedding.

@@ -20,8 +20,8 @@ class ClusteringScores(NamedTuple):
     Attributes
     ----------
     ari, ami : float
-        Adjusted Rand index and adjusted mutual information. Both are 0 on average for random
-        clusters.
+        Adjusted Rand index and adjusted mutual information. Both indices are 0 on average for
+        random clusters.
     n_left_out : int
         Number of zero rows.
     """

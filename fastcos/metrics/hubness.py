@@ -97,10 +97,11 @@ class PopularityBias(NamedTuple):
     lift : float
         Mean popularity of the listed items divided by the mean popularity of all items.
     gini : float
-        Gini coefficient of the number of lists that contain an item. It is 0 if all items are in
-        equally many lists, and near 1 if few items fill all lists.
+        Gini coefficient of the number of lists that contain an item. The coefficient is 0 if all
+        items are in equally many lists, and near 1 if few items fill all lists.
     n_left_out : int
-        Number of items that have a zero row or the popularity 0. They affect only lift and gini.
+        Number of items that have a zero row or the popularity 0. These items affect only lift and
+        gini.
     """
 
     cosine_correlation: float
@@ -117,8 +118,8 @@ def popularity_bias(
 ) -> PopularityBias:
     """Correlations of popularity with cosines, norms and hubness; lift and Gini of the lists.
 
-    The result is exact. It takes O(p k) time and a pass over the lists, because the mean cosine of
-    a row follows from its product with the sum of all unit rows.
+    The result is exact. The function takes O(p k) time and a pass over the lists, because the mean
+    cosine of a row follows from the product of the row with the sum of all unit rows.
 
     Source: Zhou et al., ACL 2022, arXiv:2205.05092, who relate the frequency of words to cosines.
 
@@ -178,7 +179,7 @@ def popularity_bias(
 def _correlation(x: Floats, y: Floats) -> float:
     if any(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in (x, y)):
         return float("nan")
-    # Scale both by powers of two, so that squares neither overflow nor underflow.
+    # Powers of two scale x and y, so that squares neither overflow nor underflow.
     x, y = (np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (x, y))
     x, y = x - x.mean(), y - y.mean()
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))

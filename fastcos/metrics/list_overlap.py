@@ -9,7 +9,8 @@ from fastcos import validation
 from fastcos.metrics.labelled import as_neighbor_lists
 from fastcos.validation import Floats, Integers
 
-# Number of entries in a block of lists. It limits the memory besides the lists to a few MiB.
+# Number of entries in a block of lists. Blocks of this size limit the memory besides the lists to a
+# few MiB.
 _BLOCK = 2**19
 
 

@@ -17,7 +17,7 @@ def effective_rank(items: Any) -> float:
     The effective rank lies between 1, if all rows are collinear, and k, if all singular values are
     equal; it is 0 for a matrix of zeros. The rows are not centred. A rescaling of the columns
     changes the effective rank, although it does not change the predictions of the model. The
-    function takes O(p k k) time, and O(k k) memory besides a chunk of rows. It uses QR
+    function takes O(p k k) time, and O(k k) memory besides a chunk of rows. The function uses QR
     decompositions, which preserve the precision of small singular values.
 
     Source: Roy and Vetterli, EUSIPCO 2007. Garrido et al. 2023, arXiv:2210.02885, call it RankMe.

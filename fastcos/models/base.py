@@ -101,8 +101,8 @@ class FactorModel(
         -------
         ScoringEmbeddings
             users and items, for ``top_k(users, items, measure="dot", exclude=X)`` or any index of
-            inner products. CosineMF appends one column to both, which adds ``item_bias_`` to the
-            inner product.
+            inner products. CosineMF appends one column to users and items, which adds
+            ``item_bias_`` to the inner product.
 
         Examples
         --------

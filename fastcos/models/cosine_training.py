@@ -14,7 +14,7 @@ from fastcos.validation import Integers, as_count, read_only
 
 Floats = npt.NDArray[np.float32]
 
-# Number of vectors that one task of a thread adds. Adding them takes a few milliseconds.
+# Number of vectors that one task of a thread adds. Adding so many vectors takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
 # Processing this number of items of the pool of negative samples takes as long as processing one
 # interaction of a user.

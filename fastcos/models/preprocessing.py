@@ -168,9 +168,9 @@ class NormalizeRows(_Transformer):
 
     Notes
     -----
-    Normalising the rows before training changes the model that is trained. Normalising them after
-    training has no effect if the vectors are compared by the cosine, which normalises them anyway.
-    Source: arXiv:2403.05440, section 3.
+    Normalising the rows before training changes the model that is trained. Normalising the vectors
+    after training has no effect if the vectors are compared by the cosine, which normalises them
+    anyway. Source: arXiv:2403.05440, section 3.
 
     Examples
     --------
@@ -202,10 +202,10 @@ class PopularityWeights(_Transformer):
     """Weight users and items: diag(activity^-row_power) X diag(popularity^-column_power).
 
     ``column_power`` is the exponent γ of inverse propensity scores of items, and ``row_power`` is
-    the exponent δ of inverse propensity scores of users. If both are ½, the result is the matrix of
-    correspondence analysis, whose largest singular value is 1. Popularities are the column sums of
-    |X| in ``fit``, and activities are the row sums of |X| in ``transform``. A row or column with a
-    sum of 0 gets the weight 0.
+    the exponent δ of inverse propensity scores of users. If both exponents are ½, the result is the
+    matrix of correspondence analysis, whose largest singular value is 1. Popularities are the
+    column sums of |X| in ``fit``, and activities are the row sums of |X| in ``transform``. A row or
+    column with a sum of 0 gets the weight 0.
 
     Parameters
     ----------
@@ -265,8 +265,8 @@ class ShiftedPPMI(_Transformer):
     ``fit`` counts for every pair of different items the rows that contain both (as Σ x_i x_j), and
     converts the counts to ``ppmi_`` (p, p) CSR. The SVD of this matrix approximates skip-gram with
     negative sampling. Skip-gram factorises the same matrix without the maximum and under a weighted
-    loss, and only for a large rank are both exactly the same. The matrix is symmetric only for
-    β = 1. ``transform`` returns X ppmi_.
+    loss, and only for a large rank are both factorisations exactly the same. The matrix is
+    symmetric only for β = 1. ``transform`` returns X ppmi_.
 
     Parameters
     ----------

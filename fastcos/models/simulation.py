@@ -332,8 +332,8 @@ def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Intege
     uniform: Floats = 1 - random.random(parameters["n_users"])
     if parameters["activity_distribution"] == "pareto_clipped":
         limit = max(1, n_items // 2)
-        # Values above the limit are clipped below. Bounding them by twice the limit here keeps the
-        # power from overflowing.
+        # A lower bound on the uniform numbers bounds the activities by twice the limit, so that the
+        # power does not overflow. Then np.minimum clips the activities at the limit.
         uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * limit)))
         return np.minimum(uniform ** (-1 / exponent), limit).astype(np.int64)
     cumulative = np.cumsum(np.arange(1, n_items + 1) ** -exponent)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The side of a map in pixels. It is more than a panel of a printed page can show.
+# The side of a map in pixels. A panel of a printed page shows fewer pixels.
 _MAX_PIXELS = 1000
 # The side of a panel in inches. With this side, the letters in a row of five panels are nearly as
 # large as the text of a page of the same width.

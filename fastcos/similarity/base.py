@@ -224,7 +224,7 @@ class BaseMeasure:
     metric_type: ClassVar[MetricType] = "cosine"
     invariances: ClassVar[Invariances] = Invariances(s="y", r="y", R="y", D="-", G="-", t="-")
     needs: ClassVar[str] = ""
-    # Whether _fit accepts memory-mapped rows and reads them in blocks.
+    # Whether _fit accepts memory-mapped rows and reads such rows in blocks.
     fits_in_blocks: ClassVar[bool] = False
     takes_sparse_rows: ClassVar[bool] = False
 

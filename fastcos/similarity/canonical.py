@@ -190,10 +190,10 @@ def query_metric(
     Notes
     -----
     The factor is computed by a QR decomposition of the users in blocks of rows, which takes O(n k²)
-    time. It is more precise than a factor of the Gram matrix, because the condition number of the
-    Gram matrix is the square of that of the users. If the estimate Ĉ of C has the relative error
-    ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z of any pair of items changes by at most
-    ½ ln((1 + ε) / (1 - ε)).
+    time. The QR decomposition is more precise than a factorisation of the Gram matrix, because the
+    condition number of the Gram matrix is the square of the condition number of the users. If the
+    estimate Ĉ of C has the relative error ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z of any pair of
+    items changes by at most ½ ln((1 + ε) / (1 - ε)).
 
     Examples
     --------

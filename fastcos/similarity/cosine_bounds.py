@@ -3,8 +3,9 @@
 If a diagonal matrix D (or any invertible matrix G) is applied to the users of a model and its
 inverse to the items, the predictions do not change, but the cosines do. If D may be any diagonal
 matrix, nearly every cosine can take nearly every value. The functions of this module therefore
-compute ranges over all D whose condition, max |d| / min |d|, is at most a number. Such a D changes
-Fisher's z = artanh(cosine) by at most ln condition. The proofs are in docs/explanation/proofs.md.
+compute ranges over all D whose condition, max |d| / min |d|, is at most a number. A rescaling D
+changes Fisher's z = artanh(cosine) by at most the logarithm of its condition. The proofs are in
+docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -50,8 +51,8 @@ class CosineInterval(NamedTuple):
         The ends of the range. NaN for a pair with a zero row, which has no direction.
     low_rescaling, high_rescaling : ndarray (d,), or (n, d), float64
         The diagonals of two rescalings: the cosine of x / D and y / D is ``low`` for
-        D = ``low_rescaling`` and ``high`` for D = ``high_rescaling``. Their entries lie between
-        1 / condition and 1.
+        D = ``low_rescaling`` and ``high`` for D = ``high_rescaling``. The entries of the diagonals
+        lie between 1 / condition and 1.
     """
 
     low: Values
@@ -68,8 +69,8 @@ class Sensitivity(NamedTuple):
     index : float, or ndarray (n,), float64
         The sensitivity index, from 0 to 1. No rescaling changes a cosine with an index of 0.
     contributions : ndarray (d,), or (n, d), float64
-        Signed contributions of the dimensions. They sum to 0; their absolute values sum to the
-        index.
+        Signed contributions of the dimensions. The contributions sum to 0, and the absolute values
+        of the contributions sum to the index.
     """
 
     index: Values

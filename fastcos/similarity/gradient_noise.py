@@ -42,9 +42,9 @@ class GradientNoise(NamedTuple):
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
         Number of epochs in which the logarithm of the condition falls to 1/e of its current value.
-        For factors that have converged, it is the number of epochs in which every small rescaling
-        of them fades to 1/e. It is infinite if it exceeds the number for converged factors a
-        hundredfold.
+        If the factors have converged, the value is the number of epochs in which every small
+        rescaling of the factors fades to 1/e. The value is infinite if it exceeds the number for
+        converged factors a hundredfold.
     """
 
     item_weights: Floats
@@ -115,8 +115,8 @@ def gradient_noise(
     Computing the balancing map takes O((n + p) d² + observations) time. Computing the number of
     epochs takes the integration of a differential equation of d x d matrices. Near convergence, a
     rescaling fades at a rate per epoch between the smallest and the largest eigenvalue of the
-    weighted Gram matrices of users and items relative to the unweighted ones, times the step
-    (Theorem 9c).
+    weighted Gram matrices of users and items relative to the unweighted Gram matrices, times the
+    step (Theorem 9c).
 
     Predicted and measured numbers of epochs agreed within a factor of 1.4 in 36 trainings, and the
     condition after four times the predicted number was at most 1.07

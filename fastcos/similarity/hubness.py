@@ -34,10 +34,10 @@ class QueryNormalized(BaseMeasure):
     """(cosine - μ_q) / σ_q, with mean and standard deviation of the query's cosines with all items.
 
     The mean and the deviation leave out zero rows and, if the query is an item, the query itself;
-    the score is 0 if σ_q = 0. Both are computed from d x d sums, without a pass over pairs.
-    Pitfall: the correction is the same for all items of a query, so it never changes the ranking of
-    one query. It only changes which scores of different queries exceed a common threshold. The
-    measure is not symmetric. Source: You arXiv:2504.16318.
+    the score is 0 if σ_q = 0. Mean and deviation are computed from d x d sums, without a pass over
+    pairs. Pitfall: the correction is the same for all items of a query, so it never changes the
+    ranking of one query. The correction only changes which scores of different queries exceed a
+    common threshold. The measure is not symmetric. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -219,7 +219,7 @@ class DisSimLocal(_Local):
         super()._fit(items, users)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the rows, minus the geometric median of the items if they lie far from 0."""
+        """Return the rows, minus the geometric median of the items if the items lie far from 0."""
         return self._moved_rows(B)
 
     def item_bias(self, B: Rows) -> Floats:

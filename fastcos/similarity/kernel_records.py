@@ -31,7 +31,7 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
     """Return a record for exact scores without the norms and biases of the items.
 
-    It is for kernels that compute the norms of the items themselves.
+    Kernels that compute the norms of the items themselves take this record.
     """
     return _scoring(metric_type, queries, items, NO_BIAS, NO_BIAS)
 

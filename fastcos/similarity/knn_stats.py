@@ -67,7 +67,7 @@ def nearest_rows(
 class CosineMoments(NamedTuple):
     """The mean and the mean outer product of a population of unit rows.
 
-    They determine the mean and the variance of the cosines of any row with this population.
+    Both moments determine the mean and the variance of the cosines of any row with the population.
 
     mean (d,): mean of the n rows that are not zero. gram (d, d): the mean of xx' over these rows x.
     """
@@ -81,7 +81,8 @@ class CosineMoments(NamedTuple):
 
         is_inside (n,) says for each row whether it belongs to the population; the moments of such a
         row leave out the cosine of the row with itself. Mean and deviation are 0 if the population
-        has no other row. They are computed from d x d sums, without a pass over pairs.
+        has no other row. The method computes mean and deviation from d x d sums, without a pass
+        over pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):

@@ -385,12 +385,12 @@ def check_varied(name: str, values: Floats) -> None:
 class LearnedDiagonal(Mapped):
     """Σ w x y / sqrt(Σ w x² Σ w y²), with weights w of the columns fitted to labelled pairs.
 
-    The weights maximise the correlation of these cosines and the targets. Their largest entry is at
-    most κ² times the smallest, because they stand for rescalings D = w^-½ of condition at most κ.
-    The optimisation starts from equal weights, the plain cosine, and ends in a local maximum, whose
-    correlation is never lower. Pitfalls: the measure fits d numbers, so pass many more pairs than
-    columns, and evaluate the measure on other pairs. It depends on the basis. Source: this project,
-    after learned similarity (Herbold arXiv:2309.12697).
+    The weights maximise the correlation of these cosines and the targets. The largest weight is at
+    most κ² times the smallest weight, because the weights stand for rescalings D = w^-½ of
+    condition at most κ. The optimisation starts from equal weights, the plain cosine, and ends in a
+    local maximum, whose correlation is never lower. Pitfalls: the measure fits d numbers, so pass
+    many more pairs than columns, and evaluate the measure on other pairs. It depends on the basis.
+    Source: this project, after learned similarity (Herbold arXiv:2309.12697).
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def triangle(rows: Rows, centre: Floats | None = None) -> Floats:
     R has the shape (min(n, k), k) for n rows of width k.
     """
     R: Floats = np.zeros((0, rows.shape[1]))
-    # With several threads, OpenBLAS would start them for each of the small products of a QR
+    # With several threads, OpenBLAS would start its threads for each of the small products of a QR
     # decomposition. On two busy cores, the decomposition then takes 10 to 100 times as long (for
     # 39,774 x 50 rows, 2.3 s instead of 0.1 s).
     with parallel.one_blas_thread():

@@ -150,10 +150,10 @@ class MutualProximity(BaseMeasure):
     """P(N(μ_x, s_x²) > d) P(N(μ_y, s_y²) > d) for the cosine distance d = 1 - cosine of x and y.
 
     μ and s are the mean and the standard deviation of the distances of a row to all other items;
-    both are computed from d x d sums. Pairs are ranked by the logarithm of the product, which keeps
-    values near 1 distinct. A standard deviation of 0 is replaced by 1e-12. Candidates are selected
-    by the cosine. Pitfall: the measure assumes normally distributed distances. Source: Schnitzer et
-    al., JMLR 13 (2012).
+    both numbers are computed from d x d sums. Pairs are ranked by the logarithm of the product,
+    which keeps values near 1 distinct. A standard deviation of 0 is replaced by 1e-12. Candidates
+    are selected by the cosine. Pitfall: the measure assumes normally distributed distances. Source:
+    Schnitzer et al., JMLR 13 (2012).
     """
 
     name = "mutual_proximity"

@@ -10,7 +10,8 @@ from fastcos.validation import Floats
 
 # Number of partial sums by which kernels.pair_scores adds the products of two rows.
 _LANES = 16
-# Number of entries of the rows that are multiplied at once. Their products stay in the cache.
+# Number of entries of the rows that are multiplied at once. The products of so many entries stay in
+# the cache.
 _ENTRIES_PER_SCORING = 1 << 17
 
 

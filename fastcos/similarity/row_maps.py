@@ -15,7 +15,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of multiplications in one task of a thread. They take much longer than starting the task.
+# Number of multiplications in one task of a thread. So many multiplications take much longer than
+# starting a task.
 _WORK_PER_BLOCK = 1_000_000
 # Largest number of rows in a task. The copies of so many rows stay in the cache.
 _MAX_ROWS = 2048

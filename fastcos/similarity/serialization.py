@@ -34,10 +34,10 @@ def parameters_of(measure: Measure) -> dict[str, Any]:
 def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Return the fields (name and parameters, for JSON) and the arrays of a measure.
 
-    ``from_parts`` restores the measure from these fields and arrays. They contain only the class
-    and the parameters, so a restored measure has to be fitted again. The function raises TypeError
-    if the class of the measure is not registered, or if a parameter is neither a number nor a text
-    nor an array.
+    ``from_parts`` restores the measure from these fields and arrays. The fields and arrays contain
+    only the class and the parameters, so a restored measure has to be fitted again. The function
+    raises TypeError if the class of the measure is not registered, or if a parameter is neither a
+    number nor a text nor an array.
     """
     if isinstance(measure, str):
         return {"name": measure, "parameters": {}}, {}

@@ -42,10 +42,10 @@ def calibrate(
 ) -> Calibration:
     """Compute the distribution of the scores of random pairs, from which thresholds follow.
 
-    The function scores every pair in float64 and counts it in one of 2^16 bins. It makes two passes
-    over all pairs, or three for measures that are not cosines; a pass takes O(n m d) time. It needs
-    O(bins + n + m) memory, and memory for a block of scores. The products use the threads of
-    NumPy's BLAS.
+    The function scores every pair in float64 and counts it in one of 2^16 bins. The function makes
+    two passes over all pairs, or three for measures that are not cosines; a pass takes O(n m d)
+    time. The function needs O(bins + n + m) memory, and memory for a block of scores. The products
+    use the threads of NumPy's BLAS.
 
     Every pair counts as a random pair, so pass queries to which no items or only few items are
     related.

@@ -68,7 +68,7 @@ class PairDistribution(Record):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Those of the rates 1e-1 to 1e-6 for which there is a threshold."""
+        """The rates among 1e-1, 1e-2, ..., 1e-6 for which there is a threshold."""
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:

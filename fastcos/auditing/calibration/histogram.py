@@ -93,7 +93,7 @@ class Pairs:
 
 
 def bins_of(pairs: Pairs) -> Bins:
-    """Return bins that cover all scores; if they are not cosines, make a pass over all pairs."""
+    """Return bins that cover all scores, after a pass over all pairs if scores are not cosines."""
     kind = type(pairs.measure)
     if (
         pairs.measure.metric_type == "cosine"

@@ -50,8 +50,8 @@ def pairs_near(
     threshold : float
         The threshold.
     queries : array_like (n, d), optional
-        Query embeddings. If there are more than 500 queries, 500 of them are drawn. By default, the
-        pairs are pairs of different items.
+        Query embeddings. If there are more than 500 queries, the function draws 500 queries. By
+        default, the pairs are pairs of different items.
     n_each : int
         Largest number of pairs above the threshold, and largest number of pairs below it.
     measure : str or Measure

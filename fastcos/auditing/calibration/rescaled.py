@@ -48,7 +48,7 @@ class ThresholdRange(Record):
         every D.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds low and
-        high. Their entries are from 1 / condition to 1.
+        high. The entries of the diagonals are from 1 / condition to 1.
     """
 
     fpr: float

@@ -103,8 +103,8 @@ class Calibration(PairDistribution):
 
         Pairs share rows, so they count as a smaller number of independent pairs; the interval is
         that of a Poisson count of independent pairs. The interval assumes that rows are drawn
-        independently from one population. It takes hubs into account, but not one tight cluster of
-        rows: see ``notes``.
+        independently from one population. The interval takes hubs into account, but not one tight
+        cluster of rows: see ``notes``.
 
         Parameters
         ----------
@@ -144,9 +144,9 @@ class Calibration(PairDistribution):
     def independent_pairs(self, fpr: float) -> float:
         """Number of independent pairs that would determine this rate equally precisely.
 
-        It is the number of pairs above the threshold, divided by the number of pairs that count as
-        one independent pair. The divisor is computed at about 3 times the rate, because at the rate
-        itself it would be too small in samples that lack a hub by chance.
+        The result is the number of pairs above the threshold, divided by the number of pairs that
+        count as one independent pair. The divisor is computed at about 3 times the rate, because at
+        the rate itself it would be too small in samples that lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -161,9 +161,9 @@ class Calibration(PairDistribution):
         """Bounds on the false-positive rate of a cosine over all linear maps of this condition.
 
         The condition of a linear map is its largest singular value divided by its smallest.
-        Rescalings D are linear maps, so the bounds hold for them. A map changes Fisher's z of a
-        pair by at most ln condition, so only pairs whose z is within this distance of the z of the
-        score can change from one side of the score to the other.
+        Rescalings D are linear maps, so the bounds also hold for rescalings. A map changes Fisher's
+        z of a pair by at most ln condition, so only pairs whose z is within this distance of the z
+        of the score can change from one side of the score to the other.
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])

@@ -1,11 +1,11 @@
 """Label recovery: AUC, average precision, precision@10 and a majority vote per labelled item.
 
-Labels can be recovered in two ways. They are recovered globally if pairs with the same label score
-higher than pairs with different labels (AUC). They are recovered locally if the nearest neighbours
-of an item have the label of the item (precision@10). If the items with one label form several
-groups, labels may be recovered locally but not globally. As in an audit, permutations of the labels
-test both, with equal weights of all labels. A further test shows whether a single label is
-recovered.
+Labels can be recovered in two ways. Labels are recovered globally if pairs with the same label
+score higher than pairs with different labels (AUC). Labels are recovered locally if the nearest
+neighbours of an item have the label of the item (precision@10). If the items with one label form
+several groups, labels may be recovered locally but not globally. As in an audit, permutations of
+the labels test local and global recovery, with equal weights of all labels. A further test shows
+whether a single label is recovered.
 """
 
 from collections.abc import Sequence
@@ -183,7 +183,7 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the tests among neighbours and over all pairs.
 
-    If both fail and a single label is recovered, the test of this label comes first.
+    If both tests fail and a single label is recovered, the test of this label comes first.
     """
     test = best.test
     locally, globally = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT

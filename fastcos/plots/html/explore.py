@@ -28,8 +28,8 @@ from fastcos.validation import Floats, Integers
 # which a reader can multiply the λ of the model.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# Number of milliseconds for which the replay stays at each D. They suffice to read a sentence of 25
-# words.
+# Number of milliseconds for which the replay stays at each D. This time suffices to read a sentence
+# of 25 words.
 _REST = 6500
 # The number of users whose predictions are shown.
 _N_EXAMPLES = 3
@@ -52,7 +52,7 @@ _SENTENCES = {
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds of one heat map of 1,000 x 1,000 cosines with 50 columns, half of which
-# suffice because the map is symmetric. They take 30 ms on a core of 2024.
+# suffice because the map is symmetric. So many multiply-adds take 30 ms on a core of 2024.
 _MAP_WORK = 25e6
 # The number of neighbours of an item.
 _K = 10
@@ -288,7 +288,7 @@ def items_page(
     Notes
     -----
     The page calls a neighbour certified if its radius by :func:`fastcos.certified_neighbors`
-    exceeds the condition. It calls a neighbour lost if :func:`fastcos.auditing.vertex_attack`
+    exceeds the condition. The page calls a neighbour lost if :func:`fastcos.auditing.vertex_attack`
     removes it by a rescaling of at most the condition.
 
     Examples

@@ -11,7 +11,7 @@ from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, R
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
 from fastcos.reports import Figure
 
-# Every figure is drawn at both of these widths, in CSS pixels. The page shows the drawing that
+# Every figure is drawn at two widths, which are in CSS pixels. The page shows the drawing that
 # fits, so that the size of the text is the same on every screen.
 _WIDTHS = {"wide": 700, "narrow": 340}
 _PIXELS_PER_INCH = 96
