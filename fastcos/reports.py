@@ -1,8 +1,8 @@
 """Base class and parts of results, which are shown in text, in notebooks and on HTML pages.
 
-A result is a dataclass with the base class ``Record``. Its ``verdict`` is one sentence, and its
-``sections`` contain explanations, tables, single numbers and named figures. Several renderers show
-the sections::
+A result is a dataclass with the base class ``Record``. The ``verdict`` of a result is one sentence,
+and its ``sections`` contain explanations, tables, single numbers and named figures. Several
+renderers show the sections::
 
     Record.sections()
       +-- as_table                                 repr, and the form for notebooks: the verdict and

@@ -60,9 +60,9 @@ class Alignment(Record):
         ``users`` equals the input users @ user_map. Apply these maps to rows that the new model
         computes later.
     old_vectors_valid : bool
-        Whether stored vectors of the old model remain valid. They are not valid if the old factors
-        were not balanced; in this case, store ``old_items`` and ``old_users`` once, or replace all
-        stored vectors.
+        Whether stored vectors of the old model remain valid. Stored old vectors are not valid if
+        the old factors were not balanced; in this case, store ``old_items`` and ``old_users`` once,
+        or replace all stored vectors.
     shared, old_shared : ndarray (m,), int64
         Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
     n_new, n_removed : int
@@ -152,11 +152,11 @@ def align(
 ) -> Alignment:
     """Write a retrained model in the coordinates of the old model, without changing a prediction.
 
-    With users, both models are first written in balanced form (:func:`fastcos.canonicalize`). Then
-    the new model is rotated, such that its items are nearest to the old items with the same ids.
-    The rotation is applied to users and items, so it changes neither predictions nor cosines. Old
-    factors that are already balanced, such as the result of an earlier call, are used unchanged, so
-    that stored vectors remain valid.
+    With users, both models are first written in balanced form (:func:`fastcos.canonicalize`). After
+    this step, the function rotates the new model, such that its items are nearest to the old items
+    with the same ids. The rotation is applied to users and items, so it changes neither predictions
+    nor cosines. Old factors that are already balanced, such as the result of an earlier call, are
+    used unchanged, so that stored vectors remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
     of the items. Align without users if the scale of the vectors is fixed, as for vectors of

@@ -194,10 +194,10 @@ def map_encoder(
         )
         for queries in (mapped, mapped_by_half)
     )
-    # The final map is fitted on one tenth more texts than the maps of the folds. Its advantage is
-    # estimated from the gain in overlap that twice as many texts yield. If the error is
-    # proportional to 1 / m, the final map gains one tenth of this gain; if the error decreases with
-    # log m, the final map gains 15 % of it.
+    # The final map is fitted on one tenth more texts than the maps of the folds. The advantage of
+    # the final map is estimated from the gain in overlap that twice as many texts yield. If the
+    # error is proportional to 1 / m, the final map gains one tenth of this gain; if the error
+    # decreases with log m, the final map gains 15 % of it.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

@@ -1,9 +1,9 @@
 """Model diff: how much of the change between two versions of a model is only parametrisation.
 
-A model that is trained again may make the same predictions in other coordinates. Its cosines and
-neighbours then differ although the predictions have not changed. Therefore ``diff_models`` first
-maps the old items to the coordinates of the new items, by the best rescaling and by the best linear
-map. The differences that remain are a real change of the model.
+A model that is trained again may make the same predictions in other coordinates. The cosines and
+neighbours of the retrained model then differ although the predictions have not changed. Therefore
+``diff_models`` first maps the old items to the coordinates of the new items, by the best rescaling
+and by the best linear map. The differences that remain are a real change of the model.
 """
 
 from dataclasses import dataclass

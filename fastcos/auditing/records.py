@@ -49,8 +49,8 @@ class RobustnessPoint(Record):
         Standard errors of ``certified`` and ``unbroken``, over items.
     worst_rescaling, worst_linear : float
         Share of neighbours that survive the worst single rescaling, and the worst single linear
-        map, that a search found. Each is an upper bound for the worst map, because the search may
-        miss a worse map. See :func:`fastcos.auditing.worst_rescaling`.
+        map, that a search found. Both shares are upper bounds for the worst map, because the search
+        may miss a worse map. See :func:`fastcos.auditing.worst_rescaling`.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling, whose logarithms are uniformly
         distributed.

@@ -21,8 +21,8 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")
-# If there are at most _ALL_ROWS items, the search uses all of them, and replaced neighbours are
-# counted for all of them. If there are more, the search uses a sample of _SEARCHED_ROWS items, and
+# If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
+# counted for all items. If there are more, the search uses a sample of _SEARCHED_ROWS items, and
 # replaced neighbours are counted for up to _ALL_ROWS items outside the sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # The rows of all lists may take this number of entries in memory. If the lists are too long for
@@ -44,7 +44,7 @@ _MIN_STARTS, _START_BUDGET = 2, 200_000
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
-# An item can become nearer than a neighbour only if its z = artanh(cosine) is below that of the
+# An item can become nearer than a neighbour only if its z = artanh(cosine) is below the z of the
 # neighbour by at most _PROVEN_GAP times the logarithm of the condition (Theorem 6). The search
 # considers only items within _SEARCH_GAP times the logarithm, because this is faster. With a factor
 # of 0.6, the search misses edges of small models.

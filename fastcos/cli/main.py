@@ -233,7 +233,7 @@ def entry_point() -> NoReturn:
             status = 2
     try:
         sys.stderr.flush()
-    except OSError:  # Python would exit with status 120 if it could not write the rest at exit.
+    except OSError:  # Python exits with status 120 if it cannot flush stderr.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     # Skip the garbage collection of all objects at exit, which takes 0.5 s after reproduce.
     gc.freeze()

@@ -89,7 +89,7 @@ def pair_auc(
     grouped = labelled_rows(items, labels)
     n = len(grouped.rows)
     n_pairs = n * (n - 1) // 2
-    # Sorting needs memory for the cosines and for a copy of them.
+    # Sorting needs memory for the cosines and for a copy of the cosines.
     n_bytes, memory = 16 * n_pairs, config.working_memory()
     fits = n_bytes <= memory * 2**20
     if exact is None:
@@ -229,7 +229,7 @@ class StratifiedAUC(NamedTuple):
     worst : float
         Smallest AUC of a stratum.
     strata : tuple of float
-        AUC of each stratum, starting with the rarest pairs. It is NaN for a stratum without
+        AUC of each stratum, starting with the rarest pairs. The AUC is NaN for a stratum without
         same-label pairs or without different-label pairs.
     n_left_out : int
         Number of zero rows, and of items with popularity 0.

@@ -100,8 +100,8 @@ def spherical_kmeans(
 ) -> Integers:
     """Return the cluster of every unit row.
 
-    Of the clusterings from n_starts random starts, the result is the one with the largest sum of
-    cosines of the rows and the centres of their clusters.
+    Of the clusterings from n_starts random starts, the result is the clustering with the largest
+    sum of cosines of the rows and the centres of their clusters.
     """
     best_total, best = -np.inf, np.zeros(len(rows), np.int64)
     for _ in range(n_starts):

@@ -177,9 +177,9 @@ class ClassTest(Record):
 class BestTest(NamedTuple):
     """The test of several similarities, where each value is that of the best similarity.
 
-    The best similarity for a test is the one whose value deviates most from its mean over the
-    permutations. of_pairs, of_neighbors and of_classes are the numbers of the similarities to which
-    ``auc``, ``precision`` and ``classes`` belong.
+    The best similarity for a test is the similarity whose value deviates most from its mean over
+    the permutations. of_pairs, of_neighbors and of_classes are the numbers of the similarities to
+    which ``auc``, ``precision`` and ``classes`` belong.
     """
 
     test: LabelTest
@@ -280,7 +280,7 @@ def permute_labels(
 
 
 def _permutations(codes: Integers, n: int, generator: np.random.Generator) -> Iterator[Integers]:
-    """Yield the codes and then _PERMUTATIONS permutations of them.
+    """Yield the codes and then _PERMUTATIONS permutations of the codes.
 
     Codes are permuted among the first n items, and among the other items.
     """

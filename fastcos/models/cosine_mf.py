@@ -64,8 +64,8 @@ class CosineMF(FactorModel):
     temperature : float, default 0.25
         Divisor of the logits. A lower temperature fits the data and its noise more closely. The
         temperature influences the cosines of items as much as the rescaling D does in ``LinearMF``.
-        The temperature with the lowest held-out loss is often lower than the one that best recovers
-        the clusters of items.
+        The temperature with the lowest held-out loss is often lower than the temperature that best
+        recovers the clusters of items.
     item_bias : bool, default True
         Whether a bias per item models popularity. word2vec has no bias. Without a bias, directions
         and norms model the part of the popularity that ``negative_exponent`` does not account for.

@@ -88,7 +88,8 @@ def split_held_out(
     """
     row_lengths = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), row_lengths)
-    # Sorting by the sum of row number and a random number below 1 is faster than a lexsort by both.
+    # Sorting by the sum of row number and a random number below 1 is faster than a lexsort by the
+    # two numbers.
     order = np.argsort(row + random.random(X.nnz))
     rank = np.empty(X.nnz, np.int64)
     rank[order] = np.arange(X.nnz) - X.indptr[row]

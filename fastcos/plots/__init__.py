@@ -1,7 +1,7 @@
 """Figures of results, as display objects in scikit-learn's manner.
 
-A display is created from a result. Its method ``plot`` draws the figure and returns the display; it
-does not open a window::
+A display is created from a result. The method ``plot`` of a display draws the figure and returns
+the display, without opening a window::
 
     result      LinearMF        Audit                Comparison            Leaderboard
                    |              |                      |                     |

@@ -38,8 +38,8 @@ class Measure(Protocol):
     x = encode_queries(q) and y = encode_items(b). With ``metric_type`` "dot", the raw score is
     <x, y> + item_bias(b); with "cosine", it is <x, y> / (|x| |y|), or 0 if x or y is a zero row;
     with "euclidean", it is -|x - y|^2. ``to_score`` then turns raw scores into the scores that a
-    caller sees. If the raw score of one item of a query is higher than that of another item,
-    ``to_score`` must not return a lower score for it.
+    caller sees. If the raw score of one item of a query is higher than the raw score of another
+    item, ``to_score`` must not return a lower score for the first item.
 
     Attributes
     ----------
@@ -185,9 +185,9 @@ def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedR
 class Invariances(NamedTuple):
     """The effects of six changes of the embeddings on the scores of a measure.
 
-    Each attribute stands for one change of the embeddings, which its description states. Its value
-    is "y" if the scores stay the same, "rank" if the order of the scores stays the same, and "-" if
-    the order may change.
+    Each attribute stands for one change of the embeddings, which its description states. The value
+    of an attribute is "y" if the scores stay the same, "rank" if the order of the scores stays the
+    same, and "-" if the order may change.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # Eq. 2; at a condition of 2, the certified share of only one embedding is above 20 %.
 CONDITION = 1.2
 # The weights of dimensions are squares of the condition. The weights of a larger condition, and
-# products of them, would exceed the precision of float64.
+# products of such weights, would exceed the precision of float64.
 LARGEST_CONDITION = 1e15
 
 
@@ -187,7 +187,7 @@ def cosine_interval(
     Returns
     -------
     CosineInterval
-        low and high, and the diagonals of the D that attain them.
+        low and high, and the diagonals of two D that attain these ends.
 
     Notes
     -----
@@ -292,9 +292,9 @@ def rescaling_distance(first: Any, second: Any) -> float:
     Returns
     -------
     float
-        Logarithm of the quotient of the largest and the smallest eigenvalue of first^-1 second. It
-        does not change if both metrics undergo the same linear change of coordinates, or if one of
-        them is multiplied by a number.
+        Logarithm of the quotient of the largest and the smallest eigenvalue of first^-1 second. The
+        condition does not change if both metrics undergo the same linear change of coordinates, or
+        if one metric is multiplied by a number.
 
     Examples
     --------
@@ -343,7 +343,8 @@ def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
 
 
 def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
-    """Return a symmetric positive definite matrix (d, d), or the diagonal (d,) of one."""
+    """Return a symmetric positive definite matrix (d, d), or the diagonal (d,) of a diagonal
+    matrix."""
     if np.ndim(metric) == 1:
         length = max(1, np.size(metric)) if size is None else size
         return validation.as_positive_diagonal(name, metric, length)

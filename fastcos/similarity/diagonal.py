@@ -99,7 +99,7 @@ class NamedRescaling(NamedTuple):
 
 
 def rescalings() -> tuple[NamedRescaling, ...]:
-    """Return the rescalings that have a name, with the meaning of the cosines under each of them.
+    """Return the rescalings that have a name, with the meaning of the cosines under each rescaling.
 
     The meanings refer to the weights W = AB' (p, p) and the predictions M = XW (n, p) of the model;
     neither depends on D.

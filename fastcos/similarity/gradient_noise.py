@@ -4,8 +4,8 @@ One step of gradient descent on a loss f(PQ') changes the difference P'P - Q'Q o
 of the users P and the items Q by exactly the squared step times the difference of the two squared
 gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, this drift and the weight
 decay change the factors P and Q, but not the predictions PQ', until the changes that come from the
-users and from the items cancel. Two d x d matrices determine the factors at which they cancel, and
-the number of epochs that training takes to reach these factors.
+users and from the items cancel. Two d x d matrices determine the factors at which these changes
+cancel, and the number of epochs that training takes to reach these factors.
 """
 
 from typing import Any, NamedTuple
@@ -65,11 +65,12 @@ def gradient_noise(
     """Compute the scale to which stochastic gradient descent converges, and the time that it takes.
 
     A loss that depends only on dot products does not determine the scale of the latent dimensions,
-    but in the long run, the noise of its gradients does. At convergence, the sum of w xx' over all
-    items x, with w the weight of the item, equals the same sum over all users. For fixed
-    predictions, this equation holds for exactly one metric GG' of the items: the geometric mean of
-    the inverse of the sum over items and the sum over users. If the squared slopes of all
-    observations have the same mean, the result is the ``balanced_by_counts`` form of an audit.
+    but in the long run, the noise of its gradients determines this scale. At convergence, the sum
+    of w xx' over all items x, with w the weight of the item, equals the same sum over all users.
+    For fixed predictions, this equation holds for exactly one metric GG' of the items: the
+    geometric mean of the inverse of the sum over items and the sum over users. If the squared
+    slopes of all observations have the same mean, the result is the ``balanced_by_counts`` form of
+    an audit.
 
     The statement applies to plain stochastic gradient descent near a minimum, with batches that are
     a small part of the data. Adam and other adaptive methods scale each gradient, so they need not

@@ -198,7 +198,7 @@ class DisSimLocal(_Local):
     """-(|x - y|² - |x - c_x|² - |y - c_y|²), where c is the centroid of a row's K nearest rows.
 
     Pitfall: a search makes two passes over all pairs, or three for queries that are not items. If
-    the rows lie far from 0, the same vector is subtracted from all of them, which makes rounding
+    the rows lie far from 0, the same vector is subtracted from all rows, which makes rounding
     errors smaller. Source: Hara et al., AAAI 2016.
 
     Parameters
@@ -246,7 +246,7 @@ class DisSimLocal(_Local):
 
 
 def _origin_of(rows: Rows) -> Floats:
-    """Return 0 or, if the rows lie far from 0, the geometric median of a sample of them.
+    """Return 0 or, if the rows lie far from 0, the geometric median of a sample of the rows.
 
     Products of rows that share a large component lose the digits in which the rows differ. The mean
     of the rows would not be a good origin: if a few rows are large and most are nearly 0, most rows

@@ -22,7 +22,7 @@ from fastcos.similarity.row_transforms import (
 )
 from fastcos.validation import Floats, Integers, Rows
 
-# Rounding errors of upper bounds are smaller than this.
+# Rounding errors of upper bounds are smaller than this number.
 _SLACK = 1e-9
 # MutualProximity replaces standard deviations of cosines below this value by this value.
 _MIN_DEVIATION = 1e-12
@@ -68,12 +68,13 @@ class Recos(BaseMeasure):
     """x·y divided by its largest possible magnitude if the entries of x and y are reordered.
 
     The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
-    descending order if x·y < 0. The value is 1 if the entries of both rows have the same order. Its
-    magnitude is never below the magnitude of the cosine. If the denominator is 0, the value is 0.
-    A search selects candidates by x·y / (x↑·a y↑·a), where a is the mean direction of the sorted
-    items and x↑ is a sorted row. All sorted items lie within some angle of a, and this angle limits
-    the difference between the value and the candidate score. Pitfalls: the value depends on the
-    basis, and a search computes many exact scores per query. Source: Ai arXiv:2602.05266.
+    descending order if x·y < 0. The value is 1 if the entries of both rows have the same order. The
+    magnitude of the value is never below the magnitude of the cosine. If the denominator is 0, the
+    value is 0. A search selects candidates by x·y / (x↑·a y↑·a), where a is the mean direction of
+    the sorted items and x↑ is a sorted row. All sorted items lie within some angle of a, and this
+    angle limits the difference between the value and the candidate score. Pitfalls: the value
+    depends on the basis, and a search computes many exact scores per query. Source: Ai
+    arXiv:2602.05266.
     """
 
     name = "recos"

@@ -2,7 +2,7 @@
 
 A matrix product of BLAS may round a row differently if the row has another position in the matrix,
 or if the matrix has another size. Two equal rows then have slightly different images, and rounding
-errors decide which of them is ranked first. With the functions of this module, the image of a row
+errors decide which row is ranked first. With the functions of this module, the image of a row
 depends only on that row.
 """
 

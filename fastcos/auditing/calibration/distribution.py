@@ -17,7 +17,7 @@ RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # the tail model is used. The relative standard error of a share of 100 independent pairs is 10 %,
 # or 14 % in a self-join, which counts each pair twice.
 OBSERVED = 100
-# The smallest rate of the tail model is the one at which this number of pairs is expected.
+# At the smallest rate of the tail model, this number of pairs is expected above the threshold.
 EXTRAPOLATED = 0.01
 
 

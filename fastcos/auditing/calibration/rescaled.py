@@ -96,7 +96,7 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Return whether D decides if this score is above or below the threshold."""
+        """Return whether the choice of D decides if a score is above or below the threshold."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod

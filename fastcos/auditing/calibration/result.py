@@ -135,7 +135,8 @@ class Calibration(PairDistribution):
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
         """Interval for the threshold of this rate, over resampled rows.
 
-        Its ends are the thresholds for the ends of :meth:`rate_interval` (Woodruff 1952).
+        The ends of the interval are the thresholds for the ends of :meth:`rate_interval` (Woodruff
+        1952).
         """
         rates = self.rate_interval(fpr, confidence=confidence)
         low, high = (max(rate, self.smallest_fpr) for rate in rates)
@@ -176,7 +177,8 @@ class Calibration(PairDistribution):
     def is_reachable(self, fpr: float) -> bool:
         """Return whether there is a score that random pairs reach with at most this probability.
 
-        There is none if more pairs than the rate permits have the largest score, as duplicates do.
+        The result is False if more pairs than the rate permits have the largest score, as
+        duplicates do.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])

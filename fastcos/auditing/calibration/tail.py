@@ -8,7 +8,7 @@ from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
 # The tail consists of this share of the pairs with the highest scores, but of at least MIN_PAIRS
-# pairs. These are enough pairs to fit two parameters, and so few that only the highest scores
+# pairs. So many pairs suffice to fit two parameters, and are so few that only the highest scores
 # decide the fit. `tests.robustness.calibrated_rates tail` compares other values.
 SHARE = 1e-4
 MIN_PAIRS = 1000

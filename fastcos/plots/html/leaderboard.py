@@ -34,7 +34,7 @@ def leaderboard_page(
     ----------
     leaderboard : Leaderboard
         The leaderboard of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, called with
-        ``n_examples``. The page shows its best 200 candidates.
+        ``n_examples``. The page shows the best 200 candidates of the leaderboard.
     names, labels, name, provenance
         As in :func:`fastcos.plots.html.items_page`.
     sections : sequence of Section
