@@ -18,11 +18,11 @@ from langchain_core.vectorstores.utils import maximal_marginal_relevance
 
 from fastcos import parallel, storage
 from fastcos.integrations.metadata_index import MetadataIndex
-from fastcos.io import write_text
 from fastcos.search import SimilarityIndex
 from fastcos.search.model_check import as_model, check_same_model
 from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.similarity.base import Measure, get_measure
+from fastcos.storage.atomic_files import write_text
 from fastcos.validation import as_real
 
 # A function that returns True for the documents that a search may find, or the conditions of
