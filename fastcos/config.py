@@ -1,4 +1,9 @@
-"""Settings of the process, which environment variables or ``set_config`` change."""
+"""Settings of the process, which environment variables or ``set_config`` change.
+
+Two settings belong to ``fastcos.kernels``, which is below this module: ``code_cache`` holds the
+directory of compiled code, and ``cpu`` lists the instruction sets that this CPU supports. No kernel
+is imported.
+"""
 
 import functools
 import math

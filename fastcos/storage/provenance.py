@@ -1,4 +1,8 @@
-"""The provenance of a result: parameters, versions and machine, stored beside the result."""
+"""The provenance of a result: parameters, versions and machine, stored beside the result.
+
+The name of the processor comes from ``fastcos.kernels.cpu``, and the instruction set and the number
+of threads come from ``fastcos.config``.
+"""
 
 import contextlib
 import math
