@@ -1,6 +1,7 @@
-"""Scores of embeddings and of neighbour lists, computed without an items x items matrix.
+"""Scores of embeddings, and of neighbour lists that the caller passes.
 
-The functions are grouped by their inputs::
+No function stores an items x items matrix, and none calls the search: lists come from ``top_k`` or
+from another system. The functions are grouped by their inputs::
 
     rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
                        clustering_scores

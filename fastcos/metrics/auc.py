@@ -1,4 +1,18 @@
-"""AUC over pairs of rows: whether pairs within clusters score higher than other pairs."""
+"""AUC over pairs of rows: whether pairs within clusters score higher than other pairs.
+
+The AUCs of other modules have other pairs or other purposes:
+
+=================================== ================================================================
+``metrics.label_permutation``       from ranks of pairs of a sample of items, for each permutation
+                                    of the labels; the mean over labels, with equal weights
+``comparison.tasks.label_recovery`` of each query over its ranking of all items, by the kernel
+                                    ``label_ranks.auc_of_ranked``; equal scores count one half
+``auditing.label_recovery``         from 256 bins of cosines, together with the derivative by each
+                                    cosine, for a gradient ascent that ``pair_auc`` evaluates
+``auditing.calibration.labelled``   of scores of pairs that the caller labelled, by scikit-learn's
+                                    ``roc_auc_score``
+=================================== ================================================================
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
