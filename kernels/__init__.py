@@ -14,9 +14,13 @@ the last arguments::
 
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
-training, and to choose candidates, which a kernel without fastmath scores again. ``code_cache``
-stores compiled code under a digest of everything that a kernel uses. Only ``compiler`` and
-``numba_internals`` import Numba, and a process that finds native code (``native``) never imports
+training, and to choose candidates, which a kernel without fastmath scores again.
+
+A kernel is compiled when it is first called. ``jit`` then imports ``compiler``, which obtains a
+dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the cache of the
+dispatcher by the files of ``code_cache``, which stores compiled code under a digest of everything
+that a kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles and
+saves it. A process that finds native code (``native``) takes none of these steps and never imports
 Numba.
 
 ================ =================================================================================

@@ -8,8 +8,8 @@ there is no index, and failures of the disk become warnings.
 
 A file is a pickle, so whoever can write the file can run code. Directories are created with access
 for the user alone. A file that belongs to another user (except root), or that every user may write,
-is not read. The digest in a file detects damage, not attacks. ``compiler`` makes Numba use these
-files.
+is not read. The digest in a file detects damage, not attacks. ``numba_internals`` makes Numba use
+these files.
 """
 
 import contextlib
