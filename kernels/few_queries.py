@@ -1,4 +1,4 @@
-"""Exact top-k of a few queries, each of which is compared with the codes of all items by itself.
+"""Exact top-k of a few queries among packed items: each query reads the codes of all items itself.
 
 ``search_few_queries`` is the complete search of one query, from top to bottom:
 

@@ -1,4 +1,9 @@
-"""Selection and sorting of the best entries of a list: descending keys, equal keys by lower row."""
+"""Selection and sorting of the best entries of a list: descending keys, equal keys by lower row.
+
+The order of equal keys is part of every result. Code that does not call this module orders equal
+scores by the same rule: ``row_argsort``, which sorts columns of one row of scores, and, in
+``fastcos.search``, ``scan`` for a query of zeros, whose scores are all equal, and ``numpy_search``.
+"""
 
 import numpy as np
 
