@@ -20,8 +20,8 @@ A kernel is compiled when it is first called. ``jit`` then imports ``compiler``,
 dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the cache of the
 dispatcher by the files of ``code_cache``, which stores compiled code under a digest of everything
 that a kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles and
-saves it. A process that finds native code (``native``) takes none of these steps and never imports
-Numba.
+saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
+that finds native code (``native``) takes none of these steps and never imports Numba.
 
 ================ =================================================================================
 dense search     few_queries: one query or a few, each of which is compared with the codes of all
