@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from fastcos.models.cosine_mf import CosineMF as CosineMF
     from fastcos.models.linear_mf import LinearMF as LinearMF
     from fastcos.models.simulation import simulate_interactions as simulate_interactions
-    from fastcos.search.blocks import similarity_blocks as similarity_blocks
     from fastcos.search.explain import explain_top_k as explain_top_k
     from fastcos.search.index import SimilarityIndex as SimilarityIndex
-    from fastcos.search.radius import neighbors_above as neighbors_above
+    from fastcos.search.range_search import neighbors_above as neighbors_above
     from fastcos.search.rerank import rerank as rerank
     from fastcos.search.results import Neighbors as Neighbors
+    from fastcos.search.score_blocks import similarity_blocks as similarity_blocks
     from fastcos.search.top_k import top_k as top_k
     from fastcos.search.transformer import NeighborsTransformer as NeighborsTransformer
     from fastcos.similarity import get_measure as get_measure, list_measures as list_measures
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         canonicalize as canonicalize,
         query_metric as query_metric,
     )
-    from fastcos.similarity.diagonal import Rescaling as Rescaling, rescalings as rescalings
+    from fastcos.similarity.rescalings import Rescaling as Rescaling, rescalings as rescalings
 
     __version__: str
 
@@ -63,16 +63,16 @@ _NAMES_OF = {
     "similarity": ("get_measure", "list_measures"),
     "models.cosine_mf": ("CosineMF",),
     "models.linear_mf": ("LinearMF",),
-    "search.blocks": ("similarity_blocks",),
+    "search.score_blocks": ("similarity_blocks",),
     "search.explain": ("explain_top_k",),
     "search.index": ("SimilarityIndex",),
-    "search.radius": ("neighbors_above",),
+    "search.range_search": ("neighbors_above",),
     "search.rerank": ("rerank",),
     "search.results": ("Neighbors",),
     "search.top_k": ("top_k",),
     "search.transformer": ("NeighborsTransformer",),
     "similarity.canonical": ("canonicalize", "query_metric"),
-    "similarity.diagonal": ("Rescaling", "rescalings"),
+    "similarity.rescalings": ("Rescaling", "rescalings"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 

@@ -9,13 +9,13 @@ not depend on D::
       |
     audit (item_audit)                samples of items, one top_k of all items
       +-- robustness                  share of neighbours that survive, by condition of D
-      |     +-- edges                 items, sampled rows, their nearest items
+      |     +-- neighbor_edges        items, sampled rows, their nearest items
       |     +-- certificates          lower bound: proofs for each edge
       |     +-- attacks               upper bound: rescalings that remove an edge
       +-- variants                    other parametrisations, and invariant baselines
       +-- label_recovery              range of the AUC of labels over rescalings
       |
-    Audit (report, records)           numbers, verdict, advice; sections() for all output formats
+    Audit (report, audit_records)     numbers, verdict, advice; sections() for all output formats
 
     model_diff                        how much of the change between two versions is real
     alignment                         a new version in the coordinates of the old version
@@ -33,9 +33,9 @@ from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.calibration.calibrate import calibrate
 from fastcos.auditing.calibration.labelled import LabelledCalibration, calibrate_pairs
 from fastcos.auditing.calibration.pairs import NearPairs, pairs_near, score_pairs
-from fastcos.auditing.calibration.rescaled import ThresholdRange, threshold_range
 from fastcos.auditing.calibration.result import Calibration
 from fastcos.auditing.calibration.tail import Tail
+from fastcos.auditing.calibration.threshold_range import ThresholdRange, threshold_range
 from fastcos.auditing.certificates import certified_neighbors
 from fastcos.auditing.encoder_map import EncoderMap, map_encoder
 from fastcos.auditing.item_audit import audit

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.auditing import certificates, edges
+from fastcos.auditing import certificates, neighbor_edges
 from fastcos.kernels import attacks, records
 from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
@@ -90,20 +90,22 @@ def vertex_attack(
     (1.5, array([1.  , 0.65, 1.  ]))
     """
     validation.check_progress(progress)
-    sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory, n_threads)
+    sample, k, condition = neighbor_edges.as_edges(
+        items, k, condition, rows, working_memory, n_threads
+    )
     neighbors = nearest_and_competing(sample, k)
     certain = certificates.linear_radii(sample, neighbors, k)
     levels = certificates.levels_up_to(condition, _LEVEL_STEP)
     return attack(sample, neighbors, certain, levels, progress)
 
 
-def nearest_and_competing(sample: edges.ItemRows, k: int) -> Integers:
+def nearest_and_competing(sample: neighbor_edges.ItemRows, k: int) -> Integers:
     """Return the k nearest items of each row, and then the items that could replace neighbours."""
-    return edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
+    return neighbor_edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 
 def attack(
-    sample: edges.ItemRows,
+    sample: neighbor_edges.ItemRows,
     neighbors: Integers,
     certain: Floats,
     levels: Floats,
@@ -116,7 +118,7 @@ def attack(
     n, k = certain.shape
     radius = parallel.unfilled((n, k), np.float64)
     weights = parallel.unfilled((n, k, sample.items.shape[1]), np.float64)
-    for part, gathered, lists in edges.parts(sample, validation.read_only(neighbors)):
+    for part, gathered, lists in neighbor_edges.parts(sample, validation.read_only(neighbors)):
 
         def report_part(done: int, _: int, first: int = part.start) -> None:
             if progress is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.auditing import edges
+from fastcos.auditing import neighbor_edges
 from fastcos.kernels import certificates, records
 from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
@@ -118,9 +118,13 @@ def certified_neighbors(
     (array([1, 0, 1, 2]), array([2.77, 2.56, 1.08, 1.43]), array([ True, False, False, False]))
     """
     validation.check_progress(progress)
-    sample, k, condition = edges.as_edges(items, k, condition, rows, working_memory, n_threads)
+    sample, k, condition = neighbor_edges.as_edges(
+        items, k, condition, rows, working_memory, n_threads
+    )
     family = validation.as_choice("family", family, ("linear", "rescaling"))
-    longer = edges.nearest_items(sample, min(k + 1, len(sample.items) - 1), progress=progress)
+    longer = neighbor_edges.nearest_items(
+        sample, min(k + 1, len(sample.items) - 1), progress=progress
+    )
     radius = linear_radii(sample, longer.indices, k)
     if family == "rescaling":
         # The levels are raised slightly, so that a radius equal to the last level exceeds the
@@ -131,12 +135,12 @@ def certified_neighbors(
     return CertifiedNeighbors(indices, scores, radius, radius > condition)
 
 
-def linear_radii(sample: edges.ItemRows, neighbors: Integers, k: int) -> Floats:
+def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -> Floats:
     """Return the radii (n, k) of the first k neighbours of each list under all linear maps."""
     n, m = neighbors.shape
     fisher_z = parallel.unfilled((n, m), np.float64)
     radius = parallel.unfilled((n, k), np.float64)
-    for part, gathered, lists in edges.parts(sample, validation.read_only(neighbors)):
+    for part, gathered, lists in neighbor_edges.parts(sample, validation.read_only(neighbors)):
         # A block of 4 million products takes milliseconds, so that scheduling blocks costs little.
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
@@ -155,7 +159,7 @@ def levels_up_to(condition: float, step: float) -> Floats:
 
 
 def rescaling_radii(
-    sample: edges.ItemRows,
+    sample: neighbor_edges.ItemRows,
     k: int,
     levels: Floats,
     progress: parallel.Progress | None = None,
@@ -182,10 +186,10 @@ def rescaling_radii(
         while len(batch):
             length = min(length, longest)
             part = sample.subset(sample.rows[batch])
-            neighbors = validation.read_only(edges.nearest_items(part, length).indices)
+            neighbors = validation.read_only(neighbor_edges.nearest_items(part, length).indices)
             radii = parallel.unfilled(bounds.shape, np.float64)
             undecided = parallel.unfilled(len(batch), np.uint8)
-            for span, gathered, lists in edges.parts(part, neighbors):
+            for span, gathered, lists in neighbor_edges.parts(part, neighbors):
                 parallel.run(
                     certificates.rescaling_radii, parallel.row_blocks(len(lists), 4),
                     gathered.arrays, lists,

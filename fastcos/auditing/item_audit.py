@@ -5,10 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastcos import metrics, parallel, validation
-from fastcos.auditing import certificates, edges, variants
-from fastcos.auditing.edges import ItemRows
-from fastcos.auditing.label_recovery import search_rescalings
-from fastcos.auditing.records import (
+from fastcos.auditing import certificates, neighbor_edges, variants
+from fastcos.auditing.audit_records import (
     BALANCED_BY_COUNTS,
     DECAY,
     NOISE_BALANCED,
@@ -16,6 +14,8 @@ from fastcos.auditing.records import (
     TRAINED_ON,
     VariantScores,
 )
+from fastcos.auditing.label_recovery import search_rescalings
+from fastcos.auditing.neighbor_edges import ItemRows
 from fastcos.auditing.report import Audit
 from fastcos.auditing.robustness import robustness_curve
 from fastcos.kernels import intervals
@@ -169,7 +169,7 @@ def audit(
     True
     """
     validation.check_progress(progress)
-    sample, k, condition = edges.as_edges(
+    sample, k, condition = neighbor_edges.as_edges(
         items, k, condition, working_memory=working_memory, n_threads=n_threads
     )
     p, d = sample.items.shape
@@ -182,7 +182,7 @@ def audit(
     norms = sample.norms[directed]
     validation.check_enough("items", len(directed), k + 1, "rows that are not zero")
 
-    longer = edges.nearest_items(sample, min(k + 1, p - 1), progress=progress).indices
+    longer = neighbor_edges.nearest_items(sample, min(k + 1, p - 1), progress=progress).indices
     linear = certificates.linear_radii(sample, longer, k)
     lists = validation.read_only(np.ascontiguousarray(longer[:, :k]))
 
@@ -383,7 +383,7 @@ def sensitivity_index(
 
     If a generator is passed, the items are first rotated to a random basis.
     """
-    sample, lists = edges.gather_items(sample, lists)
+    sample, lists = neighbor_edges.gather_items(sample, lists)
     if generator is not None:
         Q, R = np.linalg.qr(generator.standard_normal((sample.items.shape[1],) * 2))
         # If the signs of the columns of Q are such that the diagonal of R is positive, Q is

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import metrics, validation
-from fastcos.auditing.records import LabelRecovery
+from fastcos.auditing.audit_records import LabelRecovery
 from fastcos.metrics.labelled import unit_rows
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats

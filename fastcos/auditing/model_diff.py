@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import metrics, validation
-from fastcos.auditing import edges
+from fastcos.auditing import neighbor_edges
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.reports import Estimate, Record, Section, Table, as_table
 from fastcos.similarity.canonical import query_metric
@@ -199,8 +199,8 @@ def diff_models(
 
     def lists(rows: Any) -> Integers:
         """Return the k nearest neighbours of each listed item."""
-        sample, _, _ = edges.as_edges(rows, k, 1.0, listed, n_threads=n_threads)
-        return edges.nearest_items(sample, k).indices
+        sample, _, _ = neighbor_edges.as_edges(rows, k, 1.0, listed, n_threads=n_threads)
+        return neighbor_edges.nearest_items(sample, k).indices
 
     mapped, condition, explained_new = _fit_linear_map(old, new)
     explained_old = _fit_linear_map(new, old)[2]
@@ -226,8 +226,8 @@ def diff_models(
         overlap_after_rescaling=rescaled,
         overlap_after_linear_map=float(after.mean()),
         unchanged=max(overlap, rescaled or 0.0, float(after.mean())),
-        overlap_error=edges.standard_error(before, len(new)),
-        linear_error=edges.standard_error(after, len(new)),
+        overlap_error=neighbor_edges.standard_error(before, len(new)),
+        linear_error=neighbor_edges.standard_error(after, len(new)),
         explained_new=explained_new,
         explained_old=explained_old,
         condition=condition,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import metrics
-from fastcos.auditing.records import (
+from fastcos.auditing.audit_records import (
     BALANCED,
     BALANCED_BY_COUNTS,
     CENTERED,

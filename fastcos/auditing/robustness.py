@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastcos import validation
-from fastcos.auditing import attacks, certificates, edges
-from fastcos.auditing.records import RobustnessPoint
+from fastcos.auditing import attacks, certificates, neighbor_edges
+from fastcos.auditing.audit_records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
@@ -15,7 +15,11 @@ CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 
 def robustness_curve(
-    sample: edges.ItemRows, linear: Floats, k: int, condition: float, generator: np.random.Generator
+    sample: neighbor_edges.ItemRows,
+    linear: Floats,
+    k: int,
+    condition: float,
+    generator: np.random.Generator,
 ) -> tuple[RobustnessPoint, ...]:
     """Return the points of the curve at CONDITIONS and at the argument, for the sampled rows.
 
@@ -74,4 +78,6 @@ def _error(radius: Floats, condition: float, population: int) -> float:
     """Return the standard error, over rows, of the share of edges with a larger radius."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
-    return edges.standard_error((radius > condition)[rows].sum(axis=1) / n_edges[rows], population)
+    return neighbor_edges.standard_error(
+        (radius > condition)[rows].sum(axis=1) / n_edges[rows], population
+    )

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from fastcos import metrics, validation
-from fastcos.auditing import edges
-from fastcos.auditing.records import (
+from fastcos.auditing import neighbor_edges
+from fastcos.auditing.audit_records import (
     BALANCED,
     BALANCED_BY_COUNTS,
     CENTERED,
@@ -161,7 +161,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
 
 
 def score_variant(
-    variant: Variant, sample: edges.ItemRows, lists: Integers, labelled: Labelled | None
+    variant: Variant, sample: neighbor_edges.ItemRows, lists: Integers, labelled: Labelled | None
 ) -> VariantScores:
     """Compare the cosines and neighbours of a variant with those of the audited embeddings.
 
@@ -171,7 +171,7 @@ def score_variant(
     neighbors = lists
     if variant.transform is not None:
         index = SimilarityIndex(variant, n_threads=sample.n_threads).fit(sample.items, copy=False)
-        neighbors = edges.nearest_items(sample, lists.shape[1], index=index).indices
+        neighbors = neighbor_edges.nearest_items(sample, lists.shape[1], index=index).indices
     auc = None
     if labelled is not None:
         rows = variant.encode_items(memmap.take_rows("items", sample.items, labelled[0]))
@@ -188,7 +188,7 @@ def score_variant(
         jaccard=float(jaccard.mean()),
         neighbors_kept=metrics.overlap_at_k(neighbors, lists),
         overlap=metrics.rank_biased_overlap(neighbors, lists).value,
-        jaccard_error=edges.standard_error(jaccard, len(sample.items)),
+        jaccard_error=neighbor_edges.standard_error(jaccard, len(sample.items)),
         rsa=rsa,
         hubness=metrics.hubness(neighbors, n_items=len(sample.items)).skewness,
         auc=auc,

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from fastcos import parallel, validation
 from fastcos.auditing.attacks import N_LISTED, nearest_and_competing
-from fastcos.auditing.edges import ItemRows, as_edges, gather_items, standard_error
+from fastcos.auditing.neighbor_edges import ItemRows, as_edges, gather_items, standard_error
 from fastcos.kernels import worst_rescaling as kernels
 from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION

@@ -18,7 +18,7 @@ from fastcos.cli.terminal import progress_bar, say
 if TYPE_CHECKING:
     from fastcos.io import Factors, Interactions, ItemLabels, Vectors
     from fastcos.similarity import Measure
-    from fastcos.similarity.diagonal import Rescaling
+    from fastcos.similarity.rescalings import Rescaling
 
 
 VECTOR_FORMATS = """\
@@ -324,7 +324,7 @@ def add_rescalings(group: "argparse._ActionsContainer") -> None:
 
 def as_rescaling(text: str) -> "str | Rescaling":
     """Return the name of a rescaling, or the rescaling with the exponents A,B."""
-    from fastcos.similarity.diagonal import Rescaling, rescalings
+    from fastcos.similarity.rescalings import Rescaling, rescalings
 
     names = [rescaling.name for rescaling in rescalings()]
     if text in names:
@@ -340,7 +340,7 @@ def as_rescaling(text: str) -> "str | Rescaling":
 
 def parse_rescalings(args: argparse.Namespace) -> "list[str | Rescaling] | None":
     """Return the named rescalings and the rescalings of --rescaling; None without this option."""
-    from fastcos.similarity.diagonal import rescalings
+    from fastcos.similarity.rescalings import rescalings
 
     if not args.rescaling:
         return None

@@ -21,7 +21,7 @@ other half measures its lead.
         |
     bootstrap   intervals, cross-fitting, test against the chance level (for labels: ``metrics``)
         |
-    Leaderboard   (and ``rescaled``: the paper's table of one model under every D;
+    Leaderboard   (and ``rescaling_table``: the paper's table of one model under every D;
                    ``examples``: neighbours of some items by every candidate)
 
 ``scoring`` evaluates a fitted measure on blocks of queries and items, or on pairs. ``Comparison``

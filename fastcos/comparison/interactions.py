@@ -29,7 +29,7 @@ from fastcos.comparison.models import (
     grid_variants,
     named_variants,
 )
-from fastcos.comparison.rescaled import RescalingEvaluator, score_rescalings
+from fastcos.comparison.rescaling_table import RescalingEvaluator, score_rescalings
 from fastcos.comparison.result import Comparison, RescalingScores
 from fastcos.comparison.runner import (
     CandidateScores,
@@ -46,7 +46,7 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.metrics.label_permutation import label_names
 from fastcos.parallel import Progress
 from fastcos.similarity import Measure
-from fastcos.similarity.diagonal import Rescaling
+from fastcos.similarity.rescalings import Rescaling
 
 # Number of labelled items that are ranked, or of items that the evaluated users have seen, per
 # sampled item. With 2,000 sampled items, 10,000 items are ranked, so that a label that 0.2 % of the

@@ -19,7 +19,7 @@ from fastcos.models.preprocessing import (
     StandardizeColumns,
 )
 from fastcos.parallel import Progress
-from fastcos.similarity.diagonal import Rescaling, rescaling_grid, rescalings
+from fastcos.similarity.rescalings import Rescaling, rescaling_grid, rescalings
 
 # The accepted values of ``objective``: Eq. 1 is "dropout", Eq. 2 is "weight_decay".
 OBJECTIVES = ("both", "dropout", "weight_decay")

@@ -11,7 +11,7 @@ from fastcos.comparison.candidates import EQ2
 from fastcos.comparison.leaderboard import Leaderboard
 from fastcos.models.linear_mf import LinearMF
 from fastcos.reports import Record, Section, Table, as_table
-from fastcos.similarity.diagonal import Rescaling
+from fastcos.similarity.rescalings import Rescaling
 
 Items = npt.NDArray[np.floating[Any]]
 Lists = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ from fastcos.linalg.svd import SVD, direct_svd, randomized_svd
 from fastcos.models.base import FactorModel
 from fastcos.models.preprocessing import Biases, biases
 from fastcos.parallel import Progress
-from fastcos.similarity.diagonal import Rescaling, as_diagonal
+from fastcos.similarity.rescalings import Rescaling, as_diagonal
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")

@@ -19,7 +19,7 @@ from fastcos.plots.style import (
     figure_style,
     line_style,
 )
-from fastcos.similarity.diagonal import rescalings
+from fastcos.similarity.rescalings import rescalings
 from fastcos.validation import Floats
 
 if TYPE_CHECKING:

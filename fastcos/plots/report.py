@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fastcos.auditing.records import LabelRecovery
+from fastcos.auditing.audit_records import LabelRecovery
 from fastcos.auditing.report import MAX_BARS, Audit
 from fastcos.plots.style import COLOURS, Display, line_style
 from fastcos.validation import Floats

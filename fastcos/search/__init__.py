@@ -15,8 +15,8 @@ in memory, in a file or on a cluster::
     execute.execute                     one batch of queries after the other
         |  query_batch.read_batch       reads, validates and encodes the queries
         |
-        |---> groups.GroupSearch        each query finds items of its group
-        |---> lists.best_of_lists       each query has a list of items
+        |---> group_search.GroupSearch          each query finds items of its group
+        |---> candidate_lists.best_of_lists     each query has a list of items
         '---> segment_search.search_segments: segments of items; the best are merged
                   |
                   v
@@ -76,8 +76,8 @@ The modules of the search, from the bottom up:
 ``query_batch``      a batch of queries: reading, validation and encoding
 ``filter_refine``    the search of a segment by a measure that has only an upper bound
 ``segment_search``   the search of all segments for a batch of queries
-``lists``            the search of a separate list of items for each query
-``groups``           the search of the items in the group of each query
+``candidate_lists``  the search of a separate list of items for each query
+``group_search``     the search of the items in the group of each query
 ``execute``          the execution of a request
 ``top_k``            ``top_k``, which checks its arguments and executes the request
 ``output_directory`` the directory of results, in which an interrupted ``top_k`` resumes
@@ -104,11 +104,11 @@ The other searches:
 
 ==================== ===============================================================================
 ``range_candidates`` the items that may reach a score, by the bounds of the tiles
-``radius``           all pairs with a score of at least ``min_score``
+``range_search``     all pairs with a score of at least ``min_score``
 ``near_duplicates``  the connected components of these pairs
 ``communities``      groups of rows around central rows
 ``semantic_search``  the search of sentence-transformers, with exact scores
-``blocks``           all scores, for some queries at a time
+``score_blocks``     all scores, for some queries at a time
 ``sparse``           nearest neighbours among sparse rows, by inverted lists (``sparse_rows``)
 ``bits``             nearest neighbours among packed bits
 ``rescoring``        the best of a list of candidates, by the exact score of a measure
@@ -118,16 +118,16 @@ The other searches:
 ==================== ===============================================================================
 """
 
-from fastcos.search.blocks import similarity_blocks
 from fastcos.search.communities import community_detection
 from fastcos.search.explain import SearchExplanation, explain_top_k
 from fastcos.search.index import SimilarityIndex
 from fastcos.search.index_parts import IndexMemory
 from fastcos.search.near_duplicates import NearDuplicates, near_duplicates
-from fastcos.search.radius import neighbors_above
+from fastcos.search.range_search import neighbors_above
 from fastcos.search.rerank import STSScorer, WordRotatorsScorer, rerank
 from fastcos.search.rescoring import Rescored, rescore
 from fastcos.search.results import IndexNeighbors, Neighbors
+from fastcos.search.score_blocks import similarity_blocks
 from fastcos.search.semantic_search import semantic_search
 from fastcos.search.top_k import top_k
 

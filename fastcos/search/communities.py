@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.search.radius import neighbors_above
+from fastcos.search.range_search import neighbors_above
 from fastcos.search.request import Threshold, as_threshold
 from fastcos.similarity.base import get_measure
 

@@ -5,8 +5,8 @@ of ``top_k``, of ``SimilarityIndex``, and of rows on disk. ``execute`` divides t
 batches that fit the working memory. The request determines the method by which a batch is
 searched::
 
-    each query finds items of its group        groups.GroupSearch
-    each query has a list of items             lists.best_of_lists
+    each query finds items of its group        group_search.GroupSearch
+    each query has a list of items             candidate_lists.best_of_lists
     all queries may find the same items        segment_search.search_segments
 
 All three methods return positions and raw scores, which ``finish`` converts to results. Workers of
@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel
-from fastcos.search.groups import GroupSearch
-from fastcos.search.lists import best_of_lists
+from fastcos.search.candidate_lists import best_of_lists
+from fastcos.search.group_search import GroupSearch
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.query_batch import QueryBatch, read_batch
 from fastcos.search.rankings import Ranking

@@ -36,7 +36,7 @@ from fastcos.search.near_duplicates import (
     no_near_duplicates,
 )
 from fastcos.search.options import as_options
-from fastcos.search.radius import pairs_above
+from fastcos.search.range_search import pairs_above
 from fastcos.search.request import (
     Threshold,
     as_index_queries,

@@ -13,7 +13,7 @@ from fastcos.reports import MAX_ROWS, Table, as_table
 from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import Contents
 from fastcos.search.options import ExecutionOptions, as_options
-from fastcos.search.radius import pairs_above
+from fastcos.search.range_search import pairs_above
 from fastcos.search.request import Threshold, as_threshold
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity.base import Measure, get_measure

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.kernels import listed_items
 from fastcos.parallel import memmap
+from fastcos.search.candidate_lists import best_of_positions, best_of_scored, score_lists
 from fastcos.search.execute import finish
-from fastcos.search.lists import best_of_positions, best_of_scored, score_lists
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.packing import match_type
 from fastcos.search.rankings import select_best

@@ -34,7 +34,7 @@ the entries:
 """
 
 # Importing these modules registers the measures that they define.
-from fastcos.similarity import hubness, linear, non_linear, norm_based, rescaled, table  # noqa: F401
+from fastcos.similarity import hubness, linear, non_linear, norm_based, rescaled_cosine, table  # noqa: F401
 from fastcos.similarity.base import (
     BaseMeasure,
     Capabilities,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fastcos import storage
 from fastcos.similarity.base import REGISTRY, Measure
-from fastcos.similarity.rescaled import ModelSpectrum
+from fastcos.similarity.rescaled_cosine import ModelSpectrum
 
 _PREFIX = "measure_"
 _OF_MODEL = "measure_of_model_"

@@ -5,7 +5,7 @@ import pytest
 
 from fastcos.auditing.attacks import vertex_attack
 from fastcos.auditing.certificates import certified_neighbors, rescaling_radii
-from fastcos.auditing.edges import as_edges
+from fastcos.auditing.neighbor_edges import as_edges
 from fastcos.similarity.cosine_bounds import cosine_interval
 from fastcos.validation import read_only  # as certified_neighbors passes it: one type, one code
 from tests.oracles.audit import cosine, cosine_matrix, minimise_over_box, neighbour_sets, random_map

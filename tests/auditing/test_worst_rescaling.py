@@ -5,7 +5,7 @@ import pytest
 
 import fastcos
 from fastcos.auditing import certified_neighbors, vertex_attack, worst_rescaling
-from fastcos.auditing.edges import as_edges
+from fastcos.auditing.neighbor_edges import as_edges
 from fastcos.auditing.worst_rescaling import MapSearch
 from tests.oracles.audit import neighbour_sets, random_map, random_rotation, vertices
 

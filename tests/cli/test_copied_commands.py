@@ -11,7 +11,7 @@ import pytest
 
 from fastcos import LinearMF
 from fastcos.cli.main import main
-from fastcos.similarity.diagonal import rescalings
+from fastcos.similarity.rescalings import rescalings
 
 RANDOM = np.random.default_rng(0)
 N, D = 60, 5

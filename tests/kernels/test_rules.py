@@ -67,7 +67,7 @@ TESTED_BY_CALLERS = {
     "nearest_bits": "tests/search/test_bits.py",
     "pack_block": "tests/search/test_filter_bound.py",
     "pass_rows": "tests/search/test_search.py",
-    "pass_rows_of_few": "tests/search/test_radius.py",
+    "pass_rows_of_few": "tests/search/test_range_search.py",
     "rank_excess_rows": "tests/metrics/test_agreement.py",
     "scale_queries": "tests/search/test_search.py",
     "search_block": "tests/search/test_search.py",

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fastcos.models.linear_mf import AmbiguousSolutionWarning, LinearMF
-from fastcos.similarity.diagonal import Rescaling
+from fastcos.similarity.rescalings import Rescaling
 from fastcos.storage import FastcosFormatError
 
 OBJECTIVES = ("dropout", "weight_decay")

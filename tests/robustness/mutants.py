@@ -1,7 +1,7 @@
 """A script: change the source in one place at a time and see whether a test fails.
 
     python -m tests.robustness.mutants validation                    all checks of arguments
-    python -m tests.robustness.mutants metrics diagonal --share 0.2  every fifth mutant of these
+    python -m tests.robustness.mutants metrics rescalings --share 0.2  every fifth mutant of these
     NUMBA_DISABLE_JIT=1 python -m tests.robustness.mutants top_k     kernels, as plain Python
     python -m tests.robustness.mutants metrics --killed FILE         in pieces: FILE lists the done
 
@@ -44,7 +44,7 @@ TARGETS = {
         ),
         "metrics comparison",
     ),
-    "diagonal": ("fastcos.similarity.diagonal", "similarity/test_diagonal.py test_theory.py"),
+    "rescalings": ("fastcos.similarity.rescalings", "similarity/test_rescalings.py test_theory.py"),
     "top_k": (
         "fastcos.kernels.exhaustive_top_k fastcos.kernels.select",
         "kernels/test_exhaustive_top_k.py kernels/test_select.py",

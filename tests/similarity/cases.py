@@ -4,7 +4,7 @@ import numpy as np
 
 from fastcos import get_measure
 from fastcos.similarity import UpperBounded
-from fastcos.similarity.diagonal import rescalings
+from fastcos.similarity.rescalings import rescalings
 from tests.oracles import measures as oracles
 
 N_USERS, N_ITEMS, D = 90, 70, 6

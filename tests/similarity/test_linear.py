@@ -5,7 +5,7 @@ import pytest
 
 import fastcos
 from fastcos import get_measure, query_metric, top_k
-from fastcos.similarity.diagonal import rescalings
+from fastcos.similarity.rescalings import rescalings
 from tests.oracles import measures as oracles
 from tests.similarity.cases import D, Spectrum, eq2_rows, model, transformed
 

@@ -11,7 +11,7 @@ import fastcos
 from fastcos import get_measure, list_measures, top_k
 from fastcos.similarity import BaseMeasure, register, summaries
 from fastcos.similarity.base import REGISTRY
-from fastcos.similarity.diagonal import Rescaling
+from fastcos.similarity.rescalings import Rescaling
 from tests.similarity.cases import model
 
 # scores of pairs, for rerank

@@ -9,7 +9,7 @@ distribution of the scores of all pairs of vectors of the model::
     calibrate                 samples of rows, passes over the scores of all their pairs
       +-- histogram           exact counts in 2^16 bins; scores of each row above some levels
       +-- tail                generalised Pareto distribution of the highest scores
-      +-- rescaled            threshold_range: how far rescalings D move the threshold
+      +-- threshold_range     how far rescalings D move the threshold
       |
     distribution              threshold, p_value, expected_false, false_discovery_rate
       |

@@ -14,9 +14,9 @@ from fastcos.auditing.calibration.histogram import (
     count_scores,
     independent_pairs,
 )
-from fastcos.auditing.calibration.rescaled import SAMPLE, threshold_range
 from fastcos.auditing.calibration.result import Calibration
 from fastcos.auditing.calibration.tail import fit_tail
+from fastcos.auditing.calibration.threshold_range import SAMPLE, threshold_range
 from fastcos.parallel import memmap
 from fastcos.search.model_check import as_model
 from fastcos.similarity.base import Measure, get_measure

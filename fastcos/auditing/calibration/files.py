@@ -10,8 +10,8 @@ import numpy as np
 from fastcos import validation
 from fastcos.auditing.calibration.distribution import PairDistribution
 from fastcos.auditing.calibration.histogram import N_BINS
-from fastcos.auditing.calibration.rescaled import ThresholdRange
 from fastcos.auditing.calibration.tail import Tail
+from fastcos.auditing.calibration.threshold_range import ThresholdRange
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.storage.atomic_files import write_text
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastcos import config
 from fastcos.parallel import Progress
-from fastcos.search.blocks import score_blocks
+from fastcos.search.score_blocks import score_blocks
 from fastcos.similarity.base import BaseMeasure, Measure
 from fastcos.validation import Floats, Integers
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.auditing.calibration.histogram import queries_per_block
-from fastcos.search.blocks import score_blocks
+from fastcos.search.score_blocks import score_blocks
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.similarity.linear import as_pairs
 from fastcos.similarity.row_transforms import pair_scores

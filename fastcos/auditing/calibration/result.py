@@ -8,7 +8,7 @@ import numpy as np
 from fastcos import validation
 from fastcos.auditing.calibration import files
 from fastcos.auditing.calibration.distribution import OBSERVED, RATES, PairDistribution
-from fastcos.auditing.calibration.rescaled import ThresholdRange
+from fastcos.auditing.calibration.threshold_range import ThresholdRange
 from fastcos.reports import Figure, Section, Table, as_table
 from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike

@@ -21,7 +21,7 @@ from fastcos.plots.html.item_fields import encoded, item_fields
 from fastcos.plots.html.page import page_with_script
 from fastcos.similarity.canonical import query_metric
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
-from fastcos.similarity.diagonal import rescalings
+from fastcos.similarity.rescalings import rescalings
 from fastcos.validation import Floats, Integers
 
 # The ranks that the page of the paper offers besides the rank of the model, and the factors by

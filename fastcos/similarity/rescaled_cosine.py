@@ -7,8 +7,8 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, register
-from fastcos.similarity.diagonal import Rescaling, as_diagonal, rescalings
 from fastcos.similarity.linear import Mapped, require_parameter
+from fastcos.similarity.rescalings import Rescaling, as_diagonal, rescalings
 from fastcos.similarity.row_transforms import inverses
 from fastcos.validation import Floats, Rows
 

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fastcos.similarity.diagonal import Rescaling, as_diagonal, rescaling_grid, rescalings
+from fastcos.similarity.rescalings import Rescaling, as_diagonal, rescaling_grid, rescalings
 
 SINGULAR_VALUES = np.array([9.0, 4.0, 1.0])
 SHRINKAGE = SINGULAR_VALUES**2 / (SINGULAR_VALUES**2 + 2.0)

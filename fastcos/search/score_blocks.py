@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.search.lists import score_lists
+from fastcos.search.candidate_lists import score_lists
 from fastcos.search.options import as_options
 from fastcos.search.request import rounded_scores
 from fastcos.search.segments import encode_segment

@@ -15,7 +15,7 @@ from fastcos.linalg.csr import one_per_row
 from fastcos.metrics.list_overlap import jaccard_per_query
 from fastcos.models.linear_mf import LinearMF
 from fastcos.search.top_k import top_k
-from fastcos.similarity.diagonal import Rescaling
+from fastcos.similarity.rescalings import Rescaling
 from fastcos.validation import Integers
 
 # Length of the neighbour lists, as in the examples of the paper.

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
+from fastcos.search.candidate_lists import padded_ranges, row_ranges, score_pairs_by_measure
 from fastcos.search.filters import AllowedRows, ExcludedItems, no_exclusions
-from fastcos.search.lists import padded_ranges, row_ranges, score_pairs_by_measure
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.packing import pair_scoring
 from fastcos.search.range_candidates import find_candidates

@@ -141,7 +141,7 @@ def rescaling_grid(
 
     Examples
     --------
-    >>> from fastcos.similarity.diagonal import rescaling_grid
+    >>> from fastcos.similarity.rescalings import rescaling_grid
     >>> grid = rescaling_grid()
     >>> len(grid), grid[0].formula, grid[-1].formula
     (15, 'S^-1/2 Σ^-1', 'S^1/2 Σ')
