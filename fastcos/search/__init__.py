@@ -28,7 +28,7 @@ in memory, in a file or on a cluster::
 
 The method of a plan determines the modules of ``fastcos.kernels`` that search the segment::
 
-    numpy           none, while they are not compiled: numpy_search multiplies matrices
+    numpy           none, until the kernels are compiled: numpy_search multiplies matrices
     score_all       exhaustive_top_k.score_all_rows: every pair is scored in float64
     rows_as_given   tile_top_k.search_grid: float32 tiles of rows that are not packed
     tiles           the rows are packed; few_queries or projected_queries: few queries, one by one;
