@@ -1,6 +1,6 @@
 """Scores of embeddings, and of neighbour lists that the caller passes.
 
-No function stores an items x items matrix, and none calls the search: lists come from ``top_k`` or
+No function needs an items x items matrix, and none calls the search: lists come from ``top_k`` or
 from another system. The functions are grouped by their inputs::
 
     rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
