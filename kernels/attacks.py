@@ -1,8 +1,8 @@
 """Attacks: a search for rescalings that drop a neighbour from the top k.
 
 Attacks bound the robustness of a neighbour from above, and certificates bound it from below. A
-successful attack returns weights that drop the neighbour, the counterexample. A failed attack
-proves nothing.
+successful attack returns a counterexample, which is a vector of weights that drop the neighbour. A
+failed attack proves nothing.
 """
 
 import math
@@ -47,7 +47,7 @@ def to_vertex(slopes, K, w):
 def is_lost(x, units, edge, k, w):
     """Return whether k or more rows of units are nearer to x than units[edge] in metric diag(w).
 
-    The rows after the edge are compared first.
+    The rows that follow units[edge] are compared first.
     """
     m = units.shape[0]
     threshold, nearer = weighted_cosine(x, units[edge], w) + MARGIN, 0
@@ -100,7 +100,7 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
 @kernel
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
-    """Write the lowest level at which an attack drops each edge of rows[lo:hi], or inf.
+    """For each edge of rows[lo:hi], write the lowest level at which an attack drops it, or inf.
 
     sample is a SampledRows, and attacks an Attacks. neighbors (n, m) is ordered by descending
     cosine, and the first k neighbours of a row are its edges. The levels are written to radii (n,

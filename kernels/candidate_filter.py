@@ -62,7 +62,7 @@ def set_bound_terms(terms, i, scale, norm, residual, weight):
 
 @inlined_kernel
 def reaching_score(threshold, residual, coded, weight, statistics, panel):
-    """Return the least product of an item of a panel that may reach a query's threshold, minus 1.
+    """Return 1 less than the smallest product with which an item may reach a query's threshold.
 
     threshold, residual, coded and weight are the terms that set_bound_terms sets for the query. If
     residual and coded are 0, the product itself is compared with the threshold, and not an upper

@@ -3,8 +3,10 @@
 The condition of a rescaling is the ratio of its largest to its smallest entry.
 
 For unit vectors x (the item), y (its neighbour) and m (a competitor), all in float64, y beats m at
-w if cosine(x, y) > cosine(x, m) in the metric diag(w), w in [1, K]^d, K = κ². Every test is sound:
-a certified neighbour cannot be lost. A neighbour that is not certified may still be stable.
+w if cosine(x, y) > cosine(x, m) in the metric diag(w), w in [1, K]^d, K = κ². The set [1, K]^d is
+called the box. An edge is a pair of a row and one of its k nearest neighbours, and its certified
+radius is the largest condition up to which the neighbour is certified to remain one. Every test is
+sound: a certified neighbour cannot be lost. A neighbour that is not certified may still be stable.
 """
 
 import math
@@ -183,7 +185,7 @@ def beats(x, y, m, K, depth, w):
 
 @kernel
 def certified_level(x, y, m, bound, radius, levels, depth, w):
-    """Return the largest of radius, the levels below it, and bound at which y certainly beats m.
+    """Return the largest condition at which y certainly beats m: radius, one of levels, or bound.
 
     y must be certified to beat m at bound. The levels ascend.
     """
@@ -215,7 +217,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map makes Fisher z `far` exceed `near`."""
+    """Return the condition below which no linear map can raise the Fisher z `far` above `near`."""
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
     return math.exp(max(0.0, 0.5 * (near - far)))
@@ -251,10 +253,11 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     sample is a SampledRows, and search a CertificateSearch. neighbors (n, m) is ordered by
     descending cosine, and the first k neighbours of a row are its edges. partial (n, k) float64 is
     changed in place. Before the first call, partial holds an upper limit of each radius; after a
-    call, it holds the radius that is certified against the competitors so far. The radius against
-    all items is written to radii (n, k) float64, NaN for an edge of a zero row. An item that is not
-    in the list has at most the Fisher z of the last item of the list. truncated (n,) uint8 becomes
-    1 for the rows of which this bound decided a radius.
+    call, it holds the radius that is certified against the competitors of all calls so far. The
+    radius that is certified against all items is written to radii (n, k) float64, NaN for an edge
+    of a zero row. An item that is not in the list has at most the Fisher z of the last item of the
+    list. truncated (n,) uint8 becomes 1 for each row in which this bound determined the radius of
+    an edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

@@ -14,7 +14,7 @@ _CHUNK = 256
 
 @kernel
 def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
-    """Find the best k candidates of each query among one of the `parts` parts of its candidates.
+    """Find each query's best k candidates within one of the `parts` parts of its candidates.
 
     Task r, for r from lo to hi, searches part r % parts of the candidates of query r // parts.
     scoring is a PairScoring, ranges a CandidateRanges, and filters a QueryFilters with self_rows;

@@ -19,7 +19,7 @@ _PACKAGE = __package__
 
 @functools.cache
 def fingerprint(function):
-    """Return the digest of a function and of the functions and constants that it reaches."""
+    """Return the digest of a function and of all functions and constants that it uses."""
     parts, visited, stack = set(), set(), [function]
     while stack:
         definition = stack.pop()

@@ -35,7 +35,7 @@ def copy_row(row, out):
 
 @kernel
 def sum_and_difference(x, y):
-    """Return |x + y|² and |x - y|² of two unit vectors, or 0 where only rounding errors differ."""
+    """Return |x + y|² and |x - y|² of unit vectors, with 0 in place of mere rounding errors."""
     plus, minus = 0.0, 0.0
     for j in range(x.shape[0]):
         plus += (x[j] + y[j]) * (x[j] + y[j])
@@ -99,7 +99,8 @@ def best_positive(x, y, K, w):
             n += (K - 1.0) * x[j] * y[j]
             p += (K - 1.0) * x[j] * x[j]
             q += (K - 1.0) * y[j] * y[j]
-            # The condition is n / sqrt(p q) > best / sqrt(best_square), without the roots.
+            # This test is n / sqrt(p q) > best / sqrt(best_square), squared so that it needs no
+            # roots.
             if n > 0.0 and n * n * best_square > best * best * p * q:
                 best, best_square, first, last = n, p * q, a, b + 1
     w[:] = 1.0

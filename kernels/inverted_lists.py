@@ -2,10 +2,10 @@
 
 The list of a column holds the items that have a non-zero in the column. With int32 sums, a list is
 read 64 bits at a time. These 64 bits hold either four items, if all values are 1, or two items with
-their values: the item is in the lower half of 32 bits, and its value in the upper half. Short lists
-are ordered by length, because the CPU mispredicts the end of a list less often if lists of the same
-length follow each other. A search of the deck data, with 31 entries per list, is 1.3 times as fast
-as with items and values in separate arrays and with lists in the original order.
+their values: the item is in the lower 16 of 32 bits, and its value in the upper 16 bits. Short
+lists are ordered by length, because the CPU mispredicts the end of a list less often if lists of
+the same length follow each other. A search of the deck data, with 31 entries per list, is 1.3 times
+as fast as with items and values in separate arrays and with lists in the original order.
 """
 
 import numpy as np
@@ -75,10 +75,10 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
 
     The non-zeros of the query are the entries from first to last, in order. If list_values and
     values are None, every value is 1. If only list_values is None, an entry of list_items (nnz,)
-    int32 holds an item in its lower half and the value of the item in its upper half. The lists are
-    short and lie at random addresses, so the first cache lines of each list are prefetched:
-    searches of the deck data are twice as fast as without the prefetch. The loop over the lists
-    calls no other kernel, because a call between kernels counts references to arrays.
+    int32 holds an item in its lower 16 bits and the value of the item in its upper 16 bits. The
+    lists are short and lie at random addresses, so the first cache lines of each list are
+    prefetched: searches of the deck data are twice as fast as without the prefetch. The loop over
+    the lists calls no other kernel, because a call between kernels counts references to arrays.
     """
     if list_values is None:
         if values is None:

@@ -30,8 +30,8 @@ _ROUND_UP = np.float32(1.0 + 2.0**-12)
 _UNDERFLOW = np.float32(1e-18)
 # The largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)
-# The largest magnitude of the sum of the codes of one sign of a query whose products are added in
-# int16.
+# If products are added in int16, the positive codes of a query that are added together have at most
+# this sum, and so have the magnitudes of its negative codes.
 _LARGEST_INT16_SUM = 128
 # The number of rows whose panels are formed together. The offsets of these rows differ little, and
 # their buffer of 1 kB per column stays in the second-level cache.
@@ -251,7 +251,7 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
 def pack_query(
     isa, rows, row, factor, coefficient, shift, signs, words, query, target, buffer, codes, measured
 ):
-    """Encode one row as query 0 .. 31 of a panel; return the results of encode_query."""
+    """Encode one row as a query (0 .. 31) of a panel; return the results of encode_query."""
     scale, norm, residual, start = encode_query(
         isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured
     )

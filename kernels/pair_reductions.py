@@ -85,7 +85,8 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 def score_strip(first_row, last_row, rows, panels, scores):
     """Set scores[i - first_row, j] to rows[i] . row j of the packed matrix, within [-1, 1].
 
-    The output is scores (strip, 32 panels) float64, whose columns past the last row are 0.
+    The output is scores (strip, 32 * number of panels) float64. Each of its columns belongs to one
+    row of the packed matrix; the columns of the padding after the last row are 0.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):

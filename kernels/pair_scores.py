@@ -1,8 +1,9 @@
 """The float64 score of a pair of rows, which defines "exact" in every dense search.
 
-Each sum has 16 lanes: element j is added to lane j mod 16. The lanes are then added by halves, and
-the last d mod 16 elements are added one by one. No operation is reassociated, and none is fused
-where fusing would change the rounding, so the bits are the same on every CPU.
+Each sum has 16 lanes: element j is added to lane j mod 16. The lanes are then added pairwise (lanes
+l and l + 8, then lanes l and l + 4, and so on), and the last d mod 16 elements are added one by
+one. No operation is reassociated, and none is fused where fusing would change the rounding, so the
+bits are the same on every CPU.
 
 Numbers of one or two bytes are widened in registers. Numba has neither float16 nor bfloat16, so an
 array of uint16 holds the bits of float16, and an array of int16 the bits of bfloat16.

@@ -1,14 +1,14 @@
 """Exact top-k of a few queries among items that have a projection.
 
-The kernel follows the steps of ``few_queries`` with an exception: all codes are multiplied only for
-a sample of the panels. In the other panels, the projected codes are multiplied first
-(``projection_filter``), and all codes are multiplied only for the slots whose bound reaches a
+The kernel follows the steps of ``few_queries`` with an exception: the full codes are multiplied
+only for a sample of the panels. In the other panels, the projected codes are multiplied first
+(``projection_filter``), and the full codes are multiplied only for the slots whose bound reaches a
 threshold. This threshold is an estimate: a rank among the largest scores of the panels that have
 been read so far. If the k-th best score shows in the end that the estimate was too high, the query
-is compared with all codes of all slots, so no neighbour is lost.
+is compared with the full codes of all slots, so no neighbour is lost.
 
-For queries that are unlike the items, almost every slot reaches the threshold. Such queries gain
-nothing by the projection, and stop using it after a few panels.
+For queries that are unlike the items, almost every slot reaches the threshold. Such queries are not
+made faster by the projection, and stop using it after a few panels.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @inlined_kernel
 def projection_costs_more(n_hits, n_panels, n_queries, items):
-    """Return whether multiplying all codes of some panels would have taken less time.
+    """Return whether multiplying the full codes of some panels would have taken less time.
 
     The projected codes of n_panels panels had n_hits hits, whose codes were multiplied one by one.
     """
@@ -111,7 +111,7 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, sco
 def _score_by_projection(
     lo, hi, search, queries, items, codes, products, largest, candidates, dropped_below
 ):
-    """Multiply the codes of the slots whose projected codes reach an estimated threshold.
+    """Multiply the full codes of slots whose projected codes reach an estimated threshold.
 
     The products of other slots become _DROPPED. The threshold of each query is written to
     dropped_below.
@@ -147,14 +147,15 @@ def _raise_threshold(i, lo, hi, rank, items, codes, largest, candidates):
 def _sweep_by_projection(
     lo, hi, search, items, codes, projected, repeated, products, largest, candidates, dropped_below
 ):
-    """Multiply all codes of the slots outside of the sample whose bounds reach the threshold."""
+    """Multiply the full codes of slots outside the sample whose bounds reach the threshold."""
     n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
     for panel in range(lo, hi):
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # Among twice as many items, the r-th best score is higher, and drops more slots.
+            # Among twice as many items, the r-th best score is higher, and as a threshold it drops
+            # more slots.
             for i in range(n):
                 _raise_threshold(i, lo, hi, search.rank, items, codes, largest, candidates)
             raise_at = lo + 2 * (panel - lo)
@@ -174,7 +175,7 @@ def _sweep_by_projection(
 
 @inlined_kernel
 def score_reaching_slots(panel, lo, i, items, codes, projected, repeated, products, largest, hits):
-    """Multiply the codes of the slots of a panel whose projected codes reach the threshold.
+    """Multiply the full codes of a panel's slots whose projected codes reach the threshold.
 
     The products of the other slots become _DROPPED. lo is the panel to which the first products
     belong, and hits (32,) int32 is overwritten. The function returns how many slots reach the

@@ -43,9 +43,9 @@ class ProjectedQueries(NamedTuple):
         All codes of every query, one query after the other.
         The number of tiles that were compared by projected codes, and the number of hits in them.
     is_dense : uint8 array (panels,)
-        Whether all codes of a panel are multiplied.
+        Whether the full codes of a panel are multiplied, instead of the projected codes.
     least : float32 array (32,)
-        The least scores of a tile that reach the thresholds of the queries.
+        For each query, the smallest score of a tile that reaches its threshold.
     """
 
     packed: Any
@@ -57,8 +57,9 @@ class ProjectedQueries(NamedTuple):
     least: Any
 
 
-# A query is projected if the share of its squared length along the axes is at least this multiple
-# of the same share of the items. Estimates of the share from 32 axes are wrong by up to a quarter.
+# A query is projected if the share of its squared length that lies along the axes is at least this
+# multiple of the corresponding share of the items. Estimates of the share from 32 axes are wrong by
+# up to a quarter.
 _LEAST_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.
@@ -86,7 +87,7 @@ def _project(isa, rows, count, axes, tile, out):
 
 @borrowing_kernel
 def _rest_norm(squares, squares_along_axes, eta):
-    """Return a bound on the length of a row's remainder, from its squares and those of its axes."""
+    """Return a bound on a remainder's length, from squared lengths of a row and its projection."""
     return above(max(squares - squares_along_axes + eta * squares, np.float32(0.0)))
 
 
@@ -175,7 +176,7 @@ def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, s
 
     k is the number of neighbours of a query, or 0 in a search for all items above a score.
     all_codes, lanes and scales belong to a Block. Nothing is projected if the items have no
-    projection, or if a search for k neighbours gains nothing by a projection.
+    projection, or if a projection would not make a search for k neighbours faster.
     """
     n_panels = lanes.shape[0] if items.projection.words > 0 else 0
     projected = empty_projected_queries(n_panels, items)
@@ -210,10 +211,10 @@ def project_panel(panel, first, count, batch, queries, items, lanes, scales, pro
     """Project the panel of queries batch[first : first + count], and mark it as not dense.
 
     lanes (4, 32) and scales (32,) belong to these queries. Queries that are unlike the items have
-    little of their length along the axes, and their panel stays dense. To find this out, the kernel
-    reads 32 axes and estimates the length along all axes, which works because the axes are rotated
-    at random. Reading all axes of 768 columns, which take 0.8 MB, would take a tenth of the time of
-    a search. The kernel allocates 128 bytes per column.
+    little of their length along the axes, and their panel stays dense. To recognise such queries,
+    the kernel reads 32 axes and estimates the length along all axes, which works because the axes
+    are rotated at random. Reading all axes of 768 columns, which take 0.8 MB, would take a tenth of
+    the time of a search. The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
@@ -245,9 +246,9 @@ def project_panel(panel, first, count, batch, queries, items, lanes, scales, pro
 
 @kernel
 def projection_pays(isa, k, largest_k):
-    """Return whether searches with many queries for k neighbours are faster by a projection.
+    """Return whether a projection makes searches with many queries for k neighbours faster.
 
-    With AMX they are not, because multiplying a tile takes less time than the other steps of a
+    With AMX, it does not, because multiplying a tile takes less time than the other steps of a
     search. With a projection, searches with many queries then ran at 0.84 to 1.03 times the speed
     of searches without one (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
     """
@@ -273,7 +274,7 @@ def _pack_projected_query(isa, i, row, out, eta, words, lanes, starts, at, packe
 
 @borrowing_kernel
 def _share_along_axes(items):
-    """Estimate the share of the items' squared lengths along the axes, by the middle panel."""
+    """Estimate the share of the items' squared lengths along the axes, from the middle panel."""
     panel = items.statistics.shape[0] // 2
     rest_norms = items.projection.rest_norms[panel * PANEL : (panel + 1) * PANEL]
     norm, squares = items.statistics[panel, 1], np.float32(0.0)
@@ -284,7 +285,7 @@ def _share_along_axes(items):
 
 @borrowing_kernel
 def _share_of_first(rows, out, count, p):
-    """Estimate the share of the rows' squared lengths along p axes, by the first 32 of them."""
+    """Estimate the share of the rows' squared lengths along p axes, from the first 32 axes."""
     whole, part = np.float32(0.0), np.float32(0.0)
     for i in range(count):
         for value in rows[i]:

@@ -2,7 +2,7 @@
 
 Rows of embeddings have most of their length in few directions. The codes of the coordinates along p
 axes (kernels.projection) are multiplied first, and these projected codes suffice to drop most
-pairs. All codes are multiplied only for the remaining pairs (kernels.candidate_filter).
+pairs. The full codes are multiplied only for the remaining pairs (kernels.candidate_filter).
 
 Bound, in the notation of kernels.candidate_filter. V (d, p) has nearly orthonormal columns, with
 |V'V - I| <= eps. The coordinates u = V'b' and w = V'a' have rounding errors of at most rho |b'| and
@@ -25,7 +25,8 @@ the item and the largest value R of |f| in its panel,
 The bound holds for any V. The bound drops many pairs if rows have most of their length along the
 columns of V (search.projection).
 
-Most pairs pass if the queries are unlike the items. Projected codes are then no longer used.
+If the queries are unlike the items, the projected codes drop few pairs, and are then no longer
+used.
 """
 
 import numpy as np
@@ -42,11 +43,12 @@ from .simd.tile_scores import score_item, score_panel
 # further cycles.
 _TILE, _TILE_BESIDES = 64, 350
 # Scoring one pair outside a tile and entering it in the list of hits takes _PAIR cycles, and one
-# further cycle for every _PAIR_WORDS words. We measured 85 to 110 cycles per pair on Zen 4, in
-# searches with k = 10 and 100 of rows of 384 to 1,536 columns.
+# further cycle for every _PAIR_WORDS words of a packed row. We measured 85 to 110 cycles per pair
+# on Zen 4, in searches with k = 10 and 100 of rows of 384 to 1,536 columns.
 _PAIR, _PAIR_WORDS = 80, 8
-# After this many panels, a query may stop using projected codes. A query that is unlike the items
-# has scored all items of these panels one by one by then, at the cost of _PAIR for each item.
+# After this many panels, a query may stop using projected codes. For a query that is unlike the
+# items, all items of these panels have been scored one by one by then, at the cost of _PAIR for
+# each item.
 PANELS_TRIED = 8
 
 
@@ -88,8 +90,8 @@ def find_hits_by_projection(isa, p, q, items, block):
     """Write the pairs of a tile that may reach their query's threshold to block.hits.
 
     The function returns the number of these pairs, or -1 if there are no projected codes, or if
-    multiplying all codes of the tile takes less time. The hits have the form that `passing` writes,
-    and block.scores holds the scores of the hits by all codes.
+    multiplying the full codes of the tile takes less time. The hits have the form that `passing`
+    writes, and block.scores holds the scores of the hits by their full codes.
     """
     if items.projection.words == 0 or block.projected.is_dense[q]:
         return -1
@@ -101,7 +103,7 @@ def find_hits_by_projection(isa, p, q, items, block):
 
 @borrowing_kernel
 def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
-    """Find hits by projected codes, and keep those hits that are also hits by all codes."""
+    """Find hits by projected codes, and keep those hits that are also hits by their full codes."""
     projected, size = block.projected, PANEL * projection.words
     used = min(block.used - q * PANEL, PANEL)
     score_panel(

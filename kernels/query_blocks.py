@@ -107,7 +107,7 @@ def find_hits(isa, p, q, items, block):
     """Write the pairs of a tile that may reach their query's threshold to block.hits.
 
     The function returns the number of these pairs. The hits have the form that `passing` writes,
-    and block.scores holds the scores of the hits by all codes.
+    and block.scores holds the scores of the hits by their full codes.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -172,7 +172,7 @@ def rank_maxima(p, q, items, block, best, top):
 
 @borrowing_kernel
 def rank_hits(p, q, n_hits, items, block, best, top):
-    """Raise thresholds as rank_maxima does, by the hits of a tile, which has no better scores."""
+    """Raise thresholds as rank_maxima does, from a tile whose best scores are its hits."""
     lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
     max_offset, min_offset = items.statistics[p, 3], items.statistics[p, 4]
     top[:] = -NEVER

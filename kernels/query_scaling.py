@@ -2,7 +2,7 @@
 
 A query a becomes a' = factor a - coefficient shift, which has a norm of about 1. The raw score of a
 pair becomes K = slope score + intercept (see ``candidate_filter``), with a scale at which a bias
-counts at most 2^20.
+weighs at most 2^20 times as much as an inner product.
 
 ``items_at`` turns the addresses of packed items back into arrays. At every call, Numba takes 2 us
 to read a tuple of 12 arrays, but only 0.1 us to read one array that holds their addresses. The
@@ -32,7 +32,8 @@ ARRAYS_OF_ITEMS = (
 )  # fmt: skip
 # The arrays of the Projection of the items, whose addresses follow.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "largest_k")
-# The place of the address of each array. The next place holds the number of elements of the array.
+# For each array, the index at which the array of addresses holds its address. The next entry holds
+# the number of elements of the array.
 (
     _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,
@@ -40,10 +41,11 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "rest_norms", "eta", "la
 (_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REST_NORMS, _ETA, _LARGEST_K) = (
     2 * (len(ARRAYS_OF_ITEMS) + place) for place in range(len(ARRAYS_OF_PROJECTION))
 )
-# The places of three numbers: columns, words of a packed row, and words of a projected row.
+# The indices of three more entries: the numbers of columns, of words of a packed row, and of words
+# of a projected row.
 _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 5)
 N_PLACES = _PROJECTED_WORDS + 1
-# The types of arrays whose type never changes.
+# Examples of the arrays whose type is the same in every search.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 
@@ -121,7 +123,7 @@ def are_ordinary(norms):
 
 @kernel
 def items_at(addresses):
-    """Return the Items whose array addresses an ItemAddresses holds."""
+    """Return the Items whose arrays lie at the addresses in an ItemAddresses."""
     at, packed_type = addresses.places, addresses.packed_type
     depth = at[_COLUMNS]
     rows = array_at(at, _ROWS, addresses.row_type)

@@ -78,7 +78,7 @@ def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
 def _score_run_by_projection(
     first, last, lo, hi, items, codes, projected, repeated, products, largest, hits
 ):
-    """Multiply all codes of the slots of panels first to last that may reach a threshold.
+    """Multiply the full codes of the slots of panels first to last that may reach a threshold.
 
     The projected codes decide which slots these are. The function returns the number of the slots
     of all queries lo to hi.

@@ -7,14 +7,14 @@ in the function that builds the record; the other arguments stay the same.
 
 A row is numbered within its segment of an index. A slot is a place in the packed order. Arrays are
 C-contiguous, and inputs are read-only. An empty array stands for numbers that are all 0, or for a
-filter that lets all items pass.
+filter that allows all items.
 """
 
 from typing import Any, NamedTuple
 
 
 class PairScoring(NamedTuple):
-    """The inputs from which exact scores of pairs of rows are computed.
+    """The inputs from which the exact scores of pairs of rows are computed.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class PairScoring(NamedTuple):
     query_norms, item_norms : float64 array (n,) and (m,)
         The norms of the rows. item_norms is empty for kernels that measure the norms.
     item_offsets : float64 array (m,)
-        The numbers that are added to the inner products of each item, or empty.
+        The number that is added to every inner product with an item, or empty.
     """
 
     metric_type: Any
@@ -123,7 +123,7 @@ class Items(NamedTuple):
     isa, metric_type
         Instruction set, and DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     rows, norms, offsets
-        The fields items, item_norms and item_offsets of PairScoring.
+        The same as items, item_norms and item_offsets of PairScoring.
     order, packed, small_offsets, statistics
         The arrays of ItemPanels. If rows are searched without packing, packed holds the rows
         themselves. If there is a projection, the words of an item lie together, except with AMX.
@@ -136,8 +136,8 @@ class Items(NamedTuple):
     tile_configuration : uint8 array (64,)
         Configuration of the tile registers.
     scaling : float32 array (slots, 2)
-        The factor and the offset of each row that is searched without packing, otherwise empty. The
-        score of an item with the tile score v is v factor + weight offset.
+        The factor and the offset of each row that is searched without packing, otherwise empty. An
+        item whose score in the tile is v has the score v factor + weight offset.
     projection : Projection
     """
 
@@ -184,7 +184,7 @@ class Projection(NamedTuple):
 
 
 class ItemAddresses(NamedTuple):
-    """Items by the addresses of their arrays, which take less time to pass than the arrays.
+    """The addresses of the arrays of Items, which take less time to pass than the arrays.
 
     Attributes
     ----------
@@ -279,8 +279,8 @@ class FewQuerySearch(NamedTuple):
     Attributes
     ----------
     rank : int
-        The slots that reach the rank-th largest of the panels' largest scores are scored first.
-    sample_stride, sample_rank : int
+        The slots whose products reach the rank-th largest of the panels' largest products are
+    scored first. sample_stride, sample_rank : int
         Every sample_stride-th panel is part of a sample, and the first threshold is the
         sample_rank-th largest of the largest scores of these panels. ``few_queries`` does not read
         these fields.
@@ -308,9 +308,9 @@ class SearchResults(NamedTuple):
     scores, rows : float64 and int64 array (n, k)
         The best items of each query, equal scores by lower row, padded by -inf and -1.
     unproved : float32 array (n,)
-        The largest threshold, in the same terms, by which a row that belongs to the best k may have
-        been dropped; -3e38 if there is no such threshold. The query must be searched again unless
-        its k-th best score in all panels reaches this threshold.
+        The largest threshold, in the same terms, because of which a row that belongs to the best k
+        may have been dropped; -3e38 if there is no such threshold. The query must be searched again
+        unless its k-th best score in all panels reaches this threshold.
 
     thresholds and unproved are empty for a kernel that is a whole search.
     """
@@ -453,7 +453,6 @@ class CertificateSearch(NamedTuple):
         The conditions that a radius may have, in ascending order.
     depth : int
         The largest number of times that the range of a norm ratio is bisected.
-        The largest number of times that the range of a norm ratio is bisected.
     """
 
     first: Any
@@ -537,7 +536,7 @@ class Drawing(NamedTuple):
     """The settings of ``sampling.sample_rows``, which draws items.
 
     key_0 and key_1 are the words of the random key. A row that draws race_from items or more uses
-    the race at once. Every other row makes up to max_draws repeated draws first.
+    the exponential race at once. Every other row makes up to max_draws repeated draws first.
     """
 
     key_0: Any

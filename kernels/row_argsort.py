@@ -12,7 +12,7 @@ DIGIT_BITS = 11
 # The number of values that a digit can have.
 DIGITS = 2**DIGIT_BITS
 # The quantisation of scores neither overflows nor underflows if the range of the scores is between
-# these limits. If the range is not between them, all levels are 0.
+# these two numbers. If the range is not between them, all levels are 0.
 LEAST_RANGE = 2.0**-900
 MOST_RANGE = 2.0**900
 # A sort key is the level, followed by the column number in this many lower bits.
@@ -21,7 +21,7 @@ COLUMN_BITS = 31
 
 @borrowing_kernel
 def sort_by_score(scores, columns):
-    """Sort columns by descending score, then ascending column, in place, by Shell's sort."""
+    """Sort columns in place by descending score, equal scores by column, with Shell's sort."""
     for gap in GAPS:
         for c in range(gap, columns.shape[0]):
             column, at = columns[c], c

@@ -23,7 +23,7 @@ _HASHED = 8
 
 @kernel
 def map_rows(lo, hi, rows, mean, root, largest, out):
-    """Set out[i] to (rows[i] - mean) root for rows lo to hi, or to zero if only rounding is left.
+    """Set out[i] to (rows[i] - mean) root for rows lo to hi, or to 0 for a mere rounding error.
 
     rows (n, d) is a float array, mean (d,) and root (d, r) are float64, and largest is at least the
     largest singular value of root. The result is written to out (n, r) float64. A row of out is

@@ -23,7 +23,7 @@ from .jit import borrowing_kernel, kernel
 from .philox import uniform_pair
 from .select import kth_largest, sort_ascending
 
-# The streams of random numbers, one per algorithm.
+# The numbers of the streams of random numbers: each algorithm has its own stream.
 _REPEATED = 0
 _RACE = 1
 
@@ -134,7 +134,6 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     """Draw indptr[i + 1] - indptr[i] different items for rows lo to hi, sorted within each row.
 
     preference (n, C) is float64, clusters a Clusters, drawing a Drawing, and indptr (n + 1,) int64.
-    The items are written to indices (nnz,) int. At least as many items as a row draws must have a
     The items are written to indices (nnz,) int. For every row, at least as many items as the row
     draws must have a positive weight. The items of row i depend only on the words of the key and on
     i.

@@ -135,7 +135,7 @@ def _sort_by_counting(keys, rows, count):
 
 @borrowing_kernel
 def select_best(keys, rows, count, k, scratch):
-    """Move the best k of the first count >= k pairs to the front, in any order.
+    """Move the best k of the first `count` pairs to the front, in any order; count must be >= k.
 
     The function returns the k-th best key. scratch (>= count,) has the type of the keys and is
     overwritten.
@@ -154,7 +154,7 @@ def select_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def keep_best(keys, rows, count, k, scratch):
-    """Move the best k of the first count pairs to the front, sorted; return the number of pairs.
+    """Move the best k of the first `count` pairs to the front, sorted; return min(k, count).
 
     scratch (>= count,) has the type of the keys and is overwritten.
     """

@@ -91,7 +91,7 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 @kernel
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
-    """Set Y[i - first] to X[i] panel, by passes over item_rows rows of the panel.
+    """Set Y[i - first] to X[i] panel, and read item_rows rows of the panel at a time.
 
     The rows i run from first to last.
     """

@@ -1,16 +1,16 @@
 """Exact top-k of dense rows: candidates of the filter are collected, reduced and rescored.
 
 Threshold. The first threshold tau of a query is an estimate: a rank among the largest scores of a
-sample of panels. One half of the sample is scored twice; from the other half, candidates are
-collected while the estimate rises. Candidates that reach tau are collected in a buffer. When the
-buffer is full, and at the end, the k candidates with the best tile scores are scored in float64.
-The k-th best of these float64 scores is a lower bound of the k-th best of all scores, and becomes
-the next tau. The bound is close, because these candidates are nearly the best k. The other
-candidates are scored in float64 only if their upper bound reaches the new tau. All candidates are
-scored in two cases: if the new tau frees too little of a full buffer, because there are many
-near-duplicates, and if a block ends with few candidates. In the end, the k-th best score shows
-whether the estimate was low enough. If the estimate was too high, the query is marked and searched
-again without an estimate.
+sample of panels. The panels in the first half of the sample are scored twice. From the panels in
+the other half, candidates are collected while the estimate rises. Candidates that reach tau are
+collected in a buffer. When the buffer is full, and at the end, the k candidates with the best tile
+scores are scored in float64. The k-th best of these float64 scores is a lower bound of the k-th
+best of all scores, and becomes the next tau. The bound is close, because these candidates are
+nearly the best k. The other candidates are scored in float64 only if their upper bound reaches the
+new tau. All candidates are scored in two cases: if too few candidates of a full buffer are below
+the new tau, because there are many near-duplicates, and if a block ends with few candidates. In the
+end, the k-th best score shows whether the estimate was low enough. If the estimate was too high,
+the query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
@@ -18,21 +18,21 @@ reads the scores that the other tasks wrote, without a lock. Results do not depe
 that a task reads in this array, by two arguments:
 
 - Every value that is written is a lower bound of the k-th best score among all panels, because k
-  rows that reach it have been scored. An update that comes late, or is lost when two tasks write at
-  once, leaves an older and therefore lower bound, by which fewer pairs are dropped.
-- Nothing relies on the first argument. Each task reports the largest threshold that it used and
-  that its own k-th best score does not reach (``unproved``). The report includes every threshold:
-  an estimate, the threshold of another task, a torn or damaged value. A pair that the task dropped
-  has a float64 score strictly below the threshold. When the results of all ranges have been merged
-  and the k-th best score of a query does not reach one of these thresholds, the query is searched
-  again without estimates, and the last time without sharing. NaN never becomes a threshold.
+  rows whose scores reach the value have been scored. An update that comes late, or is lost when two
+  tasks write at once, leaves an older and therefore lower bound, and fewer pairs are dropped. -
+Nothing relies on the first argument. Each task reports the largest threshold that it used and that
+its own k-th best score does not reach (``unproved``). The report includes every threshold: an
+estimate, the threshold of another task, a torn or damaged value. A pair that the task dropped has a
+float64 score strictly below the threshold. When the results of all ranges have been merged and the
+k-th best score of a query does not reach one of these thresholds, the query is searched again
+without estimates, and the last time without sharing. NaN never becomes a threshold.
 
 At the end, all queries of a block are treated together, and their pairs are scored in the order of
 the items. Scoring in this order is 1.7 times as fast as reading the rows query by query (60,000
 rows of 768 columns).
 
-Equal scores are ordered by lower item number. Results consist only of float64 scores (pair_scores),
-so they do not depend on tiles, blocks and estimates.
+Equal scores are ordered by lower item number. Results contain only float64 scores (pair_scores), so
+results do not depend on tiles, blocks and estimates.
 """
 
 from typing import Any, NamedTuple
@@ -68,14 +68,15 @@ _SCORED_AT_ONCE = 64
 
 
 class _Candidates(NamedTuple):
-    """The candidates of a block, and the best scored rows of each of its queries.
+    """The candidates of a block, and the best rows so far of each of its queries.
 
     Attributes
     ----------
     entries, counts : int64 array (n, capacity) and (n,)
         tile score << 32 | slot, for each of `counts` candidates that have no float64 score yet.
     scores, rows, lengths : arrays (n, k), (n, k) and (n,)
-        The best `lengths` of the rows that were scored in float64, in any order.
+        The best rows among those that were scored in float64, `lengths` rows for each query, in any
+        order.
     least : float64 array (n,)
         The k-th best of these scores, or -inf.
     """
@@ -95,7 +96,7 @@ class _Sample(NamedTuple):
     ----------
         Largest scores of panels, in descending order, and a buffer.
     swept : uint8 array (panels,)
-        1 for panels that need not be swept again.
+        1 for each panel that stage 2 of the sweep skips.
     """
 
     best: Any
@@ -192,7 +193,7 @@ def _best_to_front(i, query, queries, items, block, candidates, scratch, most):
 
 @borrowing_kernel
 def _keep_reaching(front, i, items, block, candidates, scratch):
-    """Drop the entries from position `front` on whose upper bound does not reach tau."""
+    """Drop the entries from position `front` on whose upper bounds do not reach tau."""
     entries, values = candidates.entries[i], scratch.values
     bits = values.view(np.int32)
     offsets, statistics = items.small_offsets, items.statistics
@@ -391,13 +392,13 @@ def _find_hits(stage, p, q, items, block, sample):
 
 @borrowing_kernel
 def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch, thresholds):
-    """Collect the candidates that pass the thresholds in a range of panels, the sample first.
+    """Collect the candidates that reach the thresholds in a range of panels, the sample first.
 
     Stage 0 ranks one half of the sample. Stage 1 ranks the other half and collects its candidates.
     Stage 2 collects the candidates of all panels except those of stage 1. Thresholds only rise, so
-    every candidate of stage 1 that passes the last threshold has been collected. Stage 1 tries
+    every candidate of stage 1 that reaches the last threshold has been collected. Stage 1 tries
     projected codes with the first 32 queries, and stage 2 uses projected codes for all queries
-    unless the first 32 have stopped using them.
+    unless stage 1 has stopped using them for the first 32 queries.
     """
     metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
@@ -421,7 +422,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
                 continue
             sample.swept[p - first_panel] = stage == 1
             if stage == 2 and p >= raise_at and items.projection.words > 0:
-                # A higher threshold lets projected codes drop far more pairs. The threshold is
+                # With a higher threshold, the projected codes drop far more pairs. The threshold is
                 # raised whenever the number of items doubles, because the k-th best score rises
                 # with it.
                 _raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
@@ -442,10 +443,10 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Write the proved k-th best scores of a block, and raise thresholds to shared thresholds.
+    """Write the proved k-th best scores of a block, and raise thresholds to shared ones.
 
-    The thresholds are written without a lock, for the reason given at the top of this file. A
-    shared threshold that is NaN is ignored, because it fails the comparison.
+    The thresholds are written without a lock, for the reason that the docstring of this module
+    gives. A shared threshold that is NaN is ignored, because it fails the comparison.
     """
     k = candidates.scores.shape[1]
     for i in range(candidates.counts.shape[0]):

@@ -1,4 +1,4 @@
-"""Tiles of 32 items and 32 queries: the limits of the tile scores, and their memory.
+"""Tiles of 32 items and 32 queries: how large their scores may become, and their memory.
 
 ``simd.tile_scores`` computes the scores of a tile, ``simd.hits`` lists the scores that reach the
 threshold of their query, and ``simd.panel`` describes the layout of packed items and queries.
@@ -19,7 +19,8 @@ def configuration():
     """Return the configuration (64,) uint8, in palette 1, of 8 tile registers of 16 x 64 bytes."""
     shape = np.zeros(64, np.uint8)
     shape[0] = 1
-    # From byte 16 on, uint16 numbers hold the bytes per row; from byte 48 on, bytes hold the rows.
+    # In the tile configuration, the numbers of bytes per row of the tiles begin at byte 16 (one
+    # uint16 per tile), and the numbers of rows of the tiles begin at byte 48 (one uint8 per tile).
     shape[16:32:2], shape[48:56] = 64, 16
     return shape
 

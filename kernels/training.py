@@ -24,8 +24,8 @@ from .jit import relaxed_kernel
 ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
-# If only one term of the sum s is left out and nothing else is in it, the remainder is a rounding
-# error. A remainder below this share of |s|^2 counts as such a rounding error.
+# If a user has only one item, s - x a is zero up to rounding errors. If |s - x a|^2 is below this
+# share of |s|^2, it counts as such a rounding error.
 ROUNDING = np.float32(1e-10)
 # The logit of an item of the pool with which the user has interacted.
 MASKED = np.float32(-np.inf)
@@ -132,7 +132,7 @@ def add(factor, x, y):
 
 @relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to out, or x if unit is false; return the factor. A zero row stays zero."""
+    """Write x / |x| to out, or x if unit is false; return x's factor. A zero row stays zero."""
     factor = ONE
     if unit:
         squared = dot(x, x)
@@ -195,7 +195,7 @@ def prepare_pool(softmax, counts, logits):
 
 @relaxed_kernel
 def positive_loss(softmax, logit, largest, negatives_total, weight):
-    """Return the loss of one interaction, its slope by the logit, and the negatives' factor.
+    """Return one interaction's loss, its derivative by the logit, and the negatives' factor.
 
     The loss is -ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
     otherwise -ln sigmoid(logit).

@@ -33,7 +33,7 @@ class EdgeLists(NamedTuple):
 
 
 class LocalSearch(NamedTuple):
-    """The settings of s climbs.
+    """The settings of s local searches, which are called climbs.
 
     ends (s,) float32 holds the value K of each climb, and n_counts the number of counts after which
     a climb ends. orders (s, n_rounds, d) holds the order of the dimensions in each round, and
@@ -71,7 +71,7 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
     for i in range(rows.shape[0]):
         m = lengths[i]
         x = weight * unit[rows[i]]
-        # The factor of the row itself is left out, because all scores of the row contain it.
+        # The norm of the row itself is left out, because it divides all scores of the row alike.
         for r in range(m):
             item = neighbors[i, r]
             scores[r] = (products[i, r] + x * unit[item]) * inverse[item]
@@ -169,11 +169,13 @@ def cosines_of_list(image, mapped, inverse, list_items, scores):
 
 @kernel
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
-    """Count the edges of rows lo to hi that at least k listed items pass under a map.
+    """Count the edges of rows lo to hi that are lost under a map.
+
+    An edge is lost if at least k listed items are nearer than the neighbour under the map.
 
     images (n, d) holds the mapped rows at length 1, and mapped (p, d) all mapped items. inverse
     (p,) holds 1 over the length of each mapped item, or 0 for a zero row, which has no edges. lists
-    is an EdgeLists with one list of lengths. The output is lost (n,) int64.
+    is an EdgeLists whose lengths have the shape (n,). The output is lost (n,) int64.
     """
     _, neighbors, lengths, k = lists
     scores = np.empty(neighbors.shape[1])

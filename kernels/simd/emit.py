@@ -110,7 +110,7 @@ def while_loop(builder, end, carried, step, condition=None, first=None, stride=1
 
 
 def fold(builder, vector, operation):
-    """Combine all lanes by halves: lanes l and l + 8, then lanes l and l + 4, and so on."""
+    """Combine all lanes pairwise: lanes l and l + 8, then lanes l and l + 4, and so on."""
     count = vector.type.count
     while count > 1:
         count //= 2

@@ -61,11 +61,11 @@ def passing_by_projection(
 ):
     """List hits as `passing` does, for scores of projected codes plus a bound of the remainders.
 
-    The remainder of a row is the row minus its projection. lanes belongs to all codes, and holds
-    the thresholds. From position projected_lane0 on, projected_lanes holds five rows of 32 float32:
-    the scale of all codes, query residual, coded norm, offset weight and length of the query's
-    remainder, in units of the scale of the projected codes. rests (32 panels,) float32 holds the
-    lengths of the remainders of the items.
+    The remainder of a row is the row minus its projection. lanes describes the full codes of the
+    queries, and holds the thresholds. From position projected_lane0 on, projected_lanes holds five
+    rows of 32 float32: the scale of the full codes, query residual, coded norm, offset weight and
+    length of the query's remainder, in units of the scale of the projected codes. rests (32
+    panels,) float32 holds the lengths of the remainders of the items.
     """
     signature = types.int64(
         scores,
@@ -99,10 +99,10 @@ def find_by_projection(
 ):  # fmt: skip
     """Write the items of a panel that passing_by_projection would list for one query to hits.
 
-    The intrinsic returns the number of these items. The arguments from items to start are described
-    in score_run, and the arguments from lanes to rests, for the first panel of queries, in
-    passing_by_projection. The numbers of the items in the panel are written to hits from hit0 on.
-    The intrinsic works only for instruction sets that have codes.
+    The intrinsic returns the number of these items. For the arguments from `items` to `start`, see
+    score_run. For the arguments from `lanes` to `rests`, see passing_by_projection; here they
+    describe the first panel of queries. The numbers of the items in the panel are written to hits
+    from hit0 on. The intrinsic works only for instruction sets that have codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, start, query, lanes, projected_lanes, statistics,
@@ -169,9 +169,9 @@ def _list_bits(builder, word, base, out):
 
 
 class _ProjectionBound:
-    """The terms that decide whether scores of projected codes pass.
+    """The terms that decide whether the score of projected codes is a hit.
 
-    A score v of an item and a query passes if v + t r >= threshold - 1, where t and r are the
+    The score v of an item and a query is a hit if v + t r >= threshold - 1, where t and r are the
     lengths of the remainders of the query and of the item. float32 represents the scores of up to
     1,024 columns exactly.
     """
@@ -182,7 +182,7 @@ class _ProjectionBound:
         self._rests = builder.gep(rests, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit thresholds and remainders of the queries from `first` on, one query per lane."""
+        """Emit the thresholds and the remainder lengths of the queries from `first` on."""
         inverse, norm, residual, max_offset, min_offset = (
             broadcast(builder, builder.load(builder.gep(self._panel, [I64(at)])), kind)
             for at in range(5)
@@ -212,7 +212,7 @@ class _ProjectionBound:
         return bound, builder.fmul(rest, inverse)
 
     def reached(self, builder, values, half):
-        """Emit the words that `_reached` would emit, for the scores of one half of the queries."""
+        """Emit the words that `_reached` would emit, for queries 16 half to 16 half + 15."""
         funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
         one = broadcast(builder, I32(1), _V_I32)
         bound, rest = self._bounds(builder, I64(half * 16), _V_F32)
@@ -227,7 +227,7 @@ class _ProjectionBound:
         return builder.not_(missed)
 
     def reached_by(self, builder, totals, query):
-        """Emit a word whose bit i is 1 if the score of item i passes for the query."""
+        """Emit a word whose bit i is 1 if the score of item i is a hit for the query."""
         bound, rest = self._bounds(builder, query, ir.VectorType(F32, 1))
         kind, word = ir.VectorType(F32, GROUP), I32(0)
         bound, rest = (
@@ -243,7 +243,7 @@ class _ProjectionBound:
 
     @staticmethod
     def _difference(builder, value, bound, rest, of_items):
-        """Emit integers that are negative exactly where a score does not pass."""
+        """Emit integers that are negative exactly where a score is not a hit."""
         relaxed = {"flags": ("contract",)}
         score = builder.fsub(builder.sitofp(value, bound.type), bound)
         score = builder.fadd(score, builder.fmul(rest, of_items, **relaxed), **relaxed)
@@ -257,11 +257,11 @@ def _valid(builder, n_items):
 
 
 def _emit_hits(builder, reached, valid, out):
-    """Emit a list of the hits, from the words that `_reached` emits for both halves of queries."""
+    """Emit a list of the hits, from the words that `_reached` emits for all 32 queries."""
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
-    # Bit q is 1 if at least one item passes for query q.
+    # Bit q is 1 if at least one item is a hit for query q.
     queries_with_hits = [
         builder.zext(builder.bitcast(builder.icmp_signed("!=", one, _V_I32(None)), I16), I32)
         for one in reached
@@ -279,7 +279,7 @@ def _emit_hits(builder, reached, valid, out):
 
 
 def _thresholds(builder, values, queries, panel):
-    """Emit the smallest tile scores that may reach the thresholds, for both halves of queries."""
+    """Emit the smallest tile score that may reach the threshold, for each of the 32 queries."""
     inverse, norm, residual, max_offset, min_offset = (
         broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(5)
     )
@@ -316,7 +316,9 @@ def _less_errors(
 
 
 def _reached(builder, values, half, threshold):
-    """Emit a word for each query of a half; bit 31 - i is 1 if the score of item i reaches it.
+    """Emit one 32-bit word for each query in one half of the tile.
+
+    Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query.
 
     The sign of a difference is shifted into the word. Shifting needs no branch and no mask
     register; CPUs write at most one mask register per cycle. Differences fit in int32, because
@@ -366,7 +368,7 @@ def _list_hits(builder, queries_with_hits, words, out):
 
 
 def _largest(builder, values, half):
-    """Emit the largest score among the 32 items, for each query of one half of the queries."""
+    """Emit the largest score among the 32 items, for each query from 16 half to 16 half + 15."""
     integer = element_type(values) == I32
     compare = builder.icmp_signed if integer else builder.fcmp_ordered
     kind = _V_I32 if integer else _V_F32

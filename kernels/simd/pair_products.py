@@ -65,8 +65,8 @@ def _square_and_product_plain(x, x0, later, y, depth):
 def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     """Emit sums of terms over rows, where `add` adds one term of each row to the sums.
 
-    rows holds pointers. later holds pairs of a pointer to a row that is prefetched and the level of
-    the cache into which it is prefetched.
+    rows holds pointers. Each entry of later is a pair: a pointer to a row to prefetch, and the
+    level of the cache into which the row is prefetched.
     """
 
     def block(k, sums):
@@ -107,7 +107,7 @@ def _multiply_add(builder, x, y, total, is_exact):
 
 
 def _emit(difference):
-    """Return a generator of sum x y, or sum (x - y)^2, over two rows of flat arrays in float64."""
+    """Return a function that emits sum x y, or sum (x - y)^2, over two rows of flat arrays."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3])
@@ -119,7 +119,7 @@ def _emit(difference):
 
 
 def _emit_two(difference):
-    """Return a generator of the sums of two pairs of rows, which prefetches two rows of y.
+    """Return a function that emits the sums of two pairs of rows and prefetches two rows of y.
 
     The prefetched rows belong to the next two pairs. Each addition to a sum waits for the addition
     before it, so two sums at a time are faster than one. For 30,000 rows of 384 columns, two pairs
@@ -188,7 +188,7 @@ def two_products(typingctx, x, x_starts, y, y_starts, depth):
 
 @intrinsic_of(_two_squared_distances_plain)
 def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
-    """Return the squared distances of two pairs of rows, with the arguments of two_products."""
+    """Return the squared distances of two pairs of rows; for the arguments, see two_products."""
     two = types.UniTuple(types.float64, 2)
     return two(x, x_starts, y, y_starts, depth), _emit_two(difference=True)
 

@@ -16,7 +16,8 @@ float32       d                item, word                                    wor
 PANEL = 32
 # The number of items in a group. The words of a group lie together.
 GROUP = 8
-# The numbers of the rows of a panel's lanes: the threshold, the residual, the norm of the codes,
-# and the weight of the offset. With projected codes, there is also the length of the query's
-# remainder, which is the query minus its projection.
+# The terms of the bounds of a panel of queries are stored in rows of 32 float32, one number per
+# query. These are the row numbers of the threshold, the residual, the norm of the codes, and the
+# weight of the offset. With projected codes, there is also the length of the query's remainder,
+# which is the query minus its projection.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REST_NORM = range(5)

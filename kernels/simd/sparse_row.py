@@ -25,7 +25,7 @@ CACHE_LINE = 64
 
 
 class _RowCode:
-    """A generator of loops over the non-zeros from first to last of one CSR row."""
+    """A helper that emits loops over the non-zeros from first to last of one CSR row."""
 
     def __init__(self, context, builder, signature, arguments, element, width):
         self._context, self._builder = context, builder

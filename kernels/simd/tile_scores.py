@@ -76,10 +76,11 @@ def _panel_scorer(by_item):
     """Return the intrinsic of the scores (32, 32) of a panel of items with a panel of queries.
 
     items, queries, starts and scores are flat arrays; item0, query0 and start0 count elements.
-    starts holds -128 times the sum of each query's codes; it is read for int8 codes without AMX.
-    used is the number of queries that are not padding. The scores of padding may be left out, so
-    few queries take less time than a full panel. by_item says whether the words of each item lie
-    together in a panel, as they do in projected codes. Rows of float32 have no projected codes.
+    starts holds -128 times the sum of each query's codes; only the instruction sets that have int8
+    codes, except AMX, read it. used is the number of queries that are not padding. The scores of
+    padding may be left out, so few queries take less time than a full panel. by_item says whether
+    the words of each item lie together in a panel, as they do in projected codes. Rows of float32
+    have no projected codes.
     """
 
     @intrinsic
@@ -141,7 +142,7 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
 def score_run(
     typingctx, isa, items, item0, step, count, words, codes, code0, start, scores, largest
 ):
-    """Write the scores of one query with the items of `count` panels, and each panel's largest.
+    """Write a query's scores with the items of `count` panels, and each panel's largest score.
 
     items, codes, scores and largest are flat; the panels begin at item0, `step` words apart. The
     words of the query lie in codes, one after the other, from code0 on; each word is repeated 8
@@ -302,7 +303,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit products for four tiles of sums, as _emit_amx does, which hides the latency."""
+    """Emit products for four tiles of sums in turn, as _emit_amx does, to hide the latency."""
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
     clear = function(builder, "llvm.x86.tilezero", _VOID, [I8])
@@ -441,7 +442,10 @@ def emit_scores_for_one(builder, isa, items, codes, words, start):
 
 
 def _emit_steps(builder, isa, items, codes, words):
-    """Emit the sums of products of all items, whose signed codes lie in steps of 16 words.
+    """Emit the sums of products for all items of a panel of signed codes.
+
+    The panel holds 16 words of the first item, then 16 words of the second item and so on, and
+    after the last item the next 16 words of the first item.
 
     A CPU with tile registers also has vpdpbusd, whose first operand must hold unsigned codes.
     """
@@ -562,7 +566,9 @@ def _emit_items(builder, isa, rows, words, query):
 
 
 def _emit_item_of_steps(builder, panel, item, words, query):
-    """Emit the sum of products of an item's signed codes, which lie in steps of 16 words.
+    """Emit the sum of products of the signed codes of one item with the codes of a query.
+
+    The panel holds the codes in steps of 16 words per item, as described in _emit_steps.
 
     A CPU with tile registers also has vpdpbusd, whose first operand must hold unsigned codes.
     Therefore, 128 is added to the codes of the query, and 128 times the sum of the item's codes is
