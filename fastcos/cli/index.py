@@ -75,8 +75,9 @@ def _build(args: argparse.Namespace) -> int:
         rule = "a new directory (use fastcos index add to change an index)"
         raise ValueError(f"DIR must be {rule}, got {args.index!r}")
     measure = options.as_measure("--measure", args.measure)
-    # With inner products, users search for recommendations of the model, whose scores include
-    # the biases.
+    # If the measure is the inner product, queries are usually user vectors, and the results are the
+    # recommendations of the model. The scores of the model include its biases, so the biases are
+    # read as additional columns.
     vectors, ids = read_items(args.source, args, keep_biases=measure == "dot")
     index = SimilarityIndex(measure, model=args.model).fit(vectors, ids, copy=False)
     index.save(args.index)
@@ -177,8 +178,8 @@ def _search(args: argparse.Namespace) -> int:
             by_position = index.similar(query_ids, **settings)
         else:
             by_position = index.search(queries, progress=progress, **settings)
-    # A search returns positions in the index; the lists need numbers in ids. The last entry maps
-    # the padding, -1, to itself.
+    # A search returns positions in the index, but the printed results need positions in `ids`. The
+    # last entry maps the padding value -1 to itself.
     numbers = np.full(index.n_positions_ + 1, -1)
     numbers[index.positions_of(ids)] = np.arange(len(ids))
     neighbors = Neighbors(numbers[by_position.indices], by_position.scores)

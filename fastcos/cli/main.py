@@ -207,7 +207,7 @@ def _format_error(error: Exception, parser: argparse.ArgumentParser) -> str:
     }
     positionals = [action for action in parser._actions if not action.option_strings]
     if len(positionals) == 1:
-        # Readers call the argument for the file "path".
+        # In the functions that read files, the argument for the file is called "path".
         names["path"] = names[positionals[0].dest]
     # A first word that ends with a dot or a slash is part of a file name, not an argument.
     return re.sub(r"^\w+(?![\w./])", lambda word: names.get(word[0], word[0]), text)

@@ -146,8 +146,9 @@ def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors |
         options.refuse(args, "for a model", *options.VECTOR_COLUMNS)
         return *model_embeddings(source, args.rescaling), None
     validation.check_none("--rescaling", args.rescaling, "for vectors, which have no model")
-    # If the measure is the inner product, users search for recommendations of the model, and the
-    # scores of the model include the biases.
+    # If the measure is the inner product and the queries are user vectors, the results are the
+    # recommendations of the model. The scores of the model include its biases, so the biases are
+    # read as additional columns.
     keep_biases = args.queries is not None and args.measure == "dot"
     read = read_items(source, args, keep_biases=keep_biases)
     return Embeddings(read.vectors), read.ids, read

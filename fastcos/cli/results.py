@@ -83,7 +83,8 @@ def write_figure(
                 _with_few_colours(canvas.buffer_rgba()).save(path, "PNG")
             else:
                 FigureCanvasAgg(figure).print_png(path)
-        # The layout of the first file is in inches, so the other files reuse it.
+        # The layout is computed for the first file. It is in inches, so it is valid for every file
+        # format, and the other files reuse it.
         figure.set_layout_engine("none")
     return paths
 

@@ -52,7 +52,7 @@ _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_c
 # Requirements that measure classes declare and embeddings can meet.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
-# Descriptions of requirements for readers of the leaderboard.
+# What a candidate requires, in words that the leaderboard shows to its readers.
 _IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 
 

@@ -48,9 +48,9 @@ from fastcos.parallel import Progress
 from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
 
-# Number of labelled items that are ranked, or of items that the evaluated users have seen, per
-# sampled item. With 2,000 sampled items, 10,000 items are ranked, so that a label that 0.2 % of the
-# items have still has 20 items.
+# For each sampled item, this many labelled items (or items that the evaluated users have seen) are
+# ranked. With 2,000 sampled items, 10,000 items are ranked, so that even a label carried by 0.2 %
+# of the items occurs 20 times.
 RANKED_PER_SAMPLED = 5
 # The columns of X are compared without a model only if X has at most this number of entries, which
 # take 128 MiB in float32.

@@ -75,12 +75,12 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Count more columns; the reported total is never below the number of finished columns."""
+        """Count finished columns; the reported total number of columns is never smaller."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
     def check(self, residual: float) -> None:
-        """Extrapolate the total from the decrease of the residual since the first check."""
+        """Extrapolate the total number of columns from the decrease of the residual."""
         first, current = self._first, _Check(self._done, max(residual, self._tol))
         if first is None:
             self._first = current

@@ -351,7 +351,8 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
         bound = np.fmin(r / s, np.sqrt(r))
     bound[~(lengths > 0)] = np.inf
     reference = np.where(s > _RANK_TOLERANCE * s.max(), s, s.max())
-    # A triplet with s = 0 whose largest s is also 0 is certified only for a zero matrix.
+    # If the largest computed singular value is 0, the triplets are certified only if the matrix is
+    # zero.
     relative: Floats = np.where(bound > 0, np.inf, 0.0)
     np.divide(bound, reference, out=relative, where=reference > 0)
     return relative

@@ -132,7 +132,7 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return for each overlap 0 .. k at depth k the uncertainty that depths beyond k contribute.
+    """Return the uncertainty that depths beyond k add, for each possible overlap 0 .. k at depth k.
 
     The uncertainty is the largest minus the smallest possible contribution. The contribution is
     largest if at every depth beyond k, the next items of both lists are shared, until all items are

@@ -1,10 +1,10 @@
-"""The three kinds of rows, which only this module distinguishes: in memory, mapped, and narrow.
+"""The three kinds of rows, which only this module distinguishes: in memory, mapped and narrow.
 
 Mapped rows lie in a memory-mapped file, which is read block by block. Narrow rows have one or two
-bytes per number. Narrow rows are converted to float32 block by block, unless kernels can read them
-directly: kernels read int8, float16 and bfloat16. Numba supports neither float16 nor bfloat16, so
-float16 is passed to kernels as uint16 and bfloat16 as int16, and the kernels convert the numbers in
-registers (:mod:`fastcos.kernels.pair_scores`).
+bytes per number (int8, float16 or bfloat16, for example). They are converted to float32 block by
+block, unless kernels can read them directly: kernels read int8, float16 and bfloat16. Numba
+supports neither float16 nor bfloat16, so float16 is passed to kernels as uint16 and bfloat16 as
+int16, and the kernels convert the numbers in registers (:mod:`fastcos.kernels.pair_scores`).
 """
 
 import contextlib

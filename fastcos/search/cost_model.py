@@ -47,8 +47,8 @@ class CostModel:
     # A float64 score takes as long as the tiles need to read this many rows for one query: 7 rows
     # if 384 float32 columns of the scored row are in a cache, 16 rows if they are read from memory.
     tile_rows_per_score: int = 16
-    # If a search is restricted to some of the rows, the tiles compare this many queries in the time
-    # in which they read the rows for the first query.
+    # In a search of only some of the rows, reading the rows takes as long as comparing them with
+    # this many queries.
     queries_per_filtered_sweep: int = 4
     # The number of bytes that a packed row takes besides its codes: norm, slot, bias and factors.
     bytes_beside_codes: int = 160
@@ -159,8 +159,8 @@ class CostModel:
     # AVX2 take three times as long as tiles of VNNI (docs/dev/costs.md, "AVX2"). The share holds
     # for up to the smaller usual k, and grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
-    # The numbers of axes that are compared, and the largest share of the columns that the axes may
-    # have. More axes save too little time.
+    # The candidate numbers of axes, whose costs are compared, and the largest allowed ratio of axes
+    # to columns. With more axes than that, the projection saves too little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
     # The number of sampled rows by which the axes are chosen, and the number of these rows that
@@ -177,7 +177,8 @@ class CostModel:
     # for the mean of the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
-    # The length of the rounding errors of the int8 codes of a unit row and a unit query.
+    # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
+    # query.
     code_error: float = 0.013
     # The fixed cost of a tile, the fixed cost of scoring one pair by itself, and the cost per
     # column of such a pair. A cost is the number of columns that a tile multiplies in the same

@@ -120,7 +120,8 @@ def _of_tiles(
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # All codes are multiplied for the share of the rows that passes the projection.
+        # The full codes are multiplied only for rows that the projection cannot rule out;
+        # share_after_projection is the share of these rows.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks

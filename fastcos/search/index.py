@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
-# The largest k for which results are padded in any index. A larger number is probably a mistake,
-# and would fill the memory with padding.
+# Up to this k, results are padded however few items the index holds. A larger k is probably a
+# mistake, and its padding would fill the memory.
 _MAX_PADDED_K = 65_536
 # By the name of a method or an attribute in other libraries: its name in this class.
 _ATTRIBUTE_HINTS = {

@@ -163,7 +163,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return the part without the items of these rows, which can then not be found."""
+        """Return the part without the items in these rows, so that no search finds them."""
         segment = self.segment.without(row_numbers)
         if len(segment.numbers):
             segment.pack()

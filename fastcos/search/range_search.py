@@ -59,8 +59,9 @@ def neighbors_above(
         The items. By default, the queries are compared with each other, and a row is not paired
         with itself.
     min_score : float or Calibration
-        The smallest score of a pair. A :class:`fastcos.auditing.Calibration` of this measure stands
-        for its threshold at its false-positive rate ``fpr``.
+        The smallest score of a pair. If this is a :class:`fastcos.auditing.Calibration` of this
+        measure, the smallest score is the threshold that the calibration gives for its
+        false-positive rate ``fpr``.
     measure : str or Measure
         The measure, as in :func:`fastcos.top_k`.
     n_threads : int, optional

@@ -186,7 +186,7 @@ def _rows_as_given(
 ) -> Ranking:
     """Multiply the complete panels of unpacked rows, and score the few rows after them."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
-    # All rows may be found, so no mask is needed.
+    # Every row is allowed in the results, so no mask is needed.
     request = request._replace(allowed=None)
     row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, options)
     remaining_rows = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
@@ -378,9 +378,9 @@ def _proved_thresholds(
 ) -> Floats:
     """Return the largest threshold, in the terms of the filter, that drops none of the best k rows.
 
-    kth_scores holds the k-th best scores, among all panels, of the queries with these numbers. No
-    row below initial_thresholds (n,) needs to be found. An unproved threshold is rounded up by a
-    quarter of SLACK.
+    kth_scores holds the k-th best score, among all panels, of each query in ``queries``.
+    initial_thresholds (n,) holds one threshold per query; rows that score lower may be skipped. An
+    unproved threshold is rounded up by a quarter of SLACK.
     """
     slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
     bounds: Floats = slopes * kth_scores + intercepts

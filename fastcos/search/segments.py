@@ -150,7 +150,7 @@ class Segment:
         return allow_rows(numbers, len(self.encoded.rows))
 
     def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
-        """Return which items of this segment a mask of all positions allows."""
+        """Return which items of this segment are allowed by a mask over all positions."""
         n = len(self.encoded.rows)
         is_allowed = mask[self.first : self.first + n]
         if self.positions is not None:

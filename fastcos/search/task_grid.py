@@ -1,8 +1,8 @@
 """Divide a scan into tasks: the queries and rows of each task, and the number of threads.
 
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
-of ``cost_model``, and read no array. ``plan`` calls the functions for the methods that it compares.
-Here a panel is 32 packed rows, or 32 queries.
+of ``cost_model``, and read no array. ``plan`` calls one function of this module for each search
+method that it compares. Here a panel is 32 packed rows, or 32 queries.
 """
 
 import math
@@ -282,7 +282,8 @@ def _guess_threshold(
     k of the ``needed_rows`` best rows may be found. For about one query in a hundred, the threshold
     is too high, and the query is searched twice.
     """
-    # Half of the sampled panels must be able to hold the rank.
+    # The more rows are needed per panel, the smaller is the stride. The stride is at most 4 if half
+    # as many rows are needed as there are panels.
     max_stride = int(math.sqrt(n_panels / (2 * needed_rows)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
     panels = max(1, n_panels // stride)

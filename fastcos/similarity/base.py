@@ -285,7 +285,7 @@ _OTHER_NAMES = {
 
 
 def register(measure: type[Any]) -> type[Any]:
-    """Register a measure by its name; use it as a class decorator."""
+    """Class decorator that registers a measure by its name."""
     if not isinstance(getattr(measure, "name", None), str):
         got = validation.format_value(measure)
         raise TypeError(f"measure must be a class with a name, got {got}")

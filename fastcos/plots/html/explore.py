@@ -56,7 +56,8 @@ _MAX_NUMBERS = 280_000
 _MAP_WORK = 25e6
 # The number of neighbours of an item.
 _K = 10
-# Attacks search rescalings up to this condition for one that removes a neighbour.
+# An attack looks for a rescaling that removes a neighbour, among the rescalings whose condition
+# number is at most this value, or at most the condition of the page if that is larger.
 _FAR = 10.0
 # The number of rows whose squares are added at once.
 _BLOCK = 8192
