@@ -137,7 +137,7 @@ def score_pairs_by_measure(
     measure: UpperBounded, precomputed: Any, Q: validation.Rows, starts: Integers,
     row_numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Return raw scores of pairs that only the measure can score.
+    """Return raw scores of pairs that the measure scores, because kernels cannot.
 
     starts (n + 1,) are the starts of the queries in row_numbers. precomputed is the result of
     ``measure.precompute`` for the rows.

@@ -28,7 +28,7 @@ _ROWS, _COLUMNS = 512, 16
 
 
 def compile_searches(dtype: str) -> None:
-    """Compile searches of rows of a type, first with few, then with many queries; leave a mark."""
+    """Compile searches with few and many queries for rows of a type, and mark them as compiled."""
     readiness.compile_at_once()
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  registers the type with NumPy

@@ -32,7 +32,8 @@ class CostModel:
     # The filter stores a candidate in 64 bits: a 32-bit score and a 32-bit slot, which is the place
     # of the row in the packed order.
     max_rows_for_tiles: int = 2**31
-    # If a query asks for more than this share of the rows, a filter drops too few rows to pay.
+    # If a query asks for more than this share of the rows, a filter drops too few rows to save
+    # time.
     max_neighbor_share: float = 1 / 8
     # Packing a row takes as long as computing this many float64 scores of the row.
     scores_per_packed_row: int = 7
@@ -53,8 +54,8 @@ class CostModel:
     # The number of bytes that a packed row takes besides its codes: norm, slot, bias and factors.
     bytes_beside_codes: int = 160
     # If a search of an index excludes at most this many ids, it finds as many additional neighbours
-    # and drops the excluded items afterwards. More excluded ids are masked before the search, which
-    # takes a time proportional to the number of items.
+    # and drops the excluded items afterwards. If more ids are excluded, they are masked before the
+    # search; masking takes a time proportional to the number of items.
     max_dropped_ids: int = 64
     # Duplicate rows are grouped only if a row has on average at least this many copies, itself
     # included. If rows have fewer copies, most groups are single rows, and grouping costs more than
@@ -68,7 +69,7 @@ class CostModel:
     min_entries_of_segment: int = 2**23
     # The panels of a group are searched if its queries and items need at least this many
     # multiply-adds. Such a search takes about 0.1 ms in addition to its multiplications. If there
-    # is this much work, the kernel that scores every pair would take twice as long.
+    # is this much work, the kernel that scores every pair would take twice as long as the tiles.
     min_work_of_panels: int = 2**20
     # The panels of a group are searched only if the group has at least this many items, because a
     # tile compares 32 items at once.
@@ -80,8 +81,8 @@ class CostModel:
     # A thread is woken only if it has at least this many bytes of codes to read. If it had fewer,
     # waking the thread and merging its results would take longer than the thread saves.
     min_bytes_per_thread: int = 1 << 23
-    # The number of queries that are compared in the time in which the codes are read once more. The
-    # tiles of AMX compare a whole panel of queries at a time.
+    # Reading the codes once more takes as long as comparing them with this many queries. The tiles
+    # of AMX compare a whole panel of queries at a time.
     queries_per_reading: int = 4
     queries_per_reading_amx: int = PANEL
     # Every range of panels has thresholds and candidates of its own, so there should be few ranges.
@@ -102,9 +103,9 @@ class CostModel:
     # 0.1; the value 0.5 makes the planner prefer larger blocks when two plans take about the same
     # time.
     block_overhead_panels: float = 0.5
-    # With at most this many threads, the rows are not divided for many queries. With more threads,
-    # the rows are divided if the search then takes less than this share of the time that it takes
-    # without division, because every range has candidates of its own.
+    # With at most this many threads, the rows are not divided in a search with many queries. With
+    # more threads, the rows are divided if the search then takes less than this share of the time
+    # that it takes without division, because every range has candidates of its own.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. Another pass follows only
@@ -123,10 +124,10 @@ class CostModel:
     max_unchecked_bytes: int = 1 << 22
 
     # --- Candidates and the first threshold ------------------------------------------------------
-    # The number of candidates per neighbour that the buffer of a query holds. The first number is
-    # so large that few buffers are full before the end, and the second is the smallest number with
-    # which a search works. The third number is the number of further candidates, and the last
-    # number is the size of the smallest buffer.
+    # These numbers determine how many candidates the buffer of a query holds. The first is a number
+    # per neighbour, so large that few buffers are full before the end of the search. The second is
+    # the smallest number per neighbour with which a search works. The third is a number of
+    # candidates that is added to either, and the last is the size of the smallest buffer.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
@@ -139,25 +140,28 @@ class CostModel:
     # At least this many panels are sampled, so that the estimate is reliable. Very few queries
     # score the sample twice, so half as many panels are sampled for them.
     min_sampled_panels: int = 32
-    # Two numbers are added to the rank, because the codes have rounding errors: the first number
-    # if the panels are sampled, the second number if all panels are read.
+    # One of two numbers is added to the rank of the first threshold, because the codes have
+    # rounding errors: the first number if the panels are sampled, the second if all panels are
+    # read.
     rank_margin_of_sample: float = 1.5
     rank_margin_of_all: float = 2.5
 
     # --- The projection: short codes along the leading principal axes ----------------------------
-    # The number of axes. The value None stands for the number of axes that a sample of the rows
-    # suggests, and 0 for no projection. Tests and benchmarks set other numbers, which are used for
-    # all rows.
+    # The number of axes onto which rows are projected. The value None stands for the number of axes
+    # that a sample of the rows suggests, and 0 for no projection. Tests and benchmarks set other
+    # numbers, which are used for all rows.
     projected_columns: int | None = None
     # With fewer rows or columns than this, drawing the sample takes longer than the projection
     # saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
-    # If ``fit`` added no projection, one is added after this number of multiply-adds in all calls.
+    # If ``fit`` added no projection, one is added once the searches of an index have performed this
+    # number of multiply-adds.
     min_work_to_project: int = 2**40
     # With AVX2, the projection is added after this share of min_work_to_project, because tiles of
-    # AVX2 take three times as long as tiles of VNNI (docs/dev/costs.md, "AVX2"). The share holds
-    # for up to the smaller usual k, and grows in proportion to k until it is 1.
+    # AVX2 take three times as long as tiles of VNNI (docs/dev/costs.md, "AVX2"). The share has this
+    # value for k up to the smaller entry of usual_k; for a larger k, it grows in proportion to k
+    # until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The candidate numbers of axes, whose costs are compared, and the largest allowed ratio of axes
     # to columns. With more axes than that, the projection saves too little time.
@@ -187,8 +191,8 @@ class CostModel:
     pair_overhead_columns: float = 2200.0
     pair_cost_per_column: float = 2.0
     # A projection is added if the tiles are estimated to be at least this many times as fast with
-    # it, for few queries and for many queries. The gain must be large, because a projection does
-    # not save the float64 scores, and because the queries must be projected.
+    # it, for few queries and for many queries. The gain in speed must be large, because a
+    # projection does not save the float64 scores, and because the queries must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -288,7 +292,7 @@ COSTS = CostModel()
 
 @contextmanager
 def costs_replaced(**changes: object) -> Iterator[None]:
-    """Plan by other costs within the block, in tests and benchmarks with a single thread."""
+    """Within a `with` block, plan searches by other costs; for single-threaded tests."""
     global COSTS
     before = COSTS
     COSTS = dataclasses.replace(before, **changes)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ from fastcos.validation import Floats, Integers, Rows
 def execute(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions, results: Any = None
 ) -> Neighbors:
-    """Answer a request: every batch of queries is read, searched and finished once.
+    """Answer a request: read and search every batch of queries, and convert it to results.
 
     If results is an object of storage.checkpoint, batches are written to results instead of memory.
     """

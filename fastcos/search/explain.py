@@ -286,7 +286,8 @@ def explain_groups(
         n_queries, n_items, n_columns, k, needs_segments=is_upper_bounded(items.measure)
     )
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # Two ways to search groups: the groups, the threads per group, and the groups at a time.
+    # Two ways to search groups. Each entry says which groups are searched in this way, by how many
+    # threads per group, and how many groups at a time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),

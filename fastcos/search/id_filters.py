@@ -41,7 +41,7 @@ class SearchFilters:
 
     @property
     def differ(self) -> bool:
-        """Whether some queries may find other items than the others."""
+        """Whether the items that a query may find differ between the queries."""
         return self.lists is not None or self.exclude is not None
 
 
@@ -54,7 +54,7 @@ def as_filters(
     allowed_ids: Any,
     exclude_ids: Any,
 ) -> SearchFilters:
-    """Combine the filters of a search by position and by id.
+    """Combine the filters by position and the filters by id of one search.
 
     A matrix with fewer columns than there are positions was made before items were added, and does
     not exclude any new item. Ids that are not in the index have no effect.

@@ -116,7 +116,7 @@ class SimilarityIndex:
     measure : str or Measure
         A name or an object, as in :func:`fastcos.top_k`. The measure is fitted to the items.
     n_threads : int, optional
-        The number of threads that pack items. Default: the setting ``num_threads``.
+        The number of threads that pack items. Default: the setting ``n_threads``.
     model : str, optional
         Name and version of the model that made the rows, such as ``"minilm@2"``, which is saved
         with the index. An error is raised if the index is opened for another model, refreshed from

@@ -45,7 +45,7 @@ Fields = dict[str, Any]
 _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
 # The smallest scale of a panel that is accepted, in codes per unit. The norms of the rows of a
 # panel are at most 1, so float32 panels have a scale of 1. If the scale were far smaller, the
-# padding of a tile would pass a threshold and be written past the end of a buffer.
+# padding of a tile would reach a threshold and be written past the end of a buffer.
 _MIN_SCALE = 0.5
 # A mark in the saved layout which says that the words of an item lie together. Code that expects
 # another layout would misread these words.
@@ -219,7 +219,7 @@ class _PartArrays:
         return array
 
     def statistics(self, name: str, n_panels: int) -> Any:
-        """Return the statistics of panels, whose scales must be so large that no padding passes."""
+        """Return the statistics of panels; their scales must keep padding below every threshold."""
         array = self.finite(name, (n_panels, 5), "f")
         if not (array[:, 0] >= _MIN_SCALE).all():
             raise self.damage(name, f"must hold scales of at least {_MIN_SCALE}")

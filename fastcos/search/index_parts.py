@@ -28,7 +28,7 @@ from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 
-# Parts with fewer rows than this are merged at once. Adding a single row then takes at most the
+# Parts with fewer rows than this are merged immediately. Adding a single row then takes at most the
 # time of packing this many rows (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
 # The arrays of packed items, by their names in the kernels' record of items.

@@ -42,7 +42,7 @@ class SegmentOrder:
         return scale_items(self._metric_type, self._encoded, self.numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Add the numbers of queries (g,) of a search, and return the totals of the groups."""
+        """Add a search's numbers of queries per group (g,), and return the totals so far."""
         self._n_queries += n_queries
         return self._n_queries
 
@@ -79,7 +79,7 @@ class SegmentOrder:
             if not restricted.uses_numpy():
                 restricted.scaling = self.scaling
             self._segments[group] = restricted
-        else:  # one search with few queries does not pay for packing, but more searches may follow
+        else:  # packing saves no time in one search with few queries, but more may follow
             restricted.pack()
         return restricted
 

@@ -113,9 +113,9 @@ def near_duplicates(
 ) -> NearDuplicates:
     """Group the items that are connected by pairs with a score of at least min_score.
 
-    The search takes 2 O(m^2 d) time. Two members of a group need not be similar to each other,
-    because a chain of similar items may connect them. For an index that exists already, use
-    :meth:`fastcos.SimilarityIndex.near_duplicates`.
+    Counting the pairs and scoring them take O(m^2 d) time each. Two members of a group need not be
+    similar to each other, because a chain of similar items may connect them. For an index that
+    exists already, use :meth:`fastcos.SimilarityIndex.near_duplicates`.
 
     Parameters
     ----------

@@ -54,7 +54,8 @@ _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, it becomes the shift. Subtracting a mean of
 # this length shortens the rows by 2 %. The mean of 2,048 random directions is shorter than this.
 _MIN_MEAN_LENGTH = 0.2
-# Dot products are shifted if the shortest row has at least this share of the longest norm.
+# Rows that are compared by dot product are shifted if the smallest norm is at least this share of
+# the largest norm.
 _MIN_NORM_RATIO = 0.5
 
 
@@ -121,7 +122,7 @@ class PackedItems(NamedTuple):
 
 
 def norms_repeat(norms: Floats) -> bool:
-    """Return, in O(n log n) time, whether so many norms are equal that grouping rows may pay."""
+    """Return, in O(n log n) time, whether so many norms are equal that grouping may save time."""
     ordered = np.sort(norms)
     return pays_grouping(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
 
@@ -309,7 +310,7 @@ def pack_queries(
     exclusions: ExcludedItems,
     allowed: AllowedRows | None = None,
 ) -> Any:
-    """Scale queries so that their norm is about 1 and a bias counts at most 2^20.
+    """Scale queries so that their norm is about 1 and a bias weighs at most 2^20.
 
     The queries are converted to the type in which the items are searched. allowed holds the rows
     that may be found; None means all packed items.

@@ -12,9 +12,9 @@ sizes:
 
 * an index runs a prepared search only if its arguments need no conversion, and if the kernel
   measures ordinary norms of the queries (``prepared``);
-* a kernel stops using a projection for queries that gain nothing by it. If an estimated threshold
-  was too high, the kernel scores more slots, or reads all rows once more. A query of zeros is not
-  scanned, because all of its scores are equal.
+* a kernel stops using a projection for queries that it does not make faster. If an estimated
+  threshold was too high, the kernel scores more slots, or reads all rows once more. A query of
+  zeros is not scanned, because all of its scores are equal.
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. Here a panel is 32 packed rows, and a slot is the place of a row in the packed order.
@@ -74,10 +74,11 @@ class SegmentSizes:
         The number of words of 4 bytes in a projected row; 0 if there is no projection. If duplicate
         rows are grouped, the projection is the projection of the distinct rows.
     projection_max_k : tuple of float
-        The largest k for which few queries, and many queries, gain by the projection.
+        The largest k for which the projection makes searches faster: with few queries, and with
+        many queries.
     n_distinct : int or None
         The number of distinct rows if duplicate rows are grouped; ``n_live`` if grouping does not
-        pay; and None if the distinct rows have not been counted.
+        save time; and None if the distinct rows have not been counted.
     has_moderate_norms : bool or None
         Whether float32 products of the rows neither overflow nor underflow; None if the norms have
         not been checked.
@@ -214,8 +215,8 @@ def plan_groups(
 
     needs_segments says whether only segments can be searched, for example by a measure that is not
     an inner product. has_tiles is described in Machine. n_queries_so_far holds the numbers of
-    queries of these groups in this and in earlier searches, because packing pays only for many
-    queries; None means n_queries.
+    queries of these groups in this and in earlier searches, because packing saves time only for
+    many queries; None means n_queries.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -578,7 +579,7 @@ def plan_pass(
 def may_project(
     n_packed: int, n_columns: int, layout: TileLayout, machine_has_tiles: bool, costs: CostModel
 ) -> bool:
-    """Return whether a projection may pay, so that a sample of the rows should be drawn."""
+    """Return whether a projection may save time, so that a sample of the rows should be drawn."""
     if not machine_has_tiles or not layout.quantised or costs.projected_columns == 0:
         return False
     is_small = n_packed < costs.min_rows_to_project or n_columns < costs.min_columns_to_project
@@ -595,7 +596,7 @@ def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
 
 
 def uses_projection_of(n_queries: int, layout: TileLayout) -> bool:
-    """Return whether a search of so many queries could use a projection, so its work counts."""
+    """Return whether the work of such a search counts, because it could use a projection."""
     return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers
 
 

@@ -277,7 +277,7 @@ def rotated(axes: Floats32) -> Floats32:
 
 
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
-    """Return the axes with which searches are fastest, or None if all codes are fastest."""
+    """Return the axes with which searches are fastest, or None for the full codes."""
     arrays, n = packed.arrays, len(packed.arrays.order)
     # Multiples of the golden ratio have no period in common with the items.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
@@ -318,7 +318,7 @@ def _directions(
 ) -> tuple[Floats32, list[int]] | None:
     """Return the axes (d, p) with which searches are fastest, and the largest k; or None.
 
-    None is returned if searches are fastest with all codes. The arguments are described in
+    None is returned if searches are fastest with the full codes. The arguments are described in
     _remaining_shares.
     """
     costs, depth = cost_model.COSTS, sample.shape[1]
@@ -370,7 +370,7 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return the share of pairs (widths, thresholds) that a projection onto the axes leaves.
+    """Return the share of pairs (widths, thresholds) that a projection does not drop.
 
     The queries (q, d) are the first rows of sample (m, d), scaled as queries. biases has the shape
     (q, m). counts holds the number of items of the sample that reach each threshold.

@@ -38,7 +38,7 @@ class QueryBatch(NamedTuple):
     exclusions: ExcludedItems
 
     def take(self, places: Integers) -> "QueryBatch":
-        """Return the queries at these ascending places; all places give this batch itself."""
+        """Return the queries at these ascending places, or this batch itself for all places."""
         if len(places) == len(self.rows):
             return self
         return QueryBatch(

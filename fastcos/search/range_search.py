@@ -140,7 +140,7 @@ def pairs_above(
     Q : ndarray (n, d)
         The queries.
     min_score : float
-        The smallest score that qualifies.
+        The smallest score of a pair of the result.
     exclusions : ExcludedItems
         The positions that each query must not find.
     options : ExecutionOptions

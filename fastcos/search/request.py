@@ -63,7 +63,7 @@ class Threshold(Protocol):
 
 
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
-    """Return whether query i must not find item i; for None, this is whether queries are items."""
+    """Return whether query i must not find item i; None means yes if the queries are the items."""
     if exclude_self is None:
         return not has_items
     exclude_self = validation.as_flag("exclude_self", exclude_self)

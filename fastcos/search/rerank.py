@@ -36,7 +36,6 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
         ``scorer(query, items)`` returns one score for each of items (m,), where query is the number
         of the query. A larger score is better. The scorer may be a model of texts or a distance
         between sets of vectors, for example.
-        of vectors, for example.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
 

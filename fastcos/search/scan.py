@@ -61,7 +61,7 @@ class SegmentRequest(NamedTuple):
     allowed : AllowedRows or None
         The rows that may be found; None if all live rows may be found.
     thresholds : ndarray (n,) or None
-        Raw scores below which no row needs to be found, because earlier segments have better rows.
+        Rows with lower raw scores may be skipped, because earlier segments have better rows.
     n_live_of_index : int or None
         The field of plan.SegmentSizes with this name.
     """

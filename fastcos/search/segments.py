@@ -243,7 +243,7 @@ class Segment:
         return have_moderate_norms(self.encoded.norms)
 
     def packed_for(self, n_queries: int, k: int, name: str = "packed") -> PackedItems:
-        """Return packed rows, with a projection once searches have done enough work to gain."""
+        """Return packed rows; add a projection once searches have done enough work."""
         packed: PackedItems = getattr(self, name)
         if self._work >= 0 and plan.uses_projection_of(n_queries, packed.layout):
             with parallel.attribute_lock(self, "work"):

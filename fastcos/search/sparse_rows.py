@@ -22,7 +22,7 @@ _NNZ_PER_PASS = 1 << 20
 _FIRST_VALUES = 4096
 # Inverted lists that are longer than this are ordered as if they had this length.
 _MAX_SORTED_LENGTH = 2**16 - 1
-# If the inverted lists are longer than this on average, ordering them does not pay.
+# If the inverted lists are longer than this on average, ordering them takes longer than it saves.
 _MAX_MEAN_LENGTH = 128
 
 
@@ -33,7 +33,8 @@ class SparseRows:
     1. Indices of ``by_row`` are int32 (int64 for wider rows), and indices of ``by_column`` are
     uint16 if uint16 holds the number of rows. ``are_whole`` says whether all values are whole
     numbers that int16 holds. ``packed`` (nnz,) int32, or None, holds the entries of ``by_column``
-    in one array, with the item in the lower half of each entry and its value in the upper half.
+    in one array, with the item in the lower 16 bits of each entry and its value in the upper 16
+    bits.
     """
 
     def __init__(
@@ -218,8 +219,8 @@ def _empty_entries(
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
     """Return memory for the items and values of inverted lists.
 
-    If items and values have 16 bits, they are the halves of one array, which is returned first. If
-    not, None is returned first.
+    If items and values have 16 bits, they are views of one array of 32-bit entries, which is
+    returned first. If not, None is returned first.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

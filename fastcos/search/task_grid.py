@@ -231,7 +231,7 @@ def _divide_rows(
     largest is the largest number of panels of queries in a block. The estimated time has two parts.
     The first part is the longer of two times: the time of reading the codes once for each query
     block, and the time of the products of the busiest thread. The second part is the time of
-    scoring the candidates of every range. Two threads gain nothing if the rows are divided.
+    scoring the candidates of every range. With two threads, dividing the rows saves no time.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -279,8 +279,8 @@ def _guess_threshold(
 ) -> ThresholdSample:
     """Return which panels to sample and which rank among their maxima is the first threshold.
 
-    k of the ``needed_rows`` best rows may be found. For about one query in a hundred, the threshold
-    is too high, and the query is searched twice.
+    Among the ``needed_rows`` best rows, k are allowed in the results. For about one query in a
+    hundred, the threshold is too high, and the query is searched twice.
     """
     # The more rows are needed per panel, the smaller is the stride. The stride is at most 4 if half
     # as many rows are needed as there are panels.
@@ -308,8 +308,8 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
     """Return how many candidates the buffer of a query holds, so that few buffers become full.
 
-    For an out-of-distribution query among 30,000 rows of 1,536 columns, 650 candidates pass the
-    tiles with k = 10, and 1,100 candidates with k = 100.
+    For an out-of-distribution query among 30,000 rows of 1,536 columns, 650 candidates reach the
+    thresholds of the tiles with k = 10, and 1,100 with k = 100.
     """
     entries = costs.candidates_per_neighbor * needed_rows + costs.candidates_besides
     return max(costs.min_capacity, 1 << math.ceil(entries).bit_length())
