@@ -47,7 +47,8 @@ class Ritz(NamedTuple):
 def block_width(k: int) -> int:
     """Return the number of columns of a block.
 
-    Narrow blocks need fewer columns in total, and wide blocks take less time per column.
+    With narrow blocks, fewer columns are multiplied in total; with wide blocks, multiplying a
+    column takes less time.
     """
     return 16 if k <= 256 else 32 if k <= 512 else 64
 
@@ -89,7 +90,7 @@ class SVDProgress:
             self._total = self._done + math.ceil(math.log(current.residual / self._tol) / rate)
 
     def certified(self) -> None:
-        """Report that the k certificates are computed, after which nothing follows."""
+        """Report that the k certificates, which are the last step, have been computed."""
         self._done += self._k
         self._report(self._done)
 

@@ -205,7 +205,8 @@ class _ShiftedOperator(Operator):
 class Workspace:
     """An array that is reused between calls.
 
-    Reuse pays because the page faults of a new array take as long as a product with few columns.
+    Reuse saves time, because the page faults of a new array take as long as a product with few
+    columns.
     """
 
     def __init__(self) -> None:
@@ -494,7 +495,7 @@ def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
 
 
 def kernel_arrays(X: sp.csr_array) -> Any:
-    """Return the Csr record of an array from as_interactions; data is None if all are 1."""
+    """Return the Csr record of an array from as_interactions; data is None if all values are 1."""
     indptr, indices, data = csr_arrays(X)
     if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
         indices = validation.read_only(indices.astype(np.int32))

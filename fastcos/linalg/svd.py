@@ -15,8 +15,8 @@ from fastcos.parallel import Progress
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# direct_svd computes a dense eigendecomposition if the shorter side of X has at most this many
-# columns.
+# direct_svd computes a dense eigendecomposition if the smaller dimension of X is at most this
+# number.
 DENSE_SIDE = 2048
 # Both solvers compute a dense eigendecomposition if at least one triplet per this many columns is
 # requested, because Lanczos would then take longer (the task "svd" of bench/compare/tasks.py).
@@ -45,8 +45,9 @@ class SVD(NamedTuple):
     Attributes
     ----------
     U : ndarray (n, k) or None
-        Left singular vectors as columns, or None with ``compute_u=False``. The vectors of the
-        longer side of X (U if n > p, otherwise V) are orthogonal to within a few eps (s[0] / s)².
+        Left singular vectors as columns, or None with ``compute_u=False``. The vectors in the
+        larger dimension of X (U if n > p, otherwise V) are orthogonal to within a few eps (s[0] /
+        s)².
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)
@@ -89,13 +90,13 @@ def randomized_svd(
 ) -> SVD:
     """Compute a truncated SVD to a given residual, with the residuals as a certificate.
 
-    The method is block Lanczos from a random block on the shorter side of X. Each step reads X
-    once, and the iteration ends when the residual of every requested triplet is at most tol. The
-    residuals that are returned are then computed in float64. The iteration runs in the precision of
-    X, and once more in float64 if float32 cannot reach tol. A problem is solved directly if it is
-    small or if nearly all triplets are requested. A pass over l = 16 to 64 columns takes O(nnz l)
-    time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time and O(min(n, p) b) memory
-    besides X and the result.
+    The method is block Lanczos with a random first block, on the smaller of X'X and X X'. Each step
+    reads X once, and the iteration ends when the residual of every requested triplet is at most
+    tol. The residuals that are returned are then computed in float64. The iteration runs in the
+    precision of X, and once more in float64 if float32 cannot reach tol. A problem is solved
+    directly if it is small or if nearly all triplets are requested. A pass over l = 16 to 64
+    columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time and
+    O(min(n, p) b) memory besides X and the result.
 
     Parameters
     ----------
@@ -203,9 +204,9 @@ def direct_svd(
 ) -> SVD:
     """Compute a truncated SVD to working precision in float64; X is an argument of as_operator.
 
-    The singular vectors of the shorter side are the eigenvectors of its Gram matrix. A dense solver
-    computes them for up to DENSE_SIDE columns, and Lanczos for more columns. The relative error of
-    a singular value is about eps (s[0] / s[i])^2. progress is called as in randomized_svd.
+    The eigenvectors of the smaller Gram matrix (X'X or X X') are singular vectors of X. A dense
+    solver computes them for up to DENSE_SIDE columns, and Lanczos for more columns. The relative
+    error of a singular value is about eps (s[0] / s[i])^2. progress is called as in randomized_svd.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -311,7 +312,7 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
 def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
-    """Return signed and certified triplets from orthonormal vectors of the shorter side of X."""
+    """Return signed and certified triplets, from orthonormal vectors in X's smaller dimension."""
     exact = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(exact)
     squares = np.einsum("ij,ij->j", exact, Z) / np.einsum("ij,ij->j", exact, exact)
@@ -387,7 +388,7 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether the Krylov basis of k triplets would nearly fill the shorter side."""
+    """Return whether the Krylov basis of k triplets would have nearly `side` vectors."""
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
 
