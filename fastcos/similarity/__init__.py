@@ -9,9 +9,9 @@ rows. A measure defines how rows are encoded, and how a raw score becomes the sc
 
 ``get_measure("cosine")`` returns a measure by name. Every ``measure=`` argument takes a name or an
 object with the members of ``Measure``. A search fits the measure to the items; other data that a
-measure needs (a metric, popularities, the other side of a model) are parameters of the measure.
-``fit`` returns a fitted copy and leaves the measure unchanged. The scores of an ``UpperBounded``
-measure are not inner products, but have an upper bound that is an inner product: a search selects
+measure needs (a metric, popularities, the users of a model) are parameters of the measure. ``fit``
+returns a fitted copy and leaves the measure unchanged. The scores of an ``UpperBounded`` measure
+are not inner products, but have an upper bound that is an inner product: a search selects
 candidates by the bound, and ``rescore`` ranks the candidates. ``measure.capabilities`` lists the
 uses that a measure supports. The module ``table`` lists the measures without parameters; the other
 measures are classes.

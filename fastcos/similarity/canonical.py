@@ -26,7 +26,8 @@ class CanonicalFactors(NamedTuple):
     ----------
     users : ndarray (n, k), float64
     items : ndarray (p, k), float64
-        The columns of each side are orthogonal, and their squared norms are ``singular_values``.
+        The columns of users are orthogonal, and so are the columns of items. The squared norms of
+        both are ``singular_values``.
     singular_values : ndarray (k,), float64
         Singular values of the product, descending; 0 beyond its rank.
     """

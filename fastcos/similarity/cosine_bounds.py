@@ -3,8 +3,8 @@
 If a diagonal matrix D (or any invertible matrix G) is applied to the users of a model and its
 inverse to the items, the predictions do not change, but the cosines do. If D may be any diagonal
 matrix, nearly every cosine can take nearly every value. The functions of this module therefore
-compute ranges over all D whose condition, max |d| / min |d|, is at most a number. A rescaling D
-changes Fisher's z = artanh(cosine) by at most the logarithm of its condition. The proofs are in
+compute ranges over all D whose condition, max |d| / min |d|, is at most a given number. A rescaling
+D changes Fisher's z = artanh(cosine) by at most the logarithm of its condition. The proofs are in
 docs/explanation/proofs.md.
 """
 

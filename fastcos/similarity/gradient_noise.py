@@ -25,7 +25,7 @@ _LARGEST = 1e60
 
 @as_table
 class GradientNoise(NamedTuple):
-    """The factors at which the gradient noise of users and items balances, and the time to reach.
+    """The factors at which gradient noise of users and items balances, and the time to reach them.
 
     Attributes
     ----------

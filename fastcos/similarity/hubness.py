@@ -57,9 +57,9 @@ class QueryNormalized(BaseMeasure):
 class _Local(BaseMeasure):
     """Base class of measures that use a statistic of the K nearest neighbours of every row.
 
-    The neighbours of an item are rows of the other side or, if there is none, other items. The
-    neighbours of a query are items. If the query is itself an item and there is no other side, it
-    is not its own neighbour.
+    The neighbours of an item are rows of ``other`` or, without ``other``, other items. The
+    neighbours of a query are items. If the query is itself an item and there is no ``other``, the
+    query is not its own neighbour.
     """
 
     metric_type = "dot"
@@ -126,8 +126,8 @@ class CSLS(_Local):
     n_neighbors : int, default 10
         K, at most the number of other items.
     other : array_like (m, d), optional
-        Rows of the other side, such as those of another language, among which the neighbours of
-        items are searched. Default: the other items.
+        Rows, such as the words of another language, among which the neighbours of items are
+        searched. Default: the other items.
     """
 
     name = "csls"

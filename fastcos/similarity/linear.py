@@ -123,9 +123,9 @@ class SoftCosine(Mapped):
 
 
 class _OtherSide(Mapped):
-    """Soft cosine of one side of a model, where S contains moments of the other side.
+    """Soft cosine of items, where S contains moments of the users of the model, or vice versa.
 
-    The two sides are the users and the items; S is a covariance or a matrix of second moments.
+    S is a covariance or a matrix of second moments.
     """
 
     needs = "other"
@@ -388,9 +388,10 @@ class LearnedDiagonal(Mapped):
     The weights maximise the correlation of these cosines and the targets. The largest weight is at
     most κ² times the smallest weight, because the weights stand for rescalings D = w^-½ of
     condition at most κ. The optimisation starts from equal weights, the plain cosine, and ends in a
-    local maximum, whose correlation is never lower. Pitfalls: the measure fits d numbers, so pass
-    many more pairs than columns, and evaluate the measure on other pairs. It depends on the basis.
-    Source: this project, after learned similarity (Herbold arXiv:2309.12697).
+    local maximum, whose correlation is never lower than that of the plain cosine. Pitfalls: the
+    measure fits d numbers, so pass many more pairs than columns, and evaluate the measure on other
+    pairs. It depends on the basis. Source: this project, after learned similarity (Herbold
+    arXiv:2309.12697).
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ class WeightCosine(BaseMeasure):
         return self._half(B, 1)
 
     def _half(self, rows: Rows, side: int) -> Floats:
-        """Return one half of each row, A for side 0 and B for side 1, divided by sqrt(W_ii)."""
+        """Return the entries of A (side 0) or of B (side 1) of each row, divided by sqrt(W_ii)."""
         if rows.shape[1] % 2:
             raise ValueError(f"rows must have an even number of columns, got {rows.shape[1]}")
         k = rows.shape[1] // 2
