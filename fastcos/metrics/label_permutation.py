@@ -46,7 +46,7 @@ def check_testable(sizes: Integers) -> None:
 
 
 class Ranking(NamedTuple):
-    """The neighbours of queries, and the ranks of a sample of units, under one similarity.
+    """The neighbours of queries, and ranks among a sample of items (units), by one similarity.
 
     lists (n, k): numbers of the nearest items of each query; -1 in place of an item without a
         label.

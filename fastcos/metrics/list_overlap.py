@@ -79,7 +79,7 @@ class RankBiasedOverlap(NamedTuple):
     value : float
         Overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Largest possible contribution of items beyond the lists.
+        Largest possible contribution of items beyond the lists to the overlap of infinite lists.
     """
 
     value: float
