@@ -25,8 +25,9 @@ OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
 # For each value of center: whether the row means, and whether the column means are subtracted.
 _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
-# "auto" uses "direct" if the shorter side of X is at most this long. For 1,000 columns, "direct" is
-# about as fast as "randomized" and more accurate; for 2,000, it takes several times as long.
+# "auto" uses "direct" if the smaller dimension of X is at most this number. For 1,000 columns,
+# "direct" is about as fast as "randomized" and more accurate; for 2,000, it takes several times as
+# long.
 _DIRECT_SIDE = 1024
 # Eigenvalues σ² count as equal if they differ by less than this share of the largest.
 _TIE_TOLERANCE = 1e-13
@@ -74,11 +75,11 @@ class LinearMF(FactorModel):
         row and column means, after which rows and columns sum to 0 ("both"). X remains sparse,
         because the means are handled as separate matrices of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
-        "direct" computes the eigendecomposition of the Gram matrix of the shorter side of X in
-        float64, to working precision; if the shorter side is longer than 2,048, it uses the
-        Lanczos method. "randomized" stops as soon as the relative residual of every singular
-        triplet is at most ``tol``. "auto" is "direct" if the shorter side of X is at most 1,024,
-        else "randomized".
+        "direct" computes the eigendecomposition of the smaller Gram matrix, X'X or X X', in
+        float64, to working precision; if both dimensions of X exceed 2,048, it uses the Lanczos
+        method. "randomized" stops as soon as the relative residual of every singular triplet is at
+        most ``tol``. "auto" is "direct" if the smaller dimension of X is at most 1,024, else
+        "randomized".
     tol : float, default 1e-3
         Largest relative residual of a singular triplet, for "randomized".
     random_state : int or numpy.random.Generator, default 0
@@ -119,10 +120,10 @@ class LinearMF(FactorModel):
 
     Notes
     -----
-    If the shorter side of X has a length m of at most 2,048, "direct" takes O(nnz m + m³) time and
-    O(m²) memory; for a longer side, "direct" makes several passes over X per component. Rows and
-    columns of zeros have zero embeddings. The largest magnitude in X must be from 1e-60 to 1e60
-    (float32: 1e-12 to 1e12), because squares are summed.
+    If the smaller dimension m of X is at most 2,048, "direct" takes O(nnz m + m³) time and O(m²)
+    memory; for a larger m, "direct" makes several passes over X per component. Rows and columns of
+    zeros have zero embeddings. The largest magnitude in X must be from 1e-60 to 1e60 (float32:
+    1e-12 to 1e12), because squares are summed.
 
     If λ = 0 and the rank of X is below p, other matrices W fit X equally well; the result is the
     matrix with the smallest norm.
