@@ -31,8 +31,8 @@ class Outcome(NamedTuple):
 
     score: the name of the score.
     value, chance: the score of the best candidate, and the score of the trivial answer.
-    best: the number of the best candidate.
-    passed: whether the best candidate significantly exceeds the trivial answer.
+    best: the number of the best candidate. passed: whether the best candidate significantly exceeds
+    the trivial answer.
     evidence: the evidence in words, such as "the lead is 0.1 [0.0, 0.2]".
     baseline: the trivial answer in words, such as "by chance".
     scope: a word that distinguishes this test from others, such as "locally".
@@ -55,8 +55,8 @@ class Evaluation:
     task: the task in words.
     unit: the kind of the units, in the plural.
     n_units: the number of units.
-    score, estimate: the name of the score that ranks the candidates, and its function.
-    failure: the start of the conclusion if all tests fail.
+    score, estimate: the name of the score that ranks the candidates, and its Estimate function.
+    failure: the start of the conclusion if no test is significant.
     chance: the score of a trivial answer, as an estimate for one candidate; the best candidate must
         exceed this score. None if the task has performed other tests.
     baseline: the trivial answer in words.
@@ -64,7 +64,7 @@ class Evaluation:
     trivial_scores: further scores of the trivial answer, each as an estimate for one candidate.
     outcomes: the tests that the task has already performed.
     other_scores: further scores for the table.
-    success: the start of the sentence that lists passed and failed tests.
+    success: the start of the sentence that lists significant and other tests.
     few: the number of units below which the conclusion contains a warning.
     """
 
@@ -322,7 +322,7 @@ def _conclusion(
 def _success(
     evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
 ) -> str:
-    """Return a sentence that lists the passed tests, and then the failed tests."""
+    """Return a sentence that lists the significant tests, and then the other tests."""
     if not evaluation.success:
         return ""
     results = [
@@ -335,7 +335,7 @@ def _success(
 
 
 def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> str:
-    """Return the advice which candidate to use, with its cross-fitted gain."""
+    """Return the advice which candidate to use, with its cross-fitted gain over the baseline."""
     baseline, gain = board.row(board.baseline), board.gain
     stay = f"Stay with {baseline.candidate}: {board.score} {baseline.score.value:.3f}"
     if gain is None:

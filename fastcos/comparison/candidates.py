@@ -106,7 +106,7 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A measure under a rescaling after a preprocessing; its source does not affect equality.
+    """A measure under a rescaling after a preprocessing; equality ignores the field ``source``.
 
     Attributes
     ----------
@@ -168,8 +168,8 @@ class Candidate:
         if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
-        # An object may already contain the other side of the model, and it must already contain
-        # everything else that it requires.
+        # A measure object may already contain the users (the argument ``other``), and it must
+        # already contain everything else that it requires.
         is_missing = needs == _OTHER_SIDE and getattr(self._source, _OTHER_SIDE, None) is None
         return needs if is_missing or needs == _TWO_HALVES else ""
 
@@ -268,8 +268,8 @@ def _check_requirements(
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other here, got {got}")
-    # A caller who chooses such a measure for rows without a model thereby states that the rows
-    # consist of two halves.
+    # A caller who chooses such a measure for rows without a model thereby states that each row is
+    # [a_i, b_i], of two factors of equal width.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(requirement) and not are_two_halves:
         parameter = requirement.split()[0]

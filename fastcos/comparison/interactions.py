@@ -280,8 +280,8 @@ def _results_until(
 ) -> tuple[list[tuple[Candidate, CandidateScores | ValueError]], list[Candidate]]:
     """Evaluate candidates until the deadline; return the results, and candidates without a result.
 
-    deadline: a value of time.monotonic. evaluations: the results of the representatives of the
-    candidates, which are computed one by one. tick is called after each evaluation.
+    deadline: a value of time.monotonic. evaluations: the result for each candidate's
+    representative; the results are computed one by one. tick is called after each evaluation.
     """
     results_by_candidate = {}
     for candidate, result in evaluations:

@@ -65,7 +65,7 @@ def score_rescalings(
 
 
 class RescalingEvaluator:
-    """Scores variants of item embeddings by the same labels and the same reference neighbours."""
+    """Scores variants of item embeddings by one set of labels and of reference neighbours."""
 
     def __init__(
         self,

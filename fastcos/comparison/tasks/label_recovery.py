@@ -183,7 +183,7 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the tests among neighbours and over all pairs.
 
-    If both tests fail and a single label is recovered, the test of this label comes first.
+    If neither is significant but a single label is recovered, the test of this label comes first.
     """
     test = best.test
     locally, globally = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
