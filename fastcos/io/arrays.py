@@ -90,7 +90,7 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
             rule = "of floats of 16 bits or more, or of integers"
             got = f"{kinds[name]} (save it as float16)"
             raise FastcosFormatError(f"{path}: {name} must be {rule}, got {got}")
-        # A bfloat16 is the upper half of a float32.
+        # A bfloat16 consists of the upper 16 bits of a float32.
         bits = np.frombuffer(raw[name]["data"], "<u2").astype(np.uint32) << 16
         arrays[name] = bits.view(np.float32).reshape(raw[name]["shape"])
     return arrays

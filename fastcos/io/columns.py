@@ -85,7 +85,7 @@ def new_vocabulary() -> Vocabulary:
 
 
 def refuse_rows(path: PathLike, rule: str, got: str, lines: Integers) -> NoReturn:
-    """Raise FastcosFormatError because rows violate a rule; it lists the first five rows."""
+    """Raise a FastcosFormatError that lists the first five rows that violate a rule."""
     raise FastcosFormatError(f"{path}: {rule}, got {got} ({format_rows(lines)})")
 
 
@@ -179,7 +179,7 @@ def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) 
 def _is_escaped(text: str) -> bool:
     """Return whether all surrogates of a text stand for bytes.
 
-    Other surrogates are halves of a character in JSON.
+    Other surrogates come from JSON, in which two of them stand for one character.
     """
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip
