@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The side of a map in pixels. A panel of a printed page shows fewer pixels.
+# The width and height of a map in pixels. A panel of a printed page shows fewer pixels.
 _MAX_PIXELS = 1000
-# The side of a panel in inches. With this side, the letters in a row of five panels are nearly as
-# large as the text of a page of the same width.
+# The width and height of a panel in inches. With this size, the letters in a row of five panels are
+# nearly as large as the text of a page of the same width.
 _PANEL_INCHES = 1.6
 # The height of the titles of a row of panels, and the height of the bracket above the panels with
 # the text of the bracket.
@@ -37,8 +37,8 @@ _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # The vertical positions of the bracket and of its text, in heights of a panel above the bottom of
 # the panel.
 _BRACKET, _BRACKET_TEXT = 1.43, 1.48
-# The name of a label is written beside its block if the side of the block is at least this share of
-# the map. Names are cut to this number of characters.
+# The name of a label is written beside its block if the block is at least this share as wide as the
+# map. Names are cut to this number of characters.
 _NAMED_SHARE, _MAX_LETTERS = 0.04, 16
 # The panels of Eq. 1 in the paper: the first special case, the usual solution, and the D of section
 # 2.3.
@@ -87,7 +87,7 @@ class SimilarityMapsDisplay(NotebookFigure):
     model : str
         The sizes, the rank, λ and the seed, which are shown below the panels.
     boundaries : ndarray
-        The positions at which the label changes, as fractions of the side of a map.
+        The positions at which the label changes, as fractions of the width of a map.
     names : list of str
         The names of the labels in the order of their blocks; empty without labels.
     figure_, axes_

@@ -51,8 +51,9 @@ _SENTENCES = {
 # in the root of the users' covariance. These entries take 1.5 MB of the 2.5 MB of a page.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
-# Number of multiply-adds of one heat map of 1,000 x 1,000 cosines with 50 columns, half of which
-# suffice because the map is symmetric. So many multiply-adds take 30 ms on a core of 2024.
+# Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
+# the map is symmetric, only half of its cosines are computed. These multiply-adds take 30 ms on a
+# core of 2024.
 _MAP_WORK = 25e6
 # The number of neighbours of an item.
 _K = 10
@@ -328,8 +329,9 @@ def items_page(
     page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
     validation.check_scorable("items", page_rows, page_rows)
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
-    # A search up to the condition decides exactly which neighbours survive this condition. A search
-    # up to a much larger condition finds the radii of the remaining neighbours.
+    # A search among rescalings up to the condition of the page decides exactly which neighbours
+    # survive them. A search up to a much larger condition finds the radii of the remaining
+    # neighbours.
     far = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
     named = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
