@@ -152,10 +152,10 @@ class _Check(NamedTuple):
 
 
 def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
-    """Return how many columns to add before the next check, which costs one or two products.
+    """Return how many columns to add before the next check (a check costs one or two products).
 
-    The number is half of the columns that the rate of decrease between the last two checks would
-    require, because the rate increases.
+    The number is half of the columns that would be required if the residual kept decreasing at the
+    rate between the last two checks, because the rate increases.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -255,7 +255,7 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block by random columns; return False if the capacity is too small."""
+        """Add as many random columns as the next block has; return False if they do not fit."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])

@@ -335,7 +335,7 @@ class SparseOperator(Operator):
         return rows_at_a_time(self.shape, self._X.nnz, factor)
 
     def _transposes_pay(self, Q: Matrix) -> bool:
-        """Return whether transposed blocks fit, and save more time than transposing takes."""
+        """Return whether transposed blocks fit in memory and save more time than they take."""
         n, p = self.shape
         indptr, _, data = self._arrays
         is_uncached = self._item_rows(Q) < p or p * _panel_row_bytes(Q) >= UNCACHED_BYTES
@@ -471,7 +471,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a panel of the factor fit in a cache that is fast in any order."""
+    """Return how many rows of a factor's panel fit in a cache that is read fast in any order."""
     return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
