@@ -19,13 +19,13 @@ that a task reads in this array, by two arguments:
 
 - Every value that is written is a lower bound of the k-th best score among all panels, because k
   rows whose scores reach the value have been scored. An update that comes late, or is lost when two
-  tasks write at once, leaves an older and therefore lower bound, and fewer pairs are dropped. -
-Nothing relies on the first argument. Each task reports the largest threshold that it used and that
-its own k-th best score does not reach (``unproved``). The report includes every threshold: an
-estimate, the threshold of another task, a torn or damaged value. A pair that the task dropped has a
-float64 score strictly below the threshold. When the results of all ranges have been merged and the
-k-th best score of a query does not reach one of these thresholds, the query is searched again
-without estimates, and the last time without sharing. NaN never becomes a threshold.
+  tasks write at once, leaves an older and therefore lower bound, and fewer pairs are dropped.
+- Nothing relies on the first argument. Each task reports the largest threshold that it used and
+  that its own k-th best score does not reach (``unproved``). The report includes every threshold:
+  an estimate, the threshold of another task, a torn or damaged value. A pair that the task dropped
+  has a float64 score strictly below the threshold. When the results of all ranges have been merged
+  and the k-th best score of a query does not reach one of these thresholds, the query is searched
+  again without estimates, and the last time without sharing. NaN never becomes a threshold.
 
 At the end, all queries of a block are treated together, and their pairs are scored in the order of
 the items. Scoring in this order is 1.7 times as fast as reading the rows query by query (60,000
