@@ -162,13 +162,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = args.parser.prog
     try:
         from fastcos import config
-        from fastcos.parallel import sole_program
         from fastcos.validation import as_thread_count
 
         config.get_config()  # If an environment variable is wrong, this raises before any work.
         if getattr(args, "threads", None) is not None:
             config.set_config(n_threads=as_thread_count("--threads", args.threads))
-        with report_compilation(), _show_warnings_as_messages(), sole_program():
+        with report_compilation(), _show_warnings_as_messages():
             return int(args.run(args))
     except BrokenPipeError:
         raise  # entry_point sets the exit status.

@@ -22,11 +22,7 @@ memory as a whole, and tells apart the kinds of rows that kernels read.
 :mod:`fastcos.parallel.buffer_pool` reuses the memory of large results.
 """
 
-from fastcos.parallel.blas import (
-    blas_lock as blas_lock,
-    one_blas_thread as one_blas_thread,
-    sole_program as sole_program,
-)
+from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one_blas_thread
 from fastcos.parallel.forks import at_fork as at_fork
 from fastcos.parallel.pool import (
     Blocks as Blocks,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastcos.parallel.forks import at_fork
-from fastcos.parallel.pool import HelpingThread
 
 
 class _State:
@@ -20,8 +19,6 @@ class _State:
 
 
 _state = _State()
-# The number of blocks of sole_program that are open.
-_sole_programs = 0
 
 # OpenBLAS stops its threads at a fork and starts them again at the next product, under a lock that
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
@@ -72,7 +69,7 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread within the with block, if no other code can notice the limit.
+    """Limit BLAS to one thread within the with block, unless other threads could notice the limit.
 
     The limit is meant for small matrices between kernels. The threads of OpenBLAS wait for each
     other at every column of a factorisation, and keep their cores busy for 50 ms after each
@@ -82,10 +79,11 @@ def one_blas_thread() -> Iterator[None]:
     thread sets this number (``openblas_set_num_threads_local``, in builds without OpenMP). If
     another thread of the program changed the number during the block, for example by
     ``threadpoolctl.threadpool_limits``, the end of the block would undo the change, or the other
-    thread would later restore our limit. Therefore a process in which other threads run Python code
-    keeps its number of BLAS threads. An SVD and an audit then take 1.3 times as long on two idle
-    cores, and an audit takes 5 times as long on busy cores. Threads of the pool do not count, and
-    no thread counts within :func:`sole_program`.
+    thread would later restore our limit. Therefore a process keeps its number of BLAS threads if
+    another of its threads is not a daemon, such as a worker of a ``ThreadPoolExecutor``. An SVD and
+    an audit then take 1.3 times as long on two idle cores, and an audit takes 5 times as long on
+    busy cores. Daemon threads do not count, because they seldom compute: among them are the threads
+    of the pool, those that draw progress bars, and those of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():
@@ -106,31 +104,10 @@ def one_blas_thread() -> Iterator[None]:
                 _state.limit = _state.owner = None
 
 
-@contextlib.contextmanager
-def sole_program() -> Iterator[None]:
-    """Declare that within the with block no code but fastcos sets the number of BLAS threads.
-
-    The commands of fastcos use this declaration, because the other threads of a command only draw
-    progress bars.
-    """
-    global _sole_programs
-    with _state.lock:
-        _sole_programs += 1
-    try:
-        yield
-    finally:
-        with _state.lock:
-            _sole_programs -= 1
-
-
 def _is_unnoticed() -> bool:
-    """Return whether no code but the caller's can set or read the number of BLAS threads."""
-    if _sole_programs:
-        return True
+    """Return whether no other thread is likely to set or read the number of BLAS threads."""
     current = threading.current_thread()
-    return all(
-        thread is current or isinstance(thread, HelpingThread) for thread in threading.enumerate()
-    )
+    return all(thread is current or thread.daemon for thread in threading.enumerate())
 
 
 @functools.cache

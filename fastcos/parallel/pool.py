@@ -335,14 +335,6 @@ class _Job:
             raise interrupt
 
 
-class HelpingThread(threading.Thread):
-    """A thread of the pool, which runs blocks of calls of fastcos and no code of the program."""
-
-    def __init__(self, state: _State) -> None:
-        name = f"fastcos-{state.n_threads}"
-        super().__init__(target=_work, args=[state], name=name, daemon=True)
-
-
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
     """Queue copies of a task for the helping threads, after starting threads up to size - 1."""
     state = _state
@@ -350,7 +342,8 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> None:
         with state.lock:
             try:
                 while state.n_threads < size - 1:
-                    HelpingThread(state).start()
+                    name = f"fastcos-{state.n_threads}"
+                    threading.Thread(target=_work, args=[state], name=name, daemon=True).start()
                     state.n_threads += 1
             except RuntimeError:  # no thread can be started, for example while the interpreter ends
                 pass

@@ -1,4 +1,4 @@
-"""BLAS has one thread where no other code can notice it, and otherwise the program's number."""
+"""BLAS has one thread where no other thread can notice it, and otherwise the program's number."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ def run_alone(code):
 
 
 @contextlib.contextmanager
-def another_thread(*steps):
+def another_thread(*steps, is_daemon=False):
     """Yield a function that lets another thread, which exists all the while, do the next step."""
     turns = [threading.Event() for _ in steps], [threading.Event() for _ in steps]
 
@@ -52,7 +52,7 @@ def another_thread(*steps):
         assert end.wait(20)
 
     waiting = [list(events) for events in turns]
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=is_daemon)
     thread.start()
     try:
         yield do_next
@@ -124,14 +124,14 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
-def test_a_sole_program_limits_beside_other_threads():
+def test_daemon_threads_do_not_prevent_the_limit():
     run_alone("""
-with another_thread(lambda: None, lambda: None) as do_next:
-    with parallel.sole_program():
-        with parallel.one_blas_thread():
-            do_next()
-            assert blas_threads() == {1}
-        assert blas_threads() == {2}
+with another_thread(lambda: None, is_daemon=True) as do_next:
+    with parallel.one_blas_thread():
+        do_next()
+        assert blas_threads() == {1}
+    assert blas_threads() == {2}
+with another_thread(lambda: None):
     with parallel.one_blas_thread():
         assert blas_threads() == {2}
 """)
@@ -141,7 +141,7 @@ def test_overlapping_calls_of_two_threads_lift_the_limit_once():
     run_alone("""
 other = contextlib.ExitStack()
 steps = lambda: other.enter_context(parallel.one_blas_thread()), other.close
-with parallel.sole_program(), another_thread(*steps) as do_next:
+with another_thread(*steps, is_daemon=True) as do_next:
     with parallel.one_blas_thread():
         do_next()
         assert blas_threads() == {1}
@@ -155,7 +155,7 @@ with {around}:
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        with parallel.sole_program(), parallel.one_blas_thread():
+        with parallel.one_blas_thread():
             assert blas_threads() == {{1}}
         {check}
         os._exit(0)
@@ -176,14 +176,13 @@ def test_a_child_keeps_the_limit_of_the_thread_that_forks():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_lifts_the_limit_of_a_thread_that_it_lacks():
     fork = FORK.format(around="contextlib.nullcontext()", check="assert blas_threads() == {2}")
-    lines = "".join(f"        {line}\n" for line in fork.strip().splitlines())
+    lines = "".join(f"    {line}\n" for line in fork.strip().splitlines())
     run_alone(f"""
-other = contextlib.ExitStack()
-steps = lambda: other.enter_context(parallel.one_blas_thread()), other.close
-with parallel.sole_program():
-    with another_thread(*steps) as do_next:
-        do_next()
-{lines}        do_next()
+def fork():
+{lines}
+with another_thread(fork, is_daemon=True) as do_next, parallel.one_blas_thread():
+    do_next()
+    assert blas_threads() == {{1}}
 """)
 
 
