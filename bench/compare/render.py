@@ -3,6 +3,7 @@
 import html
 import json
 import statistics
+import textwrap
 from pathlib import Path
 
 from bench import machine
@@ -349,7 +350,8 @@ def draw(documents, path):
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g} x")
-    axes.set_yticks(range(len(keys)), titles.values(), fontsize=10)
+    labels = [textwrap.fill(title, 32) for title in titles.values()]
+    axes.set_yticks(range(len(keys)), labels, fontsize=10)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.text(0.95, -0.72, "\N{LEFTWARDS ARROW} slower", ha="right", size=10, color="#333333")
@@ -363,10 +365,11 @@ def draw(documents, path):
     notes = "Pale bars have no verdict. " if undecided else ""
     if any(len(rows) < len(keys) for rows in shown.values()):
         notes += "Where a bar is missing, nothing was measured. "
-    axes.set_xlabel(
-        "Ratio of times, log scale. Lines: where 95 % of repeated runs are expected.\n"
-        f"{notes}{threads} threads, {dates[-1]}.", fontsize=9, loc="left",
-    )  # fmt: skip
+    note = (
+        "Ratio of times, log scale. Lines: where 95 % of repeated runs are expected. "
+        f"{notes}{threads} threads, {dates[-1]}."
+    )
+    axes.set_xlabel(textwrap.fill(note, 76), fontsize=9, loc="left")
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)
 
