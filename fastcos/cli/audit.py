@@ -66,24 +66,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "items, cosine if it depends on cosines, or unknown (the default)"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
-    help_ = "whether the loss had weight decay on users and items: both, not both or unknown"
+    help_ = (
+        "whether the training loss had weight decay on both users and items: both, not both or "
+        "unknown (the default)"
+    )
     add("--weight-decay-on", default="unknown", metavar="SIDES", help=help_)
-    help_ = "table of items and counts, such as the number of users of each item"
+    help_ = "table with item ids and a count for each item, such as its number of users"
     add("--popularity", metavar="FILE", help=help_)
-    add("--against", metavar="OLD", help="old version of the same items, to compare with")
+    add("--against", metavar="OLD", help="embeddings of an old version, to compare with")
     add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is certified (neighbours that no "
-        "rescaling up to --condition can remove), jaccard (overlap with the neighbours of the most "
-        "different parametrisation), or unchanged (neighbours shared with OLD after the best "
-        "linear map)"
+        "rescaling up to --condition can remove), jaccard (Jaccard index with the neighbours in "
+        "that parametrisation whose neighbours differ most), or unchanged (neighbours that OLD "
+        "also has, after the best linear map between the two versions)"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
-    help_ = "also write a page on which you rescale up to 2,000 items and see their neighbours"
+    help_ = (
+        "also write this HTML page, on which you can rescale the dimensions of up to 2,000 items "
+        "and watch their neighbours change"
+    )
     add("--explore", metavar="PAGE", help=help_)
     help_ = (
         "text file with one id per line: the items to show on the page of --explore (default: the "
-        "most popular)"
+        "most popular items)"
     )
     add("--explore-items", metavar="FILE", help=help_)
     options.add_vectors(parser)
@@ -266,18 +272,21 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     users = options.option_words(args, "users")
     if report.trained_on == "cosine":
         neighbors = ["fastcos", "neighbors", args.items, *columns, *k]
-        return [(neighbors, "finds neighbours by the cosine on which the model was trained")]
+        return [(neighbors, "finds neighbours by the cosine, on which the model was trained")]
     audit = ["fastcos", "audit", args.items, *options.command_words(args, "trained_on")]
     commands = []
     if report.equal_norms and report.trained_on == "unknown":
-        reason = "use this if the model was trained on the cosine, which determines the scale"
+        reason = (
+            "if the model was trained on the cosine, run this instead: such training fixes the "
+            "scale of each dimension, so the scale is not arbitrary"
+        )
         commands.append(([*audit, "--trained-on", "cosine"], reason))
     metrics = {row.name: row for row in report.invariant_baselines}
     if "query_metric" not in metrics:
         is_known = report.trained_on != "unknown"
         loss = options.option_words(args, "trained_on") if is_known else []
         audit_with_users = [*audit, *loss, "--users", "users.npy"]
-        return [*commands, (audit_with_users, "reports a similarity that no rescaling changes")]
+        return [*commands, (audit_with_users, "adds a similarity that no rescaling changes")]
     row = metrics["query_metric"]
     reason = (
         "writes embeddings whose cosines no rescaling changes; "

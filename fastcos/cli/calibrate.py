@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from fastcos.auditing import Calibration, LabelledCalibration
 
 DESCRIPTION = """\
-Report the meaning of similarity scores: the share of random pairs that reach a score, thresholds by
-false-positive rate with their intervals, and pairs just above and below the threshold. With
---condition, the command also reports how far rescalings of the latent dimensions move the
-threshold; with --labelled, it reports error rates and probabilities from pairs that are labelled as
-relevant or irrelevant. The command writes calibration.json, which can be read without fastcos, and
+Report what similarity scores mean: the share of random pairs whose score reaches a given score, the
+threshold for each of several false-positive rates with a confidence interval, and examples of pairs
+just above and below the threshold. With --condition, the command also reports how far rescalings of
+the latent dimensions move the threshold. With --labelled, it also reports the error rates of the
+threshold, and the probability that a pair is relevant, from pairs that are labelled as relevant or
+irrelevant. The command writes calibration.json, which can be read without fastcos, and
 calibration.html, a page that needs no network."""
 EPILOG = f"""\
 examples:
@@ -46,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
     add("--queries", metavar="FILE", help="vectors of the queries (default: the items)")
     options.add_measure(parser)
-    add("--fpr", type=float, default=1e-4, metavar="P", help="false-positive rate (default 1e-4)")
+    help_ = "false-positive rate of the threshold (default 1e-4)"
+    add("--fpr", type=float, default=1e-4, metavar="P", help=help_)
     help_ = "explain this score before the rest of the report"
     add("--score", type=float, metavar="S", help=help_)
     help_ = (
@@ -59,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{SAMPLE:,}; 0 for all)"
     )
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
-    help_ = "table with two items per line, and 1 if the pair is relevant or 0 if not"
+    help_ = "table with two item ids per line, and 1 if the two are relevant to each other, else 0"
     add("--labelled", metavar="FILE", help=help_)
-    help_ = "method for the probabilities of --labelled: isotonic or platt (default isotonic)"
+    help_ = "method of the probabilities from --labelled: isotonic or platt (default isotonic)"
     add("--method", default="isotonic", metavar="NAME", help=help_)
     add("--names", metavar="FILE", help="table of item ids and names")
     help_ = "text file with one id per line: the items to use (default: all)"
@@ -155,8 +157,8 @@ def _labelled(
         invalid = table.ratings[~is_valid][0]
         raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {invalid:g}")
     say(
-        f"read {len(table.pairs):,} labelled pairs, without those with an unknown item: "
-        f"{table.n_unknown:,}"
+        f"read {len(table.pairs):,} labelled pairs; pairs that were left out, because the vectors "
+        f"lack one of their items: {table.n_unknown:,}"
     )
     scores = score_pairs(items, table.pairs, measure=measure)
     return calibrate_pairs(scores, table.ratings, method=args.method)
@@ -173,7 +175,7 @@ def _next_commands(
     if calibration.is_reachable(args.fpr):
         file = str(Path(args.out) / "calibration.json")
         search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
-        return [([*search, *rate], "prints only neighbours that chance does not explain")]
+        return [([*search, *rate], "finds only neighbours whose score few random pairs reach")]
     if args.only is not None or args.measure != "cosine":
         # Copies have already been removed, or the score of two copies is not known to be 1.
         return []

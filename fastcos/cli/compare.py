@@ -34,14 +34,17 @@ if TYPE_CHECKING:
     from fastcos.similarity import Measure
 
 DESCRIPTION = """\
-Report which similarity to use, by how much it is better, and whether the difference exceeds chance.
+Report which similarity to use, how much better than the plain cosine it is, and whether the
+difference exceeds chance.
 
-For interactions, the command factorises them once and evaluates twelve measures under the named
-rescalings D of this model, and under Eq. 2. The score is the recovery of labels or, without
---labels, of held-out interactions, on a sample of 2,000 items. With --all, it evaluates every
-measure and a grid of exponents on 10,000 items. It prints a conclusion in one sentence, the ranking
-of the measures, the table of the paper, and the ten nearest neighbours of popular items under
-several D. It writes comparison.html, a page on which you can sort the leaderboard and open its
+For a file of interactions, the command factorises the interactions once, and evaluates twelve
+measures under the named rescalings of this model, and under a model of the second objective of the
+paper (Eq. 2). A rescaling D is a diagonal matrix that scales the latent dimensions without changing
+the predictions. The score of a measure states how well the measure recovers the labels or, without
+--labels, held-out interactions, on a sample of 2,000 items. With --all, the command evaluates every
+measure and a grid of rescalings, on 10,000 items. It prints a conclusion in one sentence, the
+ranking of the measures, a table of the rescalings as in the paper, and the ten nearest neighbours
+of popular items under several rescalings. It writes comparison.html, a page on which you can sort the leaderboard and open its
 rows; measures.csv, .png and .svg; comparison.csv, .png, .svg and .json; neighbors.csv; and, with
 labels and --all, exponents.png.
 
@@ -91,9 +94,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
     group.add_argument("--model", metavar="FILE", help="file with items and users of the model")
-    help_ = "interactions on which the model was not trained, in a file like INTERACTIONS"
+    help_ = (
+        "file of interactions on which the model was not trained, in the same format as "
+        "INTERACTIONS"
+    )
     group.add_argument("--held-out", metavar="FILE", help=help_)
-    help_ = "ids of the users of --model, in the order of its rows"
+    help_ = "file with the ids of the users of --model, in the order of its user rows"
     group.add_argument("--user-ids", metavar="FILE", help=help_)
     group = parser.add_argument_group("candidates")
     help_ = (
@@ -103,16 +109,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "preprocessings of the interactions before the model, or all, each compared with none "
-        "(default none; help(fastcos.compare) in Python describes all names)"
+        "names of preprocessing steps, or all; each is evaluated by a model of the preprocessed "
+        "interactions, and compared with a model without preprocessing (default none; "
+        "help(fastcos.compare) in Python describes all names)"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
-    help_ = "evaluate all measures and a grid of exponents of D, on 10,000 items"
+    help_ = "evaluate all measures and a grid of rescalings D = S^A Σ^B, on 10,000 items"
     add("--all", action="store_true", help=help_)
-    help_ = "start no further candidate after this time, such as 60s or 5m"
+    help_ = "evaluate no further candidate once this time has passed, such as 60s or 5m"
     add("--budget", metavar="TIME", help=help_)
-    options.add_model(parser, "the square of the (K/5)-th largest singular value")
+    options.add_model(parser, "the square of the (K/5)-th largest singular value, for rank K")
     options.add_output(parser, "comparison")
     add("--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)")
     options.add_common(parser)
@@ -231,7 +238,10 @@ def _next_commands(
         if args.labels:  # No command returns neighbours of the columns of interactions.
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
-        reason = "compares the columns of the interactions, because no model is better here"
+        reason = (
+            "compares items by their columns of the interactions, because no trained model gave "
+            "better results on this data"
+        )
         return [([*words, "--measure", best.measure], reason)]
     is_eq2 = best.rescaling == EQ2
     fit = ["fastcos", "fit", args.interactions, *columns, *options.option_words(args, "rank")]
@@ -335,8 +345,8 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
     for path in args.pairs or ():
         read, name = io.read_pairs(path, ids), Path(path).stem
         say(
-            f"read {len(read.pairs):,} pairs of {path}, without those with an unknown item: "
-            f"{read.n_unknown:,}"
+            f"read {len(read.pairs):,} pairs of {path}; pairs that were left out, because the "
+            f"vectors lack one of their items: {read.n_unknown:,}"
         )
         counts[name] = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}
         tasks[name] = {"pairs": (read.pairs, read.ratings)}

@@ -86,8 +86,9 @@ def advice(properties: dict[str, Any]) -> list[str]:
     lines = []
     if not properties["numba_installed"]:
         lines.append(
-            "Numba is not installed, so operations without native code in the wheel fail, such as "
-            "training, audits and comparisons: run pip install 'fastcos[compile]'."
+            "Numba is not installed, so operations fail for which the wheel contains no machine "
+            "code, such as training, audits and comparisons: run pip install "
+            "'fastcos[compile]'."
         )
     elif not properties["cache_writable"]:
         lines.append(
@@ -102,8 +103,8 @@ def advice(properties: dict[str, Any]) -> list[str]:
         lines.append(f"{threads} threads share {cores} cores: unset FASTCOS_N_THREADS.")
     if isa == "generic":
         lines.append(
-            "FASTCOS_ISA is generic, so the kernels use no vector instructions: results are the "
-            "same, but slower."
+            "FASTCOS_ISA is generic, so the kernels use no vector instructions: they return the "
+            "same results, but are slower."
         )
     elif isa != supported:
         lines.append(

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 SUMMARY = "find pairs of items that are nearly the same"
 DESCRIPTION = """\
 Find all pairs of items whose score is at least a threshold. The threshold is a score (--min-score),
-or follows from the share of random pairs that may reach it (--fpr). The command prints the pairs
-just above the threshold, so that you can judge whether the threshold is right, and writes a table
-of all pairs with their scores, their groups and the item to keep, which is the first of each group.
---kept writes the ids of all items that remain. Nothing is deleted."""
+or is computed from the share of random pairs whose score reaches the threshold (--fpr). The command
+prints the pairs just above the threshold, so that you can judge whether the threshold is right. It
+writes a table of all pairs, with the score and the group of each pair, and with the item to keep,
+which is the first item of the group. With --kept, it also writes the ids of all items that remain.
+Nothing is deleted."""
 # Number of pairs that are printed. The printed pairs are those with scores nearest to the
 # threshold.
 N_SHOWN = 10
@@ -33,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="file of vectors, or folder of an index")
     threshold = parser.add_mutually_exclusive_group(required=True)
     threshold.add_argument(
-        "--min-score", type=float, metavar="S", help="lowest score of a reported pair"
+        "--min-score", type=float, metavar="S", help="lowest score that a reported pair can have"
     )
-    help_ = "highest share of random pairs that may reach the threshold"
+    help_ = "share of random pairs whose score reaches the threshold; it determines the threshold"
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     options.add_vectors(parser)

@@ -18,7 +18,7 @@ from fastcos.storage import provenance
 if TYPE_CHECKING:
     from fastcos.auditing.alignment import Alignment
 
-SUMMARY = "write embeddings that no rescaling changes, for any index"
+SUMMARY = "write embeddings that no rescaling changes, for use in any vector index"
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
 .npy files that FAISS, usearch or SimilarityIndex can load unchanged.
@@ -43,8 +43,8 @@ input: a folder written by fastcos fit, or
 MEANINGS = {
     "query_metric": "the cosine of two rows is the correlation over users of the predicted scores "
     "of the two items",
-    "canonical": "users @ items.T are the predictions; the columns of both sides are orthogonal "
-    "and have equal norms",
+    "canonical": "users @ items.T are the predictions; the columns of each matrix are orthogonal, "
+    "and each column of users has the same norm as the same column of items",
 }
 
 
@@ -56,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--users", metavar="FILE", help=help_)
     help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"
     add("--form", default="query_metric", metavar="NAME", help=help_)
-    help_ = "normalise the items, so that their inner products are cosines"
+    help_ = "normalise the item rows to unit norm, so that their inner products are cosines"
     add("--unit-rows", action="store_true", help=help_)
-    help_ = "folder of an earlier export of the same form, in whose coordinates to write the rows"
+    help_ = "folder of an earlier export of the same form; the rows are written in its coordinates"
     add("--align-to", metavar="FOLDER", help=help_)
     options.add_vectors(parser)
     options.add_output(parser, "export")
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
-            "--unit-rows must be left out with --form canonical and --align-to, because later "
-            "exports need the norms of the items to align to this one"
+            "--unit-rows must be left out with --form canonical and --align-to: it discards the "
+            "norms of the items, which later exports need in order to align to this export"
         )
     older = None if args.align_to is None else _read_export(args.align_to, form)
     arrays = _arrays(form, model.items, users)

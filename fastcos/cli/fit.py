@@ -11,7 +11,7 @@ from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Factorise interactions, X ≈ X A B', in closed form and save the model. The command writes DIR/model
+Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model. The command writes DIR/model
 (arrays with checksums, which are read back as memory maps), DIR/items.npz (the ids of the items, in
 the order of the model), DIR/users.npz (the number of users and the mean of each column of X) and
 DIR/model.json (parameters, residuals of the singular triplets, versions). The commands neighbors,
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of that value for dropout"
     )
     group = options.add_model(parser, default, "dropout", "weight_decay")
-    help_ = "largest relative residual of a singular triplet (default 1e-3)"
+    help_ = "largest relative residual that a singular triplet can have (default 1e-3)"
     group.add_argument("--tol", type=float, default=1e-3, metavar="T", help=help_)
     options.add_output(parser, "model")
     options.add_common(parser)

@@ -19,8 +19,8 @@ from fastcos.search.ids import are_strings
 DESCRIPTION = """\
 Build, change and search an exact index in a directory, which SimilarityIndex.open can open. The
 verbs add and remove write only the change, which takes effect completely or not at all; a running
-service reads it with refresh(). Other verbs write embeddings for other indexes, and find
-near-duplicates."""
+service reads the change with refresh(). The verb export writes embeddings for other vector indexes,
+and duplicates finds near-duplicates."""
 EPILOG = f"""\
 examples:
   fastcos index build served shop
@@ -141,13 +141,13 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("index", metavar="DIR", help=_INDEX_HELP)
     add("--queries", metavar="FILE", help="file of query vectors (default: the items)")
-    add("--min-score", type=float, metavar="S", help="lowest score of a neighbour")
+    add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
     help_ = (
-        "table of user,item pairs, such as purchases: a query does not find the items that are "
-        "listed with its id"
+        "table with a query id and an item id per line, such as purchases; a query does not "
+        "find the items that the table lists for its id"
     )
     add("--exclude", metavar="FILE", help=help_)
-    help_ = "text file with one id per line: the only items that may be found"
+    help_ = "text file with one id per line: the search finds only these items"
     add("--only", metavar="FILE", help=help_)
     options.add_vectors(parser)
     options.add_model_name(parser)
@@ -212,9 +212,10 @@ def _as_index_ids(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[
 
 def _add_explain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
-    help_ = "number of queries (default: the number of items)"
+    help_ = "number of queries of the planned search (default: the number of items)"
     parser.add_argument("--queries", type=int, metavar="N", help=help_)
-    parser.add_argument("--k", type=int, default=10, metavar="K", help="neighbours (default 10)")
+    help_ = "number of neighbours per query (default 10)"
+    parser.add_argument("--k", type=int, default=10, metavar="K", help=help_)
     options.add_json(parser)
     options.add_common(parser, seed=False)
 
@@ -241,11 +242,12 @@ _VERBS = {
     "export": (export.SUMMARY, export.add_arguments, export.run),
 }
 _DESCRIPTIONS = {
-    "search": "Find the k most similar items of every item of an index, of the items in --show, or "
-    "of every vector in --queries. The command writes the same table as fastcos neighbors.",
+    "search": "Find in an index the k items that are most similar to each of its items, to each "
+    "item in --show, or to each vector in --queries. The command writes the same table as fastcos "
+    "neighbors.",
     "explain": "Show how a search of an index would run, without running it: the method, how the "
-    "work is divided among threads, the bytes that are read, the memory, about how long it takes, "
-    "and why other methods are not used.",
+    "work is divided among the threads, how many bytes are read, how much memory is needed, about "
+    "how long the search takes, and why other methods are not used.",
     "duplicates": duplicates.DESCRIPTION,
     "export": export.DESCRIPTION,
 }

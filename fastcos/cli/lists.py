@@ -135,27 +135,27 @@ def _records(table: dict[str, Any]) -> Any:
 
 def add_lists(
     parser: argparse.ArgumentParser,
-    k_help: str = "neighbours per query",
+    k_help: str = "number of neighbours per query",
     show_metavar: str = "ID",
     out: str = "neighbors.csv",
     more_formats: str = "",
 ) -> None:
     """Add --k, --show, --names, --text, --out and --json."""
     parser.add_argument("--k", type=int, default=10, metavar="K", help=f"{k_help} (default 10)")
-    help_ = "print the lists of these ids instead of writing a file"
+    help_ = "print the results for these ids instead of writing a file"
     parser.add_argument("--show", nargs="+", metavar=show_metavar, help=help_)
     add_names(parser)
     formats = f"{', '.join(SUFFIXES)}, or - for stdout{more_formats}"
-    help_ = f"file to write: {formats} (default {out})"
+    help_ = f"file to write; its suffix selects the format: {formats} (default {out})"
     parser.add_argument("--out", metavar="FILE", help=help_)
     options.add_json(parser)
 
 
 def add_names(parser: "argparse._ActionsContainer") -> None:
     """Add --names and --text."""
-    help_ = "table of item ids and names; the names are added to the output"
+    help_ = "table with ids and names of the items; the names are added to the output"
     parser.add_argument("--names", metavar="FILE", help=help_)
-    help_ = "column of texts in --names or in the table of the vectors; added to the output"
+    help_ = "column of texts, in the table of --names or of the vectors, to add to the output"
     parser.add_argument("--text", metavar="C", help=help_)
 
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "calibrate": "choose a threshold by its false-positive rate",
     "audit": "measure how far cosines of embeddings are arbitrary",
     "doctor": "show settings of this machine and possible problems",
-    "warmup": "compile every kernel now, for images and servers",
+    "warmup": "compile every kernel now, for container images and servers",
 }
 # The exit status that shells report for a process that SIGPIPE has ended.
 CLOSED_PIPE = 141

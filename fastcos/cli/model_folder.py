@@ -107,7 +107,7 @@ def read_factors(
         say_columns(path, factors)
         if keep_biases and factors.has_biases:
             has_ids, scoring = factors.has_ids, factors.scoring_embeddings()
-            note = "included the biases, so inner products of users and items are model scores"
+            note = "the embeddings include the biases of the model, so inner products are its scores"
             factors = io.Factors(scoring.items, scoring.users, factors.ids, (note,))
             factors.has_ids = has_ids
     else:
@@ -119,8 +119,8 @@ def read_factors(
                 data = io.read_interactions(users, progress=progress)
             X, n_shared = align_columns(ids, users, data)
             note = (
-                f"computed {X.shape[0]:,} users from their interactions with {n_shared:,} items of "
-                "the model"
+                f"computed the embeddings of {X.shape[0]:,} users from their interactions with "
+                f"{n_shared:,} items of the model"
             )
         factors = io.Factors(model.item_embeddings(), model.user_embeddings(X), ids, (note,))
         factors.has_ids = True

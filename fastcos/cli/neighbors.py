@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from fastcos.io import Vectors
 
 DESCRIPTION = """\
-Find the k most similar items of every item exactly, in a folder written by fastcos fit or fastcos
-index export, or in a file of vectors. With --queries, find the k most similar items of every row of
-another file. The command writes a table with columns for item, rank, neighbor and score, or an .npz
-file with the arrays ids, indices and scores; with --show, it prints the neighbours of these items
-instead. With --checkpoint, repeating the command resumes a search that was stopped.
+Find for every item exactly those k items that are most similar to it. The items are read from a
+folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With --queries, find the k items that are most similar to
+each row of another file. The command writes a table with columns for item, rank, neighbor and
+score, or an .npz file with the arrays ids, indices and scores; with --show, it prints the
+neighbours of the named items instead. With --checkpoint, repeating the command resumes a search
+that was stopped.
 
 For benchmarks of approximate indexes, the command reads items and --queries of any size from
 .fvecs, .fbin, .npy or .hdf5 (data sets train and test), and writes the row numbers of the
 neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result, it prints the recall
-of the neighbours in that file: the share whose exact score is at least the k-th best score, so that
-ties with the k-th best count."""
+of the neighbours in that file: the share of them whose exact score is at least the k-th best score
+of their query. A neighbour with the same score as the k-th best therefore counts as right."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
@@ -50,25 +51,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("source", metavar="SOURCE", help="file of vectors, or folder written by fastcos fit")
     add("--queries", metavar="FILE", help="file of query vectors (default: the items)")
-    add("--min-score", type=float, metavar="S", help="lowest score of a neighbour")
-    help_ = "calibration.json of fastcos calibrate, to add p-values of the scores"
+    add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
+    help_ = "calibration.json of fastcos calibrate; the output then includes a p-value per score"
     add("--calibration", metavar="FILE", help=help_)
     help_ = (
-        "highest p-value of a neighbour; the p-value of a score is the share of random pairs that "
-        "score at least as high"
+        "highest p-value that a neighbour can have; the p-value of a score is the share of random "
+        "pairs that score at least as high"
     )
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
-        "rescaling D, for a model of fastcos fit --objective dropout: identity (the default), "
-        "orthonormal, weights, balanced, data or smoothed, or two exponents A,B, which give "
-        "D = S^A Σ^B"
+        "rescaling D of the dimensions, for a model of fastcos fit --objective dropout: identity "
+        "(the default), orthonormal, weights, balanced, data or smoothed, or two exponents A,B "
+        f"for D = S^A Σ^B. {options.RESCALING_SYMBOLS}"
     )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)
-    lists.add_lists(parser, more_formats=", or a format of a benchmark")
+    lists.add_lists(parser, more_formats="; for benchmarks also .ivecs, .ibin, .npy, .hdf5")
     add("--result", metavar="FILE", help="print the recall of the neighbours in FILE")
-    add("--checkpoint", metavar="DIR", help="directory for finished blocks, as .npy arrays")
+    add("--checkpoint", metavar="DIR", help="directory for the finished blocks of the search")
     options.add_common(parser, seed=False)
 
 
@@ -123,7 +124,7 @@ def _calibration(
     """
     if args.calibration is None:
         if args.fpr is not None:
-            raise ValueError("--calibration must be given with --fpr, got none")
+            raise ValueError("--fpr needs --calibration, a file that fastcos calibrate wrote")
         return None, args.min_score
     from fastcos.auditing import Calibration
 

@@ -33,8 +33,12 @@ _MAX_NAMES = 5
 # A warning is printed if the _FEW_CELLS largest cells, or the largest 1 % of the cells of a small
 # table, contribute more than _LARGE_SHARE to the sum of squares.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
+RESCALING_SYMBOLS = (
+    "Σ holds the singular values σ of the interactions, S = σ² / (σ² + λ), and λ is the strength "
+    "of the regularisation"
+)
 MEASURE_SYNTAX = (
-    "parameters of a measure follow its name and may be numbers, texts or files of arrays: "
+    "parameters of a measure follow its name, and can be numbers, texts or files of arrays: "
     "csls:n_neighbors=20, soft_cosine:matrix=S.npy"
 )
 
@@ -47,12 +51,12 @@ def add_interactions(
     group = parser.add_argument_group("columns of the interactions (default: by the header)")
     group.add_argument("--user", metavar="C", help="column of user ids")
     group.add_argument("--item", metavar="C", help="column of item ids")
-    help_ = "column of values; '' counts every row as 1"
+    help_ = "column of the values; '' gives every row the value 1"
     group.add_argument("--value", metavar="C", help=help_)
     group.add_argument("--member", metavar="FILE", help="file to read from a zip archive")
     help_ = "the file has no header; its columns are named 1, 2, ..."
     group.add_argument("--no-header", action="store_true", default=None, help=help_)
-    help_ = "treat quotes as ordinary characters, not as quotes of CSV"
+    help_ = "treat quotation marks as ordinary characters, and not as CSV quoting"
     group.add_argument("--no-quotes", action="store_true", default=None, help=help_)
 
 
@@ -68,8 +72,8 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
     (n, p), names = data.X.shape, ""
     if data.columns:
         user, item, value = data.columns.values()
-        values = "every row counts as 1" if value is None else f"values {value!r}"
-        names = f"; columns: users {user!r}, items {item!r}, {values}"
+        values = "every row has the value 1" if value is None else f"{value!r} for values"
+        names = f"; columns used: {user!r} for users, {item!r} for items, {values}"
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items{names}")
     squares = np.asarray(data.X.data, np.float64) ** 2
     n_cells = min(_FEW_CELLS, max(1, len(squares) // 100))
@@ -78,8 +82,8 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
     if share > _LARGE_SHARE:
         say(
             f"warning: {n_cells} of {len(squares):,} cells contribute {share:.0%} of the sum of "
-            "squares, so that a model mostly fits these cells; use --value '' to count every row "
-            "as 1, or --value NAME for another column"
+            "squares of all values, so a model would mostly fit these cells; use --value '' to "
+            "give every row the value 1, or --value NAME to use another column"
         )
     return data
 
@@ -114,11 +118,11 @@ def column_arguments(args: argparse.Namespace) -> dict[str, Any]:
 def add_vectors(parser: "argparse._ActionsContainer") -> None:
     """Add the options for the columns of a file of vectors."""
     help_ = (
-        "column of vectors in a table, or array in .npz or .safetensors, for the items and for "
-        "--queries (default: the only one)"
+        "column of a table, or array of an .npz or .safetensors file, that contains the vectors "
+        "of the items and of --queries (default: the only one)"
     )
     parser.add_argument("--vector-column", metavar="C", help=help_)
-    help_ = "column or array of ids (default: by its name; '' for none)"
+    help_ = "column or array of ids (default: recognised by its name; '' for no ids)"
     parser.add_argument("--id-column", metavar="C", help=help_)
     help_ = (
         "ids of the items in the order of their rows, if the file of vectors has none: .npy, "
@@ -130,8 +134,8 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
 def add_model_name(parser: "argparse._ActionsContainer") -> None:
     """Add --model."""
     help_ = (
-        "name and version of the model of the vectors, such as minilm@2; it is stored, and "
-        "vectors of another model are refused"
+        "name and version of the model that made the vectors, such as minilm@2; the name is "
+        "stored, and vectors of a model with another name are refused"
     )
     parser.add_argument("--model", metavar="NAME", help=help_)
 
@@ -229,11 +233,14 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
     add("--labels", metavar="FILE", help="table with at least one row per item")
     add("--label-column", metavar="C", help="column of labels (required with --labels)")
     add("--label-item", metavar="C", help="column of item ids in FILE")
-    add("--label-name", metavar="C", help="column of names, which are printed")
+    add("--label-name", metavar="C", help="column of item names, which the output shows")
     add("--label-member", metavar="FILE", help="file to read from a zip archive")
-    help_ = "separator between several labels of an item; such items are left out (default |)"
+    help_ = (
+        "separator between labels if an item has several (default |); items with several labels "
+        "are not evaluated"
+    )
     add("--label-separator", default="|", metavar="S", help=help_)
-    add("--only", metavar="A,B,...", help="labels to use; items with other labels are left out")
+    add("--only", metavar="A,B,...", help="labels to use; other items are not evaluated")
 
 
 def check_labels(args: argparse.Namespace) -> None:
@@ -277,12 +284,13 @@ def report_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, A
     n_labelled, classes = int((labelled.labels >= 0).sum()), labelled.classes.tolist()
     _, _, _, several, none, other, unknown = labelled
     items, column, names = labelled.columns.values()
-    name_column = "" if names is None else f", names {names!r}"
-    say(f"read columns of the labels: labels {column!r}, items {items!r}{name_column}")
+    name_column = "" if names is None else f", {names!r} for names"
+    used = f"{column!r} for labels, {items!r} for items{name_column}"
+    say(f"columns used from the label file: {used}")
     say(
         f"read the labels of {n_labelled:,} items in {len(classes)} classes, and left out "
         f"{several:,} items with several labels, {none:,} without a label and {other:,} with a "
-        f"label that is not used; {unknown:,} items of the file are unknown"
+        f"label that is not used; {unknown:,} items of the label file are not in the data"
     )
     counts = {"n_several": several, "n_none": none, "n_other": other, "n_unknown": unknown}
     return label_names(labelled), {"classes": classes, "labelled": n_labelled, **counts}
@@ -305,20 +313,31 @@ def add_model(
     help_ = "rank k of the model (default 50, or the full rank of a smaller matrix)"
     group.add_argument("--rank", type=int, metavar="K", help=help_)
     choices = objectives or ("both", "dropout", "weight_decay")
-    help_ = f"dropout for Eq. 1, weight_decay for Eq. 2 of the paper (default {choices[0]})"
+    help_ = (
+        "objective of the model: dropout for Eq. 1 of Steck et al. 2024 (arXiv:2403.05440), "
+        f"weight_decay for Eq. 2 (default {choices[0]})"
+    )
     group.add_argument("--objective", choices=choices, default=choices[0], help=help_)
-    scale = "λ" if objectives else "λ of Eq. 1, on the scale of squared singular values"
+    scale = "strength λ of the regularisation"
+    if not objectives:
+        scale += " of Eq. 1, on the scale of squared singular values of the interactions"
     help_ = f"{scale} (default: {default})"
     group.add_argument("--regularization", type=float, metavar="L", help=help_)
     if not objectives:
-        help_ = "λ of Eq. 2, on the scale of singular values (default: root of the λ of Eq. 1)"
+        help_ = (
+            "strength λ of the regularisation of Eq. 2, on the scale of the singular values of the "
+            "interactions (default: square root of the λ of Eq. 1)"
+        )
         group.add_argument("--weight-decay", type=float, metavar="L", help=help_)
     return group
 
 
 def add_rescalings(group: "argparse._ActionsContainer") -> None:
     """Add --rescaling, for rescalings besides the named ones."""
-    help_ = "also use D = S^A Σ^B, such as 0.25,-0.5 (write --rescaling=-1,0 if A is negative)"
+    help_ = (
+        "also use the rescaling D = S^A Σ^B of the dimensions, such as 0.25,-0.5 (write "
+        f"--rescaling=-1,0 if A is negative). {RESCALING_SYMBOLS}"
+    )
     group.add_argument("--rescaling", action="append", default=[], metavar="A,B", help=help_)
 
 

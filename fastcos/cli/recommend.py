@@ -47,14 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "compare the columns of INTERACTIONS"
     )
     add("model", metavar="MODEL", help=help_)
-    options.add_interactions(parser, "file of all items that the users have seen")
+    options.add_interactions(parser, "file of interactions: the items that each user has seen")
     options.add_measure(parser, "user_item_dot")
-    add("--rescaling", metavar="NAME", help="rescaling D of a model of Eq. 1")
+    add("--rescaling", metavar="NAME", help="rescaling D, as in fastcos neighbors --help")
     help_ = "ids of the items of a file of embeddings, in the order of its rows"
     add("--ids", metavar="FILE", help=help_)
     help_ = "ids of the users of a file of embeddings, in the order of its rows"
     add("--user-ids", metavar="FILE", help=help_)
-    lists.add_lists(parser, "items per user", "USER", "recommendations.csv")
+    lists.add_lists(parser, "number of items per user", "USER", "recommendations.csv")
     options.add_common(parser, seed=False)
 
 

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Simulate the interactions of the paper, train both objectives, and score every rescaling D of the
-first objective by how well cosine similarity recovers the true clusters of the items. All
-rescalings are the same model, yet their scores differ. The command writes figure1.html, a page on
-which you can change D; figure1.png, with five panels as in the paper; figure1.svg, figure1.csv,
+first objective by how well cosine similarity recovers the true clusters of the items. (D is a
+diagonal matrix, which scales the latent dimensions.) All rescalings give the same predictions and
+the same loss, yet their scores differ. The command writes figure1.html, a page on which you can
+change D; figure1.png, with five panels as in the paper; figure1.svg, figure1.csv,
 figure1.json and exponents.png. With --only-data, it writes the simulated interactions and stops:
 interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json (all
 parameters and versions)."""
@@ -51,9 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "fastcos.models.presets() in Python returns all names)"
     )
     group.add_argument("--preset", metavar="NAME", help=help_)
-    options.add_model(parser, "half the number of users, which is 10,000 as in the paper")
+    options.add_model(parser, "half the number of users; 10,000 for 20,000 users, as in the paper")
     options.add_rescalings(parser)
-    help_ = "draw a panel of figure1 for every D, and for the worst D of a grid"
+    help_ = (
+        "draw one panel of figure1 for each named rescaling D, and one for the worst D of the "
+        "grid of exponents"
+    )
     parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(
         "--only-data", action="store_true", help="write the simulated interactions and stop"

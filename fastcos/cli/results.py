@@ -112,14 +112,15 @@ def show_comparison(comparison: "Comparison") -> None:
     show_table(rescalings_table(comparison.named))
     if zero := comparison.named[0].zero_items:
         show_text(
-            f"{zero} items have no interactions and therefore no direction: they are left out of "
-            "every score."
+            f"{zero} items have no interactions, so their embeddings are zero and have no cosine: "
+            "these items are left out of every score."
         )
     named_range, grid_range = comparison.auc_range(), comparison.auc_range(grid=True)
     if named_range is not None and grid_range is not None:
         show_text(
-            f"One model with one loss: the AUC differs by {named_range:.3f} between the named "
-            f"rescalings and by {grid_range:.3f} over the exponent grid D = S^a Σ^b."
+            "The model and its loss are the same throughout, but the AUC varies by "
+            f"{named_range:.3f} among the named rescalings, and by {grid_range:.3f} among the "
+            "rescalings D = S^a Σ^b on a grid of exponents a and b."
         )
 
 
@@ -129,4 +130,4 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     show_sections(leaderboard.sections())
     if leaderboard.left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
-        say(f"measures that were left out because a requirement is missing: {reasons}")
+        say(f"these measures were left out, because something that they need is missing: {reasons}")
