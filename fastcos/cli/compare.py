@@ -44,9 +44,9 @@ the predictions. The score of a measure states how well the measure recovers the
 --labels, held-out interactions, on a sample of 2,000 items. With --all, the command evaluates every
 measure and a grid of rescalings, on 10,000 items. It prints a conclusion in one sentence, the
 ranking of the measures, a table of the rescalings as in the paper, and the ten nearest neighbours
-of popular items under several rescalings. It writes comparison.html, a page on which you can sort the leaderboard and open its
-rows; measures.csv, .png and .svg; comparison.csv, .png, .svg and .json; neighbors.csv; and, with
-labels and --all, exponents.png.
+of popular items under several rescalings. It writes comparison.html, a page on which you can sort
+the leaderboard and open its rows; measures.csv, .png and .svg; comparison.csv, .png, .svg and
+.json; neighbors.csv; and, with labels and --all, exponents.png.
 
 For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates every
 measure by the recovery of --labels, or by the correlation with the ratings of --pairs. It writes

@@ -11,10 +11,10 @@ from fastcos.cli.terminal import print_json, print_next, progress_bar, say
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model. The command writes DIR/model
-(arrays with checksums, which are read back as memory maps), DIR/items.npz (the ids of the items, in
-the order of the model), DIR/users.npz (the number of users and the mean of each column of X) and
-DIR/model.json (parameters, residuals of the singular triplets, versions). The commands neighbors,
+Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model. The command
+writes DIR/model (arrays with checksums, which are read back as memory maps), DIR/items.npz (the ids
+of the items, in the order of the model), DIR/users.npz (the number of users and the mean of each
+column of X) and DIR/model.json (parameters, residuals of the singular triplets, versions). The commands neighbors,
 audit, index and compare read DIR. With --shards, the table may be larger than memory: it is read
 once and written as row shards with checksums, which are then read one at a time. Writing the shards
 temporarily takes 16 bytes of disk per row."""

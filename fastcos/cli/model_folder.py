@@ -107,7 +107,7 @@ def read_factors(
         say_columns(path, factors)
         if keep_biases and factors.has_biases:
             has_ids, scoring = factors.has_ids, factors.scoring_embeddings()
-            note = "the embeddings include the biases of the model, so inner products are its scores"
+            note = "embeddings include the biases of the model, so inner products are its scores"
             factors = io.Factors(scoring.items, scoring.users, factors.ids, (note,))
             factors.has_ids = has_ids
     else:

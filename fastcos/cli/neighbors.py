@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Find for every item exactly those k items that are most similar to it. The items are read from a
-folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With --queries, find the k items that are most similar to
-each row of another file. The command writes a table with columns for item, rank, neighbor and
+folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With --queries,
+find the k items that are most similar to each row of another file. The command writes a table with columns for item, rank, neighbor and
 score, or an .npz file with the arrays ids, indices and scores; with --show, it prints the
 neighbours of the named items instead. With --checkpoint, repeating the command resumes a search
 that was stopped.

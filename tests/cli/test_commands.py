@@ -534,9 +534,17 @@ def test_reading_names_its_columns_and_cells_that_weigh_most(tmp_path, capsys, m
     lines = [f"u{u},i{i},{74215 if [u, i] == cells[9] else 1},2" for u, i in cells]
     Path("sold.csv").write_text("customer,item,quantity,invoices\n" + "\n".join(lines) + "\n")
     for words, columns, warns in (
-        ((), "users 'customer', items 'item', values 'quantity'", True),
-        (("--value", ""), "users 'customer', items 'item', every row counts as 1", False),
-        (("--value", "invoices"), "users 'customer', items 'item', values 'invoices'", False),
+        ((), "'customer' for users, 'item' for items, 'quantity' for values", True),
+        (
+            ("--value", ""),
+            "'customer' for users, 'item' for items, every row has the value 1",
+            False,
+        ),
+        (
+            ("--value", "invoices"),
+            "'customer' for users, 'item' for items, 'invoices' for values",
+            False,
+        ),
     ):
         status, _, err = call(capsys, "fit", "sold.csv", "--rank", 2, *words)
         assert status == 0

@@ -143,7 +143,7 @@ def test_recommend_adds_the_biases_of_bpr(folder, capsys):
     index = str(folder / "by_dot")
     build = ["index", "build", str(folder / "bpr.npz"), index, "--measure", "dot"]
     assert main([*build, "--ids", str(folder / "items.npy")]) == 0
-    assert "included the biases" in capsys.readouterr().err
+    assert "embeddings include the biases" in capsys.readouterr().err
     search = ["index", "search", index, "--queries", str(folder / "users.npz"), "--k", str(K)]
     neighbors = ["neighbors", str(folder / "bpr.npz"), "--measure", "dot", "--k", str(K)]
     neighbors += ["--ids", str(folder / "items.npy"), "--queries", str(folder / "users.npz")]

@@ -537,7 +537,7 @@ def test_commands_read_files_without_a_header(tmp_path, monkeypatch, capsys):
     write(tmp_path / "ratings.dat", "".join(lines))
     words = ["fit", "ratings.dat", "--user", "1", "--item", "2", "--value", "3", "--rank", "3"]
     assert main([*words, "--no-header", "--out", "m"]) == 0
-    assert "users '1', items '2', values '3'" in capsys.readouterr().err
+    assert "'1' for users, '2' for items, '3' for values" in capsys.readouterr().err
     assert main([*words, "--out", "n"]) == 2
     assert "--no-header" in capsys.readouterr().err
     lines = [
@@ -546,7 +546,7 @@ def test_commands_read_files_without_a_header(tmp_path, monkeypatch, capsys):
     ]
     write(tmp_path / "seen.jsonl", "".join(lines))
     assert main(["fit", "seen.jsonl", "--rank", "3", "--out", "o"]) == 0
-    assert "users 'user', items 'item', every row counts as 1" in capsys.readouterr().err
+    assert "'user' for users, 'item' for items, every row has the value 1" in capsys.readouterr().err
 
 
 def test_commands_name_the_columns_that_they_read(tmp_path, monkeypatch, capsys):
