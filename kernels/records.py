@@ -47,7 +47,7 @@ class QueryFilters(NamedTuple):
     excluded_indptr, excluded_rows : int64 array (n + 1,) and (e,)
         The excluded items of each query as CSR, ascending.
     allowed : uint8 array (m,)
-        1 for each item that all queries may return, or empty.
+        1 for each item that is allowed in the results, 0 for the other items; or empty.
     """
 
     self_rows: Any

@@ -22,7 +22,7 @@ N_RESAMPLES = 2000
 _MAX_LISTED = 3
 
 # An estimate is a function of weights (r, n), the number of times that each of n units occurs in
-# each of r samples, and of c numbers of candidates. It returns scores (r, c).
+# each of r samples, and of the numbers of c candidates. An estimate returns scores (r, c).
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 

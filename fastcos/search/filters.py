@@ -1,4 +1,4 @@
-"""The items that a query may find: excluded pairs of queries and items, and allowed rows.
+"""The items that a query is allowed to find: excluded pairs of query and item, and allowed rows.
 
 ``kernel_filters`` converts both to the record that kernels take, and makes their arrays read-only.
 """
@@ -14,7 +14,7 @@ from fastcos.validation import Integers
 
 
 class ExcludedItems(NamedTuple):
-    """The items that each query may not find.
+    """The items that each query must not find.
 
     Items are numbered by the positions of an index, or by the rows of one segment.
 
@@ -53,16 +53,16 @@ def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
 
 
 class AllowedRows:
-    """The rows of a segment that may be found.
+    """The rows of a segment that are allowed in the results.
 
     Attributes
     ----------
     mask : ndarray (p,), uint8
-        The value is 1 for each row that may be found.
+        The value is 1 for each allowed row, and 0 for other rows.
     count : int
-        The number of these rows.
+        The number of allowed rows.
     numbers : ndarray (count,), int64
-        The ascending numbers of these rows, computed at first use.
+        The ascending numbers of the allowed rows, computed at first use.
     """
 
     def __init__(self, mask: npt.NDArray[np.uint8], numbers: Integers | None = None) -> None:
@@ -73,7 +73,7 @@ class AllowedRows:
 
     @parallel.lazy_attribute
     def numbers(self) -> Integers:
-        """The ascending numbers of the rows that may be found."""
+        """The ascending numbers of the allowed rows."""
         return validation.read_only(np.flatnonzero(self.mask))
 
 

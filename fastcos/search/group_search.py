@@ -129,7 +129,7 @@ class GroupSearch:
             tuple(segment for segment in segments if segment is not None),
         )  # fmt: skip
         k = min(self._request.k, int(self._n_items[group]))
-        # The segments have only items that may be found.
+        # The segments contain only items that the request allows.
         request = self._request._replace(k=k, allowed_positions=None)
         return search_segments(items, request, self._options._replace(progress=None), queries)
 

@@ -1,4 +1,4 @@
-"""Filters of an index search: the items that each query may find, by position and by id."""
+"""Filters of an index search: the items that are allowed for each query, by position and id."""
 
 import itertools
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from fastcos.validation import Integers
 
 @dataclass(frozen=True)
 class SearchFilters:
-    """The items that the queries of a search may find.
+    """The items that the queries of a search are allowed to find.
 
     A field that is None, or an empty ``dropped``, does not restrict the search.
 
     Attributes
     ----------
     allowed : mask, positions or None
-        The items that every query may find.
+        The items that every query is allowed to find.
     lists : tuple of (indptr, positions), or None
-        The items that each query may find: query i may find positions[indptr[i]:indptr[i + 1]].
-    exclude : sparse matrix or None
+        The items that each query is allowed to find: for query i, positions[indptr[i]:indptr[i +
+    1]]. exclude : sparse matrix or None
         The items that each query must not find, as non-zeros.
     dropped : ndarray (m,)
-        Positions that no query may find. The caller searches for m additional neighbours and passes
-        the result to ``drop_positions``.
+        Positions that are excluded for all queries. The caller searches for m additional neighbours
+        and passes the result to ``drop_positions``.
     """
 
     allowed: Any
@@ -41,7 +41,7 @@ class SearchFilters:
 
     @property
     def differ(self) -> bool:
-        """Whether the items that a query may find differ between the queries."""
+        """Whether the allowed items differ between the queries."""
         return self.lists is not None or self.exclude is not None
 
 

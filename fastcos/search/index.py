@@ -339,7 +339,7 @@ class SimilarityIndex:
         allowed : array_like, or sparse (n, p), optional
             A mask over all positions, or an array of positions (``positions_of(ids)``). Only items
             at these positions can be found. The non-zeros of a sparse matrix are the items that
-            each query may find; all of these items are scored.
+            each query is allowed to find; all of these items are scored.
         exclude : sparse (n, p), optional
             The non-zeros are pairs of a query and a position that must not be found. A matrix that
             was made before items were added has fewer columns, and does not exclude the new items.

@@ -40,7 +40,7 @@ class Launch(NamedTuple):
     settings : kernels.records.FewQuerySearch or kernels.records.TaskGrid
         The plan, in the form that the kernel reads.
     filters : kernels.records.QueryFilters
-        The rows that may be found.
+        The rows that are allowed in the results.
     grid : TaskGrid
         The ranges of the rows, and the number of threads that search them.
     k : int

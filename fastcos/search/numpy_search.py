@@ -79,7 +79,7 @@ def search(
     numbers : ndarray of shape (m,)
         Ascending numbers of the items that can be found.
     exclusions : ExcludedItems
-        Pairs of these queries that may not be found.
+        The items that each of these queries must not find.
     k : int
         Number of neighbours per query; lists are padded by -1 and -inf.
     pairs_per_block : int

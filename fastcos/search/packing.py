@@ -313,7 +313,7 @@ def pack_queries(
     """Scale queries so that their norm is about 1 and a bias weighs at most 2^20.
 
     The queries are converted to the type in which the items are searched. allowed holds the rows
-    that may be found; None means all packed items.
+    that are allowed in the results; None means all packed items.
     """
     queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
     scaling = records.QueryScaling(

@@ -108,8 +108,8 @@ class RequestSizes:
     ----------
     n_queries, k : int
     n_allowed : int or None
-        The number of rows of the segment that may be found; None if all live rows may be found.
-    excludes_pairs : bool
+        The number of rows of the segment that are allowed in the results; None if all live rows
+    are. excludes_pairs : bool
         Whether some pairs of a query and a row are excluded, besides pairs of a query and itself.
     """
 
@@ -157,8 +157,8 @@ class SearchPlan:
         Whether the projected codes are expected to drop most pairs. A kernel stops using projected
         codes that do not drop most pairs (``kernels.projection_filter``).
     needed_rows : float
-        The average number of packed rows that a query needs, so that k of them may be found.
-    buffer_bytes : float
+        The average number of best packed rows that a query must consider, so that k of them are
+    allowed in the results. buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
     reasons : tuple of str

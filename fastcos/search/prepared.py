@@ -143,7 +143,8 @@ class PreparedSearches:
     ) -> tuple[tuple[Launch, ...], bool]:
         """Plan a search of every part; return no launches unless each plan is a single launch.
 
-        mask says which positions may be found; None means all. The second result says whether
+        mask says which positions are allowed in the results; None means all. The second result says
+        whether
         the plans are the same for all options.
         """
         launches, fits_all_options = [], True

@@ -29,7 +29,7 @@ class QueryBatch(NamedTuple):
     encoded : EncodedRows
         The same queries, encoded by the measure.
     exclusions : ExcludedItems
-        The items that each query of the batch may not find.
+        The items that each query of the batch must not find.
     """
 
     first: int

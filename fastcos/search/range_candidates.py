@@ -28,8 +28,8 @@ def find_candidates(
 
     The first ``capacity`` of these items are written to columns, unordered, from starts (n,) on.
     The list of a query contains every item that reaches the threshold, and may contain others. The
-    tiles perform O(n m d) operations. allowed_rows holds the items that may be found; None means
-    all packed items.
+    tiles perform O(n m d) operations. allowed_rows holds the items that are allowed in the results;
+    None means all packed items.
     """
     n = len(thresholds)
     if not tiles.AVAILABLE:
@@ -60,7 +60,7 @@ def _everything(
     columns: Integers,
     allowed_rows: AllowedRows | None,
 ) -> Integers:
-    """List every item that a query may find, which is needed if there are no compiled tiles."""
+    """List every item that a query is allowed to find, as needed without compiled tiles."""
     row_numbers = packed.numbers if allowed_rows is None else allowed_rows.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):

@@ -147,7 +147,7 @@ def pairs_above(
         ``progress`` is called with numbers of queries while the candidates are counted, and again
         while they are scored.
     allowed_positions : ndarray, optional
-        The ascending positions of the items that may be found. None means all items.
+        The ascending positions of the items that are allowed in the results. None means all items.
     bytes_per_pair : int
         The memory that the caller will need for each pair in addition to the result.
     """
@@ -213,7 +213,7 @@ class _Pairs:
 
 
 class _SegmentSearch:
-    """The range search of one segment: its items, and the items that a query may find."""
+    """The range search of one segment: its items, and the items that a query is allowed to find."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The request of a search: this module validates the arguments of searches that are not prepared.
 
 ``as_items`` checks rows, ``as_options`` the threads and the memory of a call, ``as_request`` the
-items that each query may find, and ``as_threshold`` the minimal score. The result is a
+items that each query is allowed to find, and ``as_threshold`` the minimal score. The result is a
 ``SearchRequest``, which ``execute`` answers. A prepared search (``prepared``) reads queries that
 need no conversion directly, and leaves every other call to this module.
 """
@@ -32,12 +32,12 @@ class SearchRequest(NamedTuple):
         Rows in memory, in a memory map, or of a low-precision type.
     k : int
     allowed_positions : ndarray or None
-        Ascending positions of the items that may be found; None if all may be found.
+        Ascending positions of the items that are allowed in the results; None if all are allowed.
     exclusions : ExcludedItems or None
-        Positions that each query may not find; None if nothing is excluded.
+        Positions that each query must not find; None if nothing is excluded.
     min_score : float or None
     lists : tuple of ndarray (indptr, positions), or None
-        The items that each query may find; None if every query may find all items.
+        The items that each query is allowed to find; None if all items are allowed for every query.
     groups : QueryGroups or None
         The group of each query, if a query finds only items of its group. There are no lists then.
     """
@@ -201,7 +201,7 @@ def as_pairs(name: str, matrix: Any, shape: tuple[int, int]) -> tuple[Integers, 
 def _lists_without_pairs(
     lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
 ) -> tuple[Integers, Integers]:
-    """Return the lists without the items that each query may not find."""
+    """Return the lists without the items that each query must not find."""
     indptr, positions = lists
     queries = np.arange(len(indptr) - 1)
     pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions

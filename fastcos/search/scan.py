@@ -57,9 +57,9 @@ class SegmentRequest(NamedTuple):
     ----------
     k : int
     exclusions : ExcludedItems
-        The row numbers that each query may not find.
+        The row numbers that each query must not find.
     allowed : AllowedRows or None
-        The rows that may be found; None if all live rows may be found.
+        The rows that are allowed in the results; None if all live rows are allowed.
     thresholds : ndarray (n,) or None
         Rows with lower raw scores may be skipped, because earlier segments have better rows.
     n_live_of_index : int or None
@@ -169,7 +169,7 @@ def _score_all(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Score every pair of a query and a row that may be found in float64."""
+    """Score every pair of a query and an allowed row in float64."""
     row_numbers = segment.numbers if request.allowed is None else request.allowed.numbers
     return score_all(
         segment.metric_type, segment.encoded, row_numbers, queries, request.exclusions, request.k,
@@ -266,7 +266,7 @@ def scan_packed(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Plan and run a search of packed rows, all of which may be found."""
+    """Plan and run a search of packed rows, all of which are allowed in the results."""
     n_slots = len(packed.arrays.order)
     projected_words, max_k = packed.projection_sizes
     sizes = SegmentSizes(
@@ -432,7 +432,7 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the k lowest numbers that a zero query may find, with score 0, padded."""
+    """Return the k lowest numbers that a zero query is allowed to find, with score 0, padded."""
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
     candidates = numbers[: k + len(excluded) + 1]
     candidates = candidates[

@@ -134,7 +134,7 @@ class Segment:
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return which items at ascending positions may be found, or None for all packed items."""
+        """Return which items are allowed by ascending positions, or None for all packed items."""
         if positions is None:
             return self.live
         if self.positions is None:

@@ -31,13 +31,13 @@ from fastcos.validation import Integers
 
 
 class SegmentTask(NamedTuple):
-    """A segment to search, its rows that may be found, and the memory for the search.
+    """A segment to search, its allowed rows, and the memory for the search.
 
     Attributes
     ----------
     segment : Segment
     allowed_rows : AllowedRows or None
-        The rows of the segment that may be found; None if all live rows may be found.
+        The rows of the segment that are allowed in the results; None if all live rows are.
     share : tuple of float
         The start and the end of the segment as shares of all items, for reports of progress.
     memory : float

@@ -55,7 +55,8 @@ def top_k(
     items : array_like (m, d), optional
         The rows that are searched. By default, the queries are compared with each other.
     k : int
-        Number of neighbours per query, from 1 to the number of items that a query may find.
+        Number of neighbours per query, from 1 to the number of items that a query is allowed to
+        find.
     measure : str or Measure
         A name of ``fastcos.list_measures()``, or a Measure. Packed bits, which are uint8 rows of
         ``np.packbits(rows, axis=1)``, have two measures of their own: "hamming" is minus the number
@@ -66,8 +67,9 @@ def top_k(
         ``top_k(X, X, exclude_self=True)``; there must be as many items as queries.
     allowed : array_like or sparse (n, m), optional
         A mask (m,) or item numbers; no other items can be found. For dense rows, allowed may also
-        be a sparse matrix whose non-zeros are the items that each query may find; all of these
-        pairs are scored. If a query may find fewer than k items, its neighbours are padded.
+        be a sparse matrix whose non-zeros are the items that each query is allowed to find; all of
+        these pairs are scored. If fewer than k items are allowed for a query, its neighbours are
+        padded.
     exclude : sparse (n, m), optional
         A matrix whose non-zeros are pairs that must not be found, such as items that a user has
         already seen. If a query has fewer than k other items, its neighbours are padded.
@@ -198,7 +200,7 @@ def _fit_and_search(
     """Fit the measure to the items and answer a request; results is an argument of ``execute``."""
     fitted = fit_items(X, measure, options)  # raises for NaN, even if nothing is searched
     if request.k and request.allowed_positions is not None:
-        # Only rows that may be found are packed.
+        # Only rows that are allowed in the results are packed.
         allowed_items = fitted.restricted_to(request.allowed_positions)
         if allowed_items is not None:
             fitted, request = allowed_items, request._replace(allowed_positions=None)

@@ -343,8 +343,7 @@ def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
 
 
 def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
-    """Return a symmetric positive definite matrix (d, d), or the diagonal (d,) of a diagonal
-    matrix."""
+    """Return a symmetric positive definite matrix (d, d), or the diagonal (d,) of one."""
     if np.ndim(metric) == 1:
         length = max(1, np.size(metric)) if size is None else size
         return validation.as_positive_diagonal(name, metric, length)

@@ -451,7 +451,7 @@ def _emit_steps(builder, isa, items, codes, words):
     """
     kind, count = ir.VectorType(I32, 16), PANEL // 2
     flip, totals = broadcast(builder, I32(-0x7F7F7F80), kind), []
-    for first in range(0, PANEL, count):  # each item of one half of the items has a register
+    for first in range(0, PANEL, count):  # each of 16 items has a register
 
         def step(k, sums, first=first):
             at = builder.add(builder.mul(k, I64(16 * PANEL)), I64(16 * first))
