@@ -17,8 +17,8 @@ The tile compares v with the largest integer below this bound. In float32 tiles,
 and |e| is the bound on the rounding of a float32 sum, relative to |a'|. SLACK also covers the
 rounding of this expression, of tau to float32 and of float64 products. The rounding of a squared
 distance may be larger by a factor |a| / |b|; score_rounding bounds it. tau and w o are rounded in
-proportion to |tau| <= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a pair that is
-dropped has a float64 score strictly below every threshold that is kept.
+proportion to |tau| <= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped pair
+has a float64 score strictly below the threshold by which it was dropped.
 
 Shift. Rows of embeddings have a common direction c. Subtracting c before packing makes a' and b'
 shorter, and therefore every term of the bound smaller. For unit rows, a = alpha c + a' and b = beta

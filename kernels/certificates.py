@@ -248,7 +248,7 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
 
 @kernel
 def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
-    """Write the certified radius of every edge of rows[lo:hi] under rescalings: one of the levels.
+    """Write the certified radius, one of the levels, of each edge of rows[lo:hi] under rescalings.
 
     sample is a SampledRows, and search a CertificateSearch. neighbors (n, m) is ordered by
     descending cosine, and the first k neighbours of a row are its edges. partial (n, k) float64 is

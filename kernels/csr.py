@@ -118,9 +118,10 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo to hi of a CSR matrix to their positions in its transpose.
 
-    positions (parts, p) int64 holds the place at which the entries of each column from each part
-    start, and is overwritten. X is a Csr; its data and the output `values` are arrays (nnz,), or
-    both are None. The results are written to rows and values (nnz,); rows ascend in every column.
+    positions (parts, p) int64 holds, for each part and each column, the place in the transpose at
+    which the entries of the part in this column start. The array is overwritten. X is a Csr; its
+    data and the output `values` are arrays (nnz,), or both are None. The results are written to
+    rows and values (nnz,); rows ascend in every column.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 

@@ -121,7 +121,7 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 
 @kernel
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
-    """Find the best k of queries lo to hi after every item is replaced by its duplicates.
+    """Find the best k items of queries lo to hi, after each item is replaced by its duplicates.
 
     distinct is a DistinctResults, and groups the CopyGroups of the items. self_rows (n,) holds the
     number of the item that is the query itself, or -1. The results are written to scores (n, k)

@@ -68,7 +68,7 @@ class Codes(NamedTuple):
         The codes of all queries, one query after the other, 4 codes per word.
         The same codes in the form that ``score_run`` reads, ``stride`` words per query.
     starts : int32 array (n,)
-        The numbers to which the products are added.
+        For each query, the number to which the products of its codes are added.
     terms : float32 array (4, 32)
         The terms of the bound of each query; see ``simd.panel``.
     scales : float32 array (32,)

@@ -28,7 +28,7 @@ def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
 
 @kernel
 def sum_ranks(lo, hi, permuted, ranks, sums):
-    """Sum the ranks of the pairs of items that have the same label, for each label.
+    """For each label, sum the ranks of all pairs of two items with this label.
 
     The kernel does this for the permutations lo to hi. permuted (r, n) int32 holds the labels, and
     ranks (n, n) is int16 or int32. The output is sums (r, C) int64.

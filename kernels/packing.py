@@ -72,7 +72,7 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 @kernel
 def step_of(largest, largest_code):
-    """Return the quantisation step for numbers of magnitude up to `largest`, or 1 if it is 0."""
+    """Return the quantisation step for magnitudes up to `largest`, or 1 if `largest` is 0."""
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
 
 
@@ -198,7 +198,7 @@ def load_item(scaled, order, slot, out):
 
 @kernel
 def zero_word(isa):
-    """Return the word of an item's codes of zero, which also pads rows and gives a score of 0."""
+    """Return the word of an item's codes for four zeros; as padding, it adds 0 to a score."""
     return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 
 

@@ -21,7 +21,7 @@ OFFSET = 0.3719
 
 @borrowing_kernel
 def count_score(score, margin, histogram, near):
-    """Count a score in its bin, and also in near[0] if an edge is within `margin` bins of it."""
+    """Count a score in its bin, and also in near[0] if it is within `margin` bins of an edge."""
     n_bins = histogram.shape[0]
     # Bins have the width 2 / (n_bins - 2).
     place = (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET

@@ -87,7 +87,7 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, sco
     codes = encode(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest = np.empty((n, hi - lo), np.int32)
-    # A product below the threshold of its query in this array may be missing.
+    # One threshold per query; products of the query that are below this threshold may be missing.
     dropped_below = np.empty(n, np.float32)
     dropped_below[:] = -NEVER
     candidates = empty_candidates(hi - lo, k)

@@ -280,7 +280,8 @@ class FewQuerySearch(NamedTuple):
     ----------
     rank : int
         The slots whose products reach the rank-th largest of the panels' largest products are
-    scored first. sample_stride, sample_rank : int
+        scored first.
+    sample_stride, sample_rank : int
         Every sample_stride-th panel is part of a sample, and the first threshold is the
         sample_rank-th largest of the largest scores of these panels. ``few_queries`` does not read
         these fields.

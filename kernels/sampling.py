@@ -1,4 +1,4 @@
-"""Successive sampling without replacement: a draw selects each remaining item by its weight.
+"""Successive sampling without replacement: items are drawn in proportion to their weights.
 
 For row i, an item of cluster c has the weight preference[i, c] * weight, so no row needs a list of
 the weights of all items. Two algorithms sample from this distribution:

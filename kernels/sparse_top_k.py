@@ -21,7 +21,8 @@ from .select import keep_best, kth_largest, write_best
 from .simd.arithmetic import lowest_bit
 from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
-# The number of sums is padded to a multiple of 16 lanes of float32 times GROUP.
+# The number of sums is padded to a multiple of this number, which is 16 lanes of float32 times
+# GROUP.
 STRIP = 256
 # A threshold times this factor is smaller by more than the 4 roundings of a float32 comparison.
 _ROUNDING_MARGIN = 1.0 - 2.0**-20

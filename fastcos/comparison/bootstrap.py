@@ -31,8 +31,8 @@ class Outcome(NamedTuple):
 
     score: the name of the score.
     value, chance: the score of the best candidate, and the score of the trivial answer.
-    best: the number of the best candidate. passed: whether the best candidate significantly exceeds
-    the trivial answer.
+    best: the number of the best candidate.
+    passed: whether the best candidate significantly exceeds the trivial answer.
     evidence: the evidence in words, such as "the lead is 0.1 [0.0, 0.2]".
     baseline: the trivial answer in words, such as "by chance".
     scope: a word that distinguishes this test from others, such as "locally".

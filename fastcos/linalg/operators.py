@@ -43,10 +43,10 @@ LARGEST_INT32 = 2**31 - 1
 # therefore write it past the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
 # X A is computed for one cached piece of the factor A after the other if an average row of X has at
-# least this many non-zeros per piece. On an Intel CPU with pieces of 1 MiB, this was 1.7 times as
-# fast as without pieces with 20 non-zeros per piece, and 0.7 times as fast with 7 non-zeros. On an
-# AMD CPU (Zen 5), with 60 non-zeros in a row of 20,000, five such pieces took twice as long as a
-# factor that was not cut.
+# least this many non-zeros per piece. On an Intel CPU, cutting A into pieces of 1 MiB made the
+# product 1.7 times as fast with 20 non-zeros per piece, and 0.7 times as fast with 7 non-zeros per
+# piece. On an AMD CPU (Zen 5), with 60 non-zeros in a row of 20,000, five such pieces took twice as
+# long as a factor that was not cut.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # even if the rows of X are short. With 64 columns, this took 35% less time for 84,432 items and 20%

@@ -478,7 +478,7 @@ class ShardedOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
-        """Sum all rows in order; every thread sums other columns of the factor."""
+        """Sum all rows in order; each thread sums different columns of the factor."""
         p, width = self.shape[1], factor.shape[1]
         columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]

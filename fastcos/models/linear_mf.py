@@ -115,8 +115,8 @@ class LinearMF(FactorModel):
 
     See Also
     --------
-    rescalings : the rescalings D that have a name, and the meaning of a cosine under each
-    rescaling. CosineMF : a model that is trained for the cosine.
+    rescalings : the rescalings D that have a name, and what a cosine means under each of them.
+    CosineMF : a model that is trained for the cosine.
 
     Notes
     -----

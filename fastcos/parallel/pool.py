@@ -126,7 +126,8 @@ class lazy_attribute(Generic[Owner, Value]):
     def __get__(self, instance: Owner | None, owner: type) -> Any:
         if instance is None:
             return self
-        # A stored value hides this descriptor, which has no __set__.
+        # Once the value is stored in the instance, Python reads it there and not from this
+        # descriptor, which has no __set__.
         with attribute_lock(instance, self._name):
             fields = vars(instance)
             if self._name not in fields:

@@ -26,8 +26,9 @@ class SearchFilters:
     allowed : mask, positions or None
         The items that every query is allowed to find.
     lists : tuple of (indptr, positions), or None
-        The items that each query is allowed to find: for query i, positions[indptr[i]:indptr[i +
-    1]]. exclude : sparse matrix or None
+        The items that each query is allowed to find: for query i, these are
+        positions[indptr[i]:indptr[i + 1]].
+    exclude : sparse matrix or None
         The items that each query must not find, as non-zeros.
     dropped : ndarray (m,)
         Positions that are excluded for all queries. The caller searches for m additional neighbours
@@ -191,7 +192,7 @@ def _find_positions(name: str, ids: Any, state: IndexState) -> Integers:
 
 
 def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
-    """Return a sparse matrix, which may be None, with further (query, position) pairs."""
+    """Add (query, position) pairs to a sparse matrix; None stands for an empty matrix."""
     import scipy.sparse as sp
 
     indptr, positions = pairs

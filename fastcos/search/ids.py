@@ -132,7 +132,7 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
 
 
 def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -> Ids:
-    """Check objects one by one, after the fast tests of their types did not accept all of them."""
+    """Check objects one by one, if a fast test of their types has not accepted all of them."""
     kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
     for value in objects:
         if not isinstance(value, kind) or isinstance(value, bool):

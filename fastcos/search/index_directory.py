@@ -125,7 +125,7 @@ def read_directory(
     old_parts: Sequence[IndexPart],
     saved_fields: dict[str, index_files.Fields],
 ) -> LoadedIndex:
-    """Return the index of a directory after checks; see ``index_state.read_state``.
+    """Check and return the index that a directory holds; see ``index_state.read_state``.
 
     Parts of ``old_parts`` that have not changed are used again.
     """

@@ -166,8 +166,8 @@ def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
 class _PartArrays:
     """The arrays that a directory holds for one part, each of which is checked when it is read.
 
-    Kernels trust their input, so every array by which a kernel indexes is checked completely. The
-    memory pages that a check has read are released again.
+    Kernels trust their input, so every array whose numbers a kernel uses as indices is checked
+    completely. The memory pages that a check has read are released again.
     """
 
     def __init__(self, stored: Stored, key: str) -> None:

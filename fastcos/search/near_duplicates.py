@@ -80,7 +80,7 @@ class NearDuplicates(NamedTuple):
         return Table("pairs by descending score", header, rows, note, lead=self.verdict)
 
     def rows(self, ids: Any = None, texts: Any = None) -> list[tuple[Any, ...]]:
-        """The pairs to review: score, both items, their group, its representative, and texts.
+        """The pairs to review, each with its score, items, group, representative and texts.
 
         Parameters
         ----------

@@ -109,7 +109,8 @@ class RequestSizes:
     n_queries, k : int
     n_allowed : int or None
         The number of rows of the segment that are allowed in the results; None if all live rows
-    are. excludes_pairs : bool
+        are.
+    excludes_pairs : bool
         Whether some pairs of a query and a row are excluded, besides pairs of a query and itself.
     """
 
@@ -158,7 +159,8 @@ class SearchPlan:
         codes that do not drop most pairs (``kernels.projection_filter``).
     needed_rows : float
         The average number of best packed rows that a query must consider, so that k of them are
-    allowed in the results. buffer_bytes : float
+        allowed in the results.
+    buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
     reasons : tuple of str

@@ -340,7 +340,7 @@ def _directions(
     usual = [ks.index(k) for k in costs.usual_k]
     best = int(np.argmin(durations[:, usual].mean(axis=1)))
     gains = (depth + costs.tile_overhead_columns) / durations[best]
-    # If there are more neighbours, more pairs remain, so the gain is smaller.
+    # With a larger k, the projection drops fewer pairs, so it saves less time.
     min_gains = costs.min_projection_gains
     max_k = [max([0, *itertools.compress(ks, gains >= gain)]) for gain in min_gains]
     if not any(max_k):

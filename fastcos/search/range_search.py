@@ -332,7 +332,7 @@ def _finished_scores(
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return the raw scores from which the float32 score of a pair is at least ``min_score``."""
+    """Return the smallest raw scores for which a pair's float32 score is at least min_score."""
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 

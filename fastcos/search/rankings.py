@@ -30,7 +30,7 @@ def unfilled(n: int, k: int) -> Ranking:
 
 
 def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Return columns and raw scores (n, k) of the best of each list (n, c); -1 is no item."""
+    """Return columns and raw scores (n, k) of the best items in lists (n, c); -1 is no item."""
     n, c = columns.shape
     best, best_scores = unfilled(n, k)
     parallel.run(

@@ -161,7 +161,8 @@ def plan_query_blocks(
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
-    # A block of one query takes the large buffers of three queries besides those of a panel.
+    # A block of one query takes the buffers of a panel, and three times the large buffers of a
+    # query.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
     per_query = large
