@@ -53,7 +53,7 @@ from .simd.tile_scores import score_run, score_run_by_item
 NOT_ORDINARY = -2
 # The number of slots that are scored in float64 at once.
 _CHUNK = 256
-# The queries read runs of panels, one query after the other, while the next panel is prefetched. A
+# A run of panels is compared with one query after the other, while the next panel is prefetched. A
 # run has at least this many words, which is one panel of 128 columns. A search with four queries
 # among 1,000,000 items of 128 columns is then 1.3 times as fast as with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
@@ -194,8 +194,8 @@ def repeated_words(words):
 def score_codes(first, last, lo, first_query, last_query, items, codes, products, largest):
     """Multiply the codes of every slot of panels first to last by the codes of some queries.
 
-    lo is the panel to which the first products belong. All queries read a few panels before the
-    next panels are read, so each panel is read from memory only once.
+    lo is the panel to which the first products belong. A few panels are compared with all queries
+    before the next panels are read, so each panel is read from memory only once.
     """
     run = last - first
     if last_query - first_query > 1:

@@ -38,7 +38,7 @@ def sort_by_score(scores, columns):
 
 @borrowing_kernel
 def level_scale(scores):
-    """Return the highest score and the number of levels per unit of score, 0 if out of range."""
+    """Return the highest score, and the levels per unit of score (0 if the range is unsuitable)."""
     lowest = highest = scores[0]
     for score in scores:
         if score < lowest:

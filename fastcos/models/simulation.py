@@ -50,9 +50,9 @@ _LARGEST_EXPONENT = 20.0
 # Popularities and activities that are drawn from a Pareto distribution use the inverse of an
 # exponent, so the exponent must be at least this large.
 _SMALLEST_DRAWN_EXPONENT = 0.1
-# A user who interacts with at least 1/4 of the items draws a random key for every item at once (a
-# race). For other users, one item is drawn after another; after as many draws as there are items,
-# they change to the race.
+# For a user who interacts with at least 1/4 of the items, a random key is drawn for every item at
+# once (a race). For other users, one item is drawn after another; after as many draws as there are
+# items, the missing items are drawn by a race.
 _RACE_SHARE = 4
 # Number of interactions in a task, which takes about 20 ms.
 _WORK_PER_BLOCK = 100_000

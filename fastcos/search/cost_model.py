@@ -67,9 +67,10 @@ class CostModel:
     # threads then share the rows, and wide rows are projected. Such a search takes about 0.3 ms in
     # addition to its multiplications.
     min_entries_of_segment: int = 2**23
-    # The panels of a group are searched if its queries and items need at least this many
-    # multiply-adds. Such a search takes about 0.1 ms in addition to its multiplications. If there
-    # is this much work, the kernel that scores every pair would take twice as long as the tiles.
+    # The panels of a group are searched by tiles if comparing its queries with its items takes at
+    # least this many multiply-adds. Such a search takes about 0.1 ms in addition to its
+    # multiplications. If there is this much work, the kernel that scores every pair would take
+    # twice as long as the tiles.
     min_work_of_panels: int = 2**20
     # The panels of a group are searched only if the group has at least this many items, because a
     # tile compares 32 items at once.
@@ -88,8 +89,8 @@ class CostModel:
     # Every range of panels has thresholds and candidates of its own, so there should be few ranges.
     # However, ranges must be short enough that other threads can take over ranges of a slow thread.
     max_panels_per_range: int = 8192
-    # The largest number of queries of a block, and of bytes of its buffers, which must fit in the
-    # second-level cache.
+    # The largest number of queries in a block, and the largest number of bytes of its buffers,
+    # which must fit in the second-level cache.
     max_queries_per_block: int = 256
     block_buffer_bytes: int = 1 << 22
     # With at least this many columns, blocks are twice as large, because a row is read only once
@@ -137,8 +138,8 @@ class CostModel:
     # searched again.
     threshold_deviations: float = 2.33
     max_sample_stride: int = 16
-    # At least this many panels are sampled, so that the estimate is reliable. Very few queries
-    # score the sample twice, so half as many panels are sampled for them.
+    # At least this many panels are sampled, so that the estimate is reliable. A search of very few
+    # queries scores the sample twice, so half as many panels are sampled.
     min_sampled_panels: int = 32
     # One of two numbers is added to the rank of the first threshold, because the codes have
     # rounding errors: the first number if the panels are sampled, the second if all panels are

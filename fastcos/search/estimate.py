@@ -94,7 +94,7 @@ def _of_all_pairs(
             scores=n * m * costs.seconds_per_numpy_pair,
         )  # fmt: skip
     pairs = float(n) * m
-    # A block of queries reads every row once.
+    # For each block of queries, every row is read once.
     per_block = max(1, plan.grid.queries_per_block // plan.grid.n_ranges)
     bytes_read = row_bytes * m * -(-n // per_block)
     per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d

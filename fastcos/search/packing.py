@@ -440,7 +440,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     sample, weights = rows[sampled], factors[sampled]
     first_places = slice(min(_COMPARED_ITEMS, max(_MIN_COMPARED, n // _MIN_COMPARED)))
     compared = sample[first_places] * weights[first_places, None]
-    # BLAS is not used, because its idle threads keep the cores of the search busy for 30 ms.
+    # BLAS is not used, because its idle threads keep cores that the search needs busy for 30 ms.
     squares, compared_float32 = np.square(compared).sum(axis=1), compared.astype(np.float32)
     close = np.einsum("ij,kj->ik", compared_float32, compared_float32) > _CLOSE_COSINE * squares
     sizes = close.sum(axis=1)

@@ -458,9 +458,10 @@ def _plan_tiles(
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     # Packed rows that cannot be found take up places among the best rows.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
-    # A search of few queries for few neighbours of all segments scans every segment, even a small
-    # segment. Such a search can be prepared, which saves more time than scores of all pairs would.
-    # Searches with a mask are excluded from this rule, because a mask may allow fewer than k rows.
+    # If a search of all segments has few queries and few neighbours, every segment is scanned, even
+    # a small one. Such a search can be prepared, which saves more time than scores of all pairs
+    # would. Searches with a mask are excluded from this rule, because a mask may allow fewer than k
+    # rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None

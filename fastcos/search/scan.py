@@ -86,8 +86,8 @@ def plan_segment(
 ) -> SearchPlan:
     """Plan a search of a segment, and look up the facts that the plan depends on."""
     sizes = request_sizes(segment, n_queries, request)
-    # LLVM knows the instruction sets. Importing LLVM takes 0.4 s, and NumPy does not need to know
-    # them.
+    # LLVM knows the instruction sets. Importing LLVM takes 0.4 s, and a search in NumPy does not
+    # depend on the instruction set.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
     machine = machine_of(options, isa, is_compiled=is_compiled)

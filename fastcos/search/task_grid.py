@@ -125,7 +125,7 @@ def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: Cos
     """Return how many threads few queries can use, because each thread must read enough codes."""
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
-    # The bytes of the codes, multiplied by the number of times that the queries read them.
+    # The bytes of the codes, multiplied by the number of times that the search reads them.
     work = n_panels * PANEL * 4 * layout.words * (1 + n_queries // per_reading)
     return max(1, work // costs.min_bytes_per_thread)
 

@@ -1,9 +1,9 @@
 """Operations on vector registers that Numba cannot express, one file for each operation.
 
 An operation is an *intrinsic*: a function that kernels call, and that writes LLVM IR in place of
-the call. Wherever it is short, the meaning of an operation is also written as plain Python beside
-the intrinsic. The plain function runs with ``NUMBA_DISABLE_JIT``, and the tests compare it with the
-IR on every instruction set of the CPU.
+the call. Wherever the meaning of an operation is short, the meaning is also written as plain Python
+beside the intrinsic. The plain function runs with ``NUMBA_DISABLE_JIT``, and the tests compare it
+with the IR on every instruction set of the CPU.
 
 ================== =============================================================================
 ``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)

@@ -15,7 +15,7 @@ COLUMNS = 32
 # instead of supported_isas, because supported_isas asks Linux for a permission for the whole
 # process, and an import must not do that.
 WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
-# The numbers in one vector of the IR: one 512-bit register of float64.
+# The number of float64 numbers in one vector of the IR, which is a 512-bit register.
 LANES = 8
 
 

@@ -46,13 +46,13 @@ def element_size(start):
 
 
 def load(builder, start, vector_type, offset=0):
-    """Load one vector, `offset` elements after a typed pointer, aligned as one element."""
+    """Load one vector, `offset` elements after a typed pointer, with an element's alignment."""
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())
     return builder.load(at, align=_BYTES_OF[vector_type.element])
 
 
 def store(builder, vector, start, offset=0):
-    """Store one vector, `offset` elements after a typed pointer, aligned as one element."""
+    """Store one vector, `offset` elements after a typed pointer, with an element's alignment."""
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector.type.as_pointer())
     builder.store(vector, at, align=_BYTES_OF[vector.type.element])
 

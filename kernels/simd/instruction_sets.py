@@ -52,7 +52,7 @@ class AMX(InstructionSet, namedtuple("AMX", ())):
 
 
 class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
-    """vpdpbusd multiplies and adds 4 unsigned item codes and signed query codes in 16 lanes."""
+    """vpdpbusd multiplies 4 unsigned item codes by 4 signed query codes in each of 16 lanes."""
 
     __slots__ = ()
     name = "vnni"

@@ -19,7 +19,7 @@ def numbers_of(row):
 
 
 def emit_float(builder, value, dtype, element):
-    """Emit numbers of rows of a dtype, a scalar or a vector, as floats of the type `element`."""
+    """Emit the conversion of a dtype's numbers (scalar or vector) to floats of type `element`."""
 
     def like(kind):
         return ir.VectorType(kind, value.type.count) if is_vector else kind

@@ -7,7 +7,8 @@ from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 def emit_prefetch(builder, at, level=1):
     """Emit a prefetch of the cache line at a pointer to bytes, into the cache of a given level."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-    # The arguments: for reading, the number of caches to keep the data in, and data, not code.
+    # The arguments say that the prefetch is for reading, in how many caches the line is kept, and
+    # that the line contains data and not code.
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 

@@ -1,4 +1,4 @@
-"""The largest magnitude and the squares of a row of float32, and its int8 codes."""
+"""The largest magnitude, the sum of squares and the int8 codes of a row of float32."""
 
 from ..jit import intrinsic, ir, types
 from . import instruction_sets
@@ -40,11 +40,11 @@ def measure_row(typingctx, x, out):
 
 @intrinsic
 def largest_group_sum(typingctx, isa, x):
-    """Return the largest magnitude of a sum of one sign in a group of x (16 m,) float32.
+    """Return the largest magnitude of the sum of all positive or all negative numbers of a group.
 
-    A group consists of the numbers whose products with another row are added in int16. Such a group
-    contains the numbers 2 h and 2 h + 1 of int16_words neighbouring words of 4 numbers, where h is
-    0 or 1. The result is 0 if int16_words is 0.
+    x (16 m,) is float32. A group consists of the numbers of x whose products with another row are
+    added in int16. Such a group contains the numbers 2 h and 2 h + 1 of int16_words neighbouring
+    words of 4 numbers, where h is 0 or 1. The result is 0 if int16_words is 0.
     """
 
     def codegen(context, builder, sig, a):

@@ -8,7 +8,7 @@ instruction set:
 set           instruction                                                       scores
 ============= ================================================================= ================
 AMX           tdpbssd: 16 x 16 x 64 signed bytes at once; queries signed        int32
-AVX512_VNNI   vpdpbusd: 4 multiply-adds a lane; items offset by 128 to unsigned int32
+AVX512_VNNI   vpdpbusd: 4 multiply-adds per lane; 128 is added to item codes    int32
 AVX_VNNI      the same in registers of 8 lanes instead of 16                    int32
 AVX2          vpmaddubsw, vpaddw, vpmaddwd: sums of 4 products in int16         int32
 AVX512_FLOAT  float32, 8 items x 32 queries in 16 registers of 16 lanes         float32
@@ -249,7 +249,7 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
     def codegen(context, builder, sig, a):
         places = (1, a[2]), (5, a[6]), (8, I64(0))
         left, right, out = pointers(context, builder, sig, a, *places)
-        # If isa has no codes, the instructions of any CPU are used.
+        # If isa has no codes, instructions that every CPU has are used.
         isa = instruction_sets.of(sig)
         shape = isa if isa.has_codes else instruction_sets.GENERIC
         _emit_float(builder, shape, left, a[3], right, a[7], out, n_items=a[4])
@@ -262,9 +262,9 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
 def multiply_registers(typingctx, isa, count, factors, sums):
     """Multiply and add in registers `count` times, as score_panel does, at the CPU's peak rate.
 
-    factors (1024,) and sums (1024,) are flat, of the types of packed rows and of scores. The sums
-    are those of a tile. One factor changes from product to product, so that the compiler cannot
-    leave out any product.
+    factors (1024,) and sums (1024,) are flat, of the types of packed rows and of scores. There are
+    as many sums as scores in a tile. One factor changes from product to product, so that the
+    compiler cannot leave out any product.
     """
 
     def codegen(context, builder, sig, a):
@@ -414,8 +414,8 @@ def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel in which the words of an item lie together.
 
     Without the table, the compiled code computes each pointer from the pointer before it at every
-    step, on the execution ports that the products need. With the table, searches by all codes of
-    items that have a projection are 1.02 times as fast.
+    step, on the execution ports that the products need. With the table, searches by the full codes
+    of items that have a projection are 1.02 times as fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -629,10 +629,10 @@ def _sum_of_each(builder, vectors):
 def _prefetch_next_panel(builder, at, words):
     """Emit a prefetch of the codes at the same place of the next panel of items.
 
-    The hardware does not predict these reads, because few queries read the groups of a panel side
-    by side. With the prefetch, a search with one query among 1,000,000 rows of 128 columns is 1.25
-    times as fast as without it, and a search with 256 queries among 100,000 rows of 768 columns is
-    1.1 times as fast (Zen 4).
+    The hardware does not predict these reads, because in a search with few queries, the groups of a
+    panel are read side by side. With the prefetch, a search with one query among 1,000,000 rows of
+    128 columns is 1.25 times as fast as without it, and a search with 256 queries among 100,000
+    rows of 768 columns is 1.1 times as fast (Zen 4).
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
