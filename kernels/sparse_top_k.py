@@ -107,7 +107,7 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
         return tiny
     for at in range(0, groups, lanes):
         largest_of_groups(sums, factors, at * GROUP, maxima, at)
-    # Most groups of a sparse query are empty.
+    # For a sparse query, most groups have no positive sum.
     count = 0
     for group in range(groups):
         largest = maxima[group]

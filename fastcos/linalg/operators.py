@@ -32,8 +32,8 @@ Matrix = npt.NDArray[np.floating[Any]]
 
 # All of the following constants that depend on time were measured by bench/lab/curves.py.
 
-# The work of one block of rows, as its non-zeros times the columns of the factor. A block of this
-# size takes a few ms.
+# The work of one block of rows: the number of its non-zeros times the number of columns of the
+# factor. A block of this size takes a few ms.
 WORK_PER_BLOCK = 1 << 24
 # The bytes of one row of a panel, which is a group of columns of a factor: 64 columns of float32.
 _PANEL_BYTES = 256
@@ -42,11 +42,11 @@ LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
 # therefore write it past the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
-# X A is computed for one cached piece of the factor A after the other if an average row of X has at
-# least this many non-zeros per piece. On an Intel CPU, cutting A into pieces of 1 MiB made the
-# product 1.7 times as fast with 20 non-zeros per piece, and 0.7 times as fast with 7 non-zeros per
-# piece. On an AMD CPU (Zen 5), with 60 non-zeros in a row of 20,000, five such pieces took twice as
-# long as a factor that was not cut.
+# The factor A is cut into pieces that fit in a cache, and X A is computed for one piece after the
+# other, if an average row of X has at least this many non-zeros per piece. On an Intel CPU, cutting
+# A into pieces of 1 MiB made the product 1.7 times as fast with 20 non-zeros per piece, and 0.7
+# times as fast with 7 non-zeros per piece. On an AMD CPU (Zen 5), with 60 non-zeros in a row of
+# 20,000, five such pieces took twice as long as a factor that was not cut.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # even if the rows of X are short. With 64 columns, this took 35% less time for 84,432 items and 20%

@@ -27,7 +27,7 @@ _MIN_ROWS = 64
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases their pages.
 _BYTES_PER_RELEASE = 1 << 22
-# The type in which narrow rows are passed to a kernel, by the name of their own type.
+# For each type of narrow rows, by its name: the type in which the rows are passed to a kernel.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 

@@ -171,8 +171,8 @@ def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return for every target the first row i with cumulative[i] + i at least the target."""
-    # All targets are bisected at once, which reads few rows. An array of cumulative + i would take
-    # 2 ms per 400,000 rows.
+    # The rows for all targets are found by bisection at once, which reads few rows. An array of
+    # cumulative + i would take 2 ms per 400,000 rows.
     low, high = np.zeros_like(targets), np.full_like(targets, len(cumulative) - 1)
     while (low < high).any():
         middle = (low + high) // 2

@@ -112,8 +112,8 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # To find the default, config.isa() imports LLVM, which takes 0.4 s. Therefore it is called only
-    # if the instruction set is configured.
+    # To find the default, config.isa() imports LLVM, which takes 0.4 s. Therefore config.isa() is
+    # called only if the instruction set is configured.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"

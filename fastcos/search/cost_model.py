@@ -178,8 +178,8 @@ class CostModel:
     # for independent columns.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
-    # Pairs of k and the average rank of the threshold during a sweep. The number of axes is chosen
-    # for the mean of the values of k in usual_k.
+    # Pairs of a number k of neighbours and the average rank of the threshold among the scores of a
+    # query during a sweep. The number of axes is chosen for the mean of the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit

@@ -33,7 +33,7 @@ _TILE_REGISTERS = validation.read_only(tiles.configuration())
 _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# Float32 products of rows with norms between these limits do not overflow, and the error of
+# Float32 products of rows with norms between these two numbers do not overflow, and the error of
 # underflow is below a tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift. The directions of the first sample are
@@ -284,7 +284,7 @@ def packed_items(
     )
     # The rounding errors of float64 in the score, in two coefficients, and in the rows minus their
     # components along the shift. These quantities are sums of `depth` terms whose magnitudes sum to
-    # at most 2 each. The square of the shift is 1 only up to such an error.
+    # at most 2 each. The squared norm of the shift is 1 only up to such an error.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     places = np.empty(query_scaling.N_PLACES, np.int64)
     arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
@@ -418,11 +418,11 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean reduces the error of the filter to 0.2 to 0.75 of the error without a shift.
 # The mean is not always the best shift. If the mean of other rows, for example of users, was
-# subtracted, rows are often short, and all short rows point in the direction opposite to this mean.
-# The cosines of short rows differ by less than the error of the filter, so nearly all pairs would
-# be scored in float64, which takes 60 times as long as searching the original rows
-# (bench.lab.measure_costs). A direction to which many rows are close is therefore preferred to the
-# mean.
+# subtracted from the rows before, many rows are short, and all short rows point in the direction
+# opposite to this mean. The cosines of short rows differ by less than the error of the filter, so
+# nearly all pairs would be scored in float64, which takes 60 times as long as searching the
+# original rows (bench.lab.measure_costs). A direction to which many rows are close is therefore
+# preferred to the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

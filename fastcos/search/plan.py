@@ -459,9 +459,9 @@ def _plan_tiles(
     # Packed rows that cannot be found take up places among the best rows.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # If a search of all segments has few queries and few neighbours, every segment is scanned, even
-    # a small one. Such a search can be prepared, which saves more time than scores of all pairs
-    # would. Searches with a mask are excluded from this rule, because a mask may allow fewer than k
-    # rows.
+    # a small one. Such a search can be prepared, which saves more time than scoring every pair of a
+    # small segment would save. Searches with a mask are excluded from this rule, because a mask may
+    # allow fewer than k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -534,7 +534,7 @@ def _plan_few(
 ) -> SearchPlan:
     """Plan a scan for few queries, in which every thread reads a part of the rows."""
     n, k = request.n_queries, request.k
-    # The bytes that ``search_few_queries`` allocates for a panel, and for the best of a query.
+    # The bytes that ``search_few_queries`` allocates for a panel, and for the best rows of a query.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)

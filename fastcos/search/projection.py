@@ -38,7 +38,7 @@ from fastcos.similarity.encoded_rows import EncodedRows
 
 Floats32 = npt.NDArray[np.float32]
 
-# The value of largest_k of a projection that is used by all searches.
+# The value of largest_k with which a projection is used by all searches.
 ANY_K = 2**24
 # The seed of the first axes and of their rotation.
 _SEED = 20261124

@@ -18,7 +18,8 @@ Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 LARGEST_INT32 = 2**31 - 1
 # The number of non-zeros in one block of a pass over the non-zeros.
 _NNZ_PER_PASS = 1 << 20
-# The number of values that are examined before all values are.
+# This many values are examined first, because the first values often show that the others need not
+# be examined.
 _FIRST_VALUES = 4096
 # Inverted lists that are longer than this are ordered as if they had this length.
 _MAX_SORTED_LENGTH = 2**16 - 1

@@ -408,7 +408,8 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
     with refuse_damage(header):
         if not isinstance(entry, dict):
             raise ValueError(f"the entry of {name!r} must be an object, got {entry!r}")
-        # the file must be a name without a path, so that a header cannot refer to another directory
+        # The file must be a name without a path, so that a header cannot refer to another
+        # directory.
         if _ARRAY_FILE.fullmatch(field(entry, "file", str)) is None:
             raise FastcosFormatError(
                 f"{header} is damaged: file of {name!r} must be a name that save writes, got "
@@ -420,7 +421,7 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
         if kind is None or not all(type(n) is int and n >= 0 for n in (size, *shape)):
             raise FastcosFormatError(f"{header} is damaged: the entry of {name!r} is no array's")
         head = size - math.prod(shape) * kind.itemsize
-        # the head of an .npy file of version 1.0 ends at a multiple of 64 bytes
+        # The head of an .npy file of version 1.0 ends at a multiple of 64 bytes.
         if not 0 < head < 2**16 or head % 64:
             raise FastcosFormatError(
                 f"{header} is damaged: {size} bytes cannot hold {name!r}, {kind} {tuple(shape)}"
