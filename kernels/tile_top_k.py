@@ -14,8 +14,8 @@ the query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
-reads the scores that the other tasks wrote, without a lock. Results do not depend on the numbers
-that a task reads in this array, by two arguments:
+reads the scores that the other tasks wrote, without a lock. Two arguments show that results do not
+depend on the numbers that a task reads in this array:
 
 - Every value that is written is a lower bound of the k-th best score among all panels, because k
   rows whose scores reach the value have been scored. An update that comes late, or is lost when two

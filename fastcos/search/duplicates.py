@@ -104,7 +104,7 @@ def expand(
     k: int,
     n_threads: int,
 ) -> Ranking:
-    """Return columns (n, k) and raw scores (n, k) from the best groups of every distinct query.
+    """Expand the best groups of every distinct query to columns (n, k) and raw scores (n, k).
 
     group_of_query (n,) holds the number of the distinct query of each query. groups holds, for each
     distinct query, the row numbers of the first members of its k + 1 best groups, and their raw

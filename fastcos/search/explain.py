@@ -461,7 +461,7 @@ def _distinct_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
 def _alternative(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
-    """Return the time that float64 scores of all pairs would take, if the plan avoids them."""
+    """Say how long scoring all pairs in float64 would take, if the plan avoids it."""
     if plan.method in ("score_all", "numpy"):
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed

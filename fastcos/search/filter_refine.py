@@ -77,7 +77,7 @@ def filter_and_refine(
 
 
 def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> Floats:
-    """Return a score that k items of this segment or of earlier segments reach, for each query."""
+    """For each query, return a score that k items of this or of earlier segments reach."""
     kth_scores: Floats = scores[queries, -1]
     return kth_scores if best is None else np.maximum(kth_scores, best[1][queries, -1])
 

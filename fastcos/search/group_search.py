@@ -102,9 +102,9 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search each group that is a segment by itself, and the groups at these places together.
+        """Search each group that is a segment alone, and the other queries' groups together.
 
-        The rankings of the other queries, whose groups have no items, are padding.
+        The rankings of queries whose groups have no items are padding.
         """
         positions, raw_scores = padding(len(codes), self._request.k)
         if len(places):

@@ -167,7 +167,7 @@ class ItemGroups:
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
-        """Return the items of a segment by group; with allowed positions, only the items there.
+        """Return a segment's items, or only those at allowed_positions, by group.
 
         The order of all items is stored as long as the segment exists.
         """

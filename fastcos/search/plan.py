@@ -360,7 +360,7 @@ def _plan_score_all(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan float64 scores of every pair, in tasks of a query or of a range of its rows."""
+    """Plan to score every pair in float64; a task is a block of queries or a range of rows."""
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     grid = plan_exhaustive(n, m, segment.n_columns, k, machine.n_threads, costs)
@@ -599,7 +599,7 @@ def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
 
 
 def uses_projection_of(n_queries: int, layout: TileLayout) -> bool:
-    """Return whether the work of such a search counts, because it could use a projection."""
+    """Return whether the work of n_queries queries counts, because a projection could save it."""
     return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers
 
 

@@ -110,7 +110,7 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
-    """Return the facts about this machine, and how a call may use it, that a plan depends on."""
+    """Return the facts about this machine, and about its use by a call, that a plan depends on."""
     return Machine(isa, options.n_threads, options.working_memory, is_compiled, tiles.AVAILABLE)
 
 
@@ -224,7 +224,7 @@ def _distinct(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search one row per group of duplicates for one query per group, and add the copies."""
+    """Search one row and one query of each group of duplicates, and then add the copies."""
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
     packed = segment.packed_for(n, request.k, "packed_distinct")

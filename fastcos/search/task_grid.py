@@ -301,7 +301,7 @@ def _guess_threshold(
 
 
 def _min_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return the smallest number of candidates that the buffer of a query may hold."""
+    """Return the smallest capacity, in candidates, that the buffer of a query must have."""
     entries = costs.min_candidates_per_neighbor * needed_rows + costs.candidates_besides
     return 1 << math.ceil(entries).bit_length()
 
