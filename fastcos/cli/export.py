@@ -205,8 +205,7 @@ def _align(
 
 
 def _as_float32(name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return values as contiguous float32; raise ValueError if a number is too large for
-    float32."""
+    """Return values as contiguous float32; raise ValueError if a number is too large."""
     largest = validation.largest_magnitude(values)
     if not largest <= float(np.finfo(np.float32).max):
         raise ValueError(f"{name} must fit in float32 (scale the input), got {largest:g}")

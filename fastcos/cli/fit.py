@@ -14,10 +14,11 @@ DESCRIPTION = """\
 Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save the model. The command
 writes DIR/model (arrays with checksums, which are read back as memory maps), DIR/items.npz (the ids
 of the items, in the order of the model), DIR/users.npz (the number of users and the mean of each
-column of X) and DIR/model.json (parameters, residuals of the singular triplets, versions). The commands neighbors,
-audit, index and compare read DIR. With --shards, the table may be larger than memory: it is read
-once and written as row shards with checksums, which are then read one at a time. Writing the shards
-temporarily takes 16 bytes of disk per row."""
+column of X) and DIR/model.json (parameters, residuals of the singular triplets, versions). The
+commands neighbors, audit, index and compare read DIR. With --shards, the table of interactions can
+be larger than memory: the command reads the table once, writes it as row shards with checksums, and
+then reads one shard at a time. Writing the shards temporarily takes 16 bytes of disk per row of the
+table."""
 EPILOG = """\
 examples:
   fastcos fit ratings.csv --rank 128 --out films

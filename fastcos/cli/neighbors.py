@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Find for every item exactly those k items that are most similar to it. The items are read from a
 folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With --queries,
-find the k items that are most similar to each row of another file. The command writes a table with columns for item, rank, neighbor and
-score, or an .npz file with the arrays ids, indices and scores; with --show, it prints the
-neighbours of the named items instead. With --checkpoint, repeating the command resumes a search
-that was stopped.
+find the k items that are most similar to each row of another file. The command writes a table with
+columns for item, rank, neighbor and score, or an .npz file with the arrays ids, indices and scores;
+with --show, it prints the neighbours of the named items instead. With --checkpoint, repeating the
+command resumes a search that was stopped.
 
 For benchmarks of approximate indexes, the command reads items and --queries of any size from
 .fvecs, .fbin, .npy or .hdf5 (data sets train and test), and writes the row numbers of the

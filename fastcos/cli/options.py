@@ -34,8 +34,8 @@ _MAX_NAMES = 5
 # table, contribute more than _LARGE_SHARE to the sum of squares.
 _FEW_CELLS, _LARGE_SHARE = 10, 0.5
 RESCALING_SYMBOLS = (
-    "Σ holds the singular values σ of the interactions, S = σ² / (σ² + λ), and λ is the strength "
-    "of the regularisation"
+    "Σ holds the singular values of the interactions, S = Σ² / (Σ² + λ), and λ is the strength of "
+    "the regularisation"
 )
 MEASURE_SYNTAX = (
     "parameters of a measure follow its name, and can be numbers, texts or files of arrays: "
