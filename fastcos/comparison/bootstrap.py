@@ -12,7 +12,7 @@ from fastcos.validation import Floats
 
 # Coverage of the intervals over resampled units; the data and the models stay the same. A test is
 # significant if the interval lies above 0. If the units are independent and there is no true
-# difference, this happens in 2.5 % of all tests.
+# difference, 2.5 % of all tests are significant.
 LEVEL = 0.95
 _TAIL = (1 - LEVEL) / 2
 # Number of bootstrap samples. With this number, the standard error of the ends of an interval is

@@ -46,11 +46,11 @@ STREAMED_BYTES = 1 << 26
 # other, if an average row of X has at least this many non-zeros per piece. On an Intel CPU, cutting
 # A into pieces of 1 MiB made the product 1.7 times as fast with 20 non-zeros per piece, and 0.7
 # times as fast with 7 non-zeros per piece. On an AMD CPU (Zen 5), with 60 non-zeros in a row of
-# 20,000, five such pieces took twice as long as a factor that was not cut.
+# 20,000, a product with five such pieces took twice as long as a product with the uncut factor.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
-# even if the rows of X are short. With 64 columns, this took 35% less time for 84,432 items and 20%
-# less for 40,000 items, but 90% more for 17,192 items.
+# even if the rows of X are short. With 64 columns, transposed blocks took 35% less time for 84,432
+# items and 20% less for 40,000 items, but 90% more for 17,192 items.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.

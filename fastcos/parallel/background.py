@@ -94,7 +94,7 @@ def is_running(dtype: str) -> bool:
 
 
 def is_running_elsewhere(dtype: str) -> bool:
-    """Return whether a process that another program has started compiles a type."""
+    """Return whether a process that another program has started compiles kernels for a type."""
     directory = code_cache.cache_directory()
     if directory is None or not code_cache.is_writable():
         return False

@@ -88,7 +88,8 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
     """Hold the lock of one attribute of one object; the lock exists only while threads use it.
 
     The lock belongs to the state of this process. A child process that is forked while a thread of
-    the parent holds the lock starts without the lock, because it would otherwise wait for ever.
+    the parent holds the lock starts without the lock, because the child would otherwise wait for
+    ever.
     """
     state, key = _state, (id(owner), name)
     with state.lock:

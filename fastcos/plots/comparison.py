@@ -37,8 +37,8 @@ _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # The vertical positions of the bracket and of its text, in heights of a panel above the bottom of
 # the panel.
 _BRACKET, _BRACKET_TEXT = 1.43, 1.48
-# The name of a label is written beside its block if the block is at least this share as wide as the
-# map. Names are cut to this number of characters.
+# The name of a label is written beside its block if the width of the block is at least this share
+# of the width of the map. Names are cut to this number of characters.
 _NAMED_SHARE, _MAX_LETTERS = 0.04, 16
 # The panels of Eq. 1 in the paper: the first special case, the usual solution, and the D of section
 # 2.3.

@@ -102,7 +102,7 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search each group that is a segment alone, and the other queries' groups together.
+        """Search groups with is_segment one by one, and those of queries at `places` together.
 
         The rankings of queries whose groups have no items are padding.
         """
