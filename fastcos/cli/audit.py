@@ -32,7 +32,7 @@ bounds the share of nearest neighbours that survive rescalings of the latent dim
 neighbours of other parametrisations, and recommends similarities that do not depend on the
 parametrisation. The command writes audit.json and audit.html, a page that needs no network. With
 --against, it also splits the change since an old version into a change of basis and a real change.
-The exit status is 1 if a share is below --fail-under."""
+The exit status is 1 if a share is below its limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--users", metavar="FILE", help=help_)
     add("--k", type=int, default=10, metavar="K", help="neighbours per item (default 10)")
     help_ = (
-        "the verdict allows rescalings whose largest factor is at most C times the smallest "
+        "the verdict considers all rescalings whose largest factor is at most C times the smallest "
         "(default 1.2)"
     )
     add("--condition", type=float, metavar="C", help=help_)

@@ -167,7 +167,10 @@ def _labelled(
 def _next_commands(
     calibration: "Calibration", args: argparse.Namespace
 ) -> list[tuple[list[str], str]]:
-    """Return the command that uses the threshold; if no score has the rate, the steps to take."""
+    """Return the command that uses the threshold.
+
+    If no threshold has the false-positive rate, return commands that calibrate without copies.
+    """
     columns = options.option_words(args, "vector_column", "id_column", "ids", "names")
     if args.measure != "cosine":
         columns += options.option_words(args, "measure")

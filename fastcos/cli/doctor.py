@@ -92,12 +92,13 @@ def advice(properties: dict[str, Any]) -> list[str]:
         )
     elif not properties["cache_writable"]:
         lines.append(
-            f"{properties['cache_directory']} cannot be written, so every process compiles again: "
-            "set FASTCOS_CACHE_DIR to a writable folder."
+            f"{properties['cache_directory']} cannot be written, so every process compiles the "
+            "kernels again: set FASTCOS_CACHE_DIR to a writable folder."
         )
     elif not properties["search_is_compiled"]:
         lines.append(
-            "The search is not compiled yet, so it runs in NumPy and is slower: run fastcos warmup."
+            "The kernels of the search are not compiled yet, so searches run in NumPy and are "
+            "slower: run fastcos warmup."
         )
     if threads > cores:
         lines.append(f"{threads} threads share {cores} cores: unset FASTCOS_N_THREADS.")

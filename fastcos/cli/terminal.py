@@ -185,7 +185,7 @@ def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
 
 
 def show_sections(sections: "Iterable[Section]") -> None:
-    """Print the tables of a result, and a table of its single numbers at the end."""
+    """Print the tables of a result and, at the end, a table of the numbers that are in none."""
     facts: list[tuple[str, Any]] = []
     for section in sections:
         for table in section.tables:
