@@ -51,10 +51,10 @@ LIMITS = ("certified", "jaccard", "unchanged")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
-    help_ = "user or query embeddings; for a folder of fastcos fit, the interactions"
+    add("items", metavar="ITEMS", help="file of item embeddings, or folder of fastcos fit")
+    help_ = "file of user or query embeddings; for a folder of fastcos fit, of interactions"
     add("--users", metavar="FILE", help=help_)
-    add("--k", type=int, default=10, metavar="K", help="neighbours per item (default 10)")
+    add("--k", type=int, default=10, metavar="K", help="neighbours of each item (default 10)")
     help_ = (
         "the verdict considers all rescalings whose largest factor is at most C times the smallest "
         "(default 1.2)"

@@ -90,10 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     options.add_labels(parser)
     add = parser.add_argument
-    help_ = "for vectors: tables with two items and a rating per line, such as WS-353"
+    help_ = "for vectors: tables with two item ids and a rating per line, such as WS-353"
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
-    group.add_argument("--model", metavar="FILE", help="file with items and users of the model")
+    help_ = "file with the item and user embeddings of the model"
+    group.add_argument("--model", metavar="FILE", help=help_)
     help_ = (
         "file of interactions on which the model was not trained, in the same format as "
         "INTERACTIONS"

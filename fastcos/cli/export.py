@@ -51,8 +51,8 @@ MEANINGS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
-    help_ = "user or query embeddings; for a folder of fastcos fit, the interactions"
+    add("items", metavar="ITEMS", help="file of item embeddings, or folder of fastcos fit")
+    help_ = "file of user or query embeddings; for a folder of fastcos fit, of interactions"
     add("--users", metavar="FILE", help=help_)
     help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"
     add("--form", default="query_metric", metavar="NAME", help=help_)

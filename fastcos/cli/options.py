@@ -48,12 +48,15 @@ def add_interactions(
 ) -> None:
     """Add the file of interactions and the options for its columns."""
     parser.add_argument("interactions", metavar="INTERACTIONS", help=help_text)
-    group = parser.add_argument_group("columns of the interactions (default: by the header)")
+    group = parser.add_argument_group(
+        "columns of the interactions (default: recognised by the header)"
+    )
     group.add_argument("--user", metavar="C", help="column of user ids")
     group.add_argument("--item", metavar="C", help="column of item ids")
     help_ = "column of the values; '' gives every row the value 1"
     group.add_argument("--value", metavar="C", help=help_)
-    group.add_argument("--member", metavar="FILE", help="file to read from a zip archive")
+    help_ = "name of the file to read, if the interactions are in a zip archive"
+    group.add_argument("--member", metavar="FILE", help=help_)
     help_ = "the file has no header; its columns are named 1, 2, ..."
     group.add_argument("--no-header", action="store_true", default=None, help=help_)
     help_ = "treat quotation marks as ordinary characters, and not as CSV quoting"
@@ -230,11 +233,12 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
     """Add the file of labels and the options for its columns."""
     group = parser.add_argument_group("labels of the items")
     add = group.add_argument
-    add("--labels", metavar="FILE", help="table with at least one row per item")
+    add("--labels", metavar="FILE", help="table with item ids and labels")
     add("--label-column", metavar="C", help="column of labels (required with --labels)")
-    add("--label-item", metavar="C", help="column of item ids in FILE")
+    add("--label-item", metavar="C", help="column of item ids in the table of labels")
     add("--label-name", metavar="C", help="column of item names, which the output shows")
-    add("--label-member", metavar="FILE", help="file to read from a zip archive")
+    help_ = "name of the file to read, if the table of labels is in a zip archive"
+    add("--label-member", metavar="FILE", help=help_)
     help_ = (
         "separator between labels if an item has several (default |); items with several labels "
         "are not evaluated"

@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_interactions(parser, "file of interactions: the items that each user has seen")
     options.add_measure(parser, "user_item_dot")
     add("--rescaling", metavar="NAME", help="rescaling D, as in fastcos neighbors --help")
-    help_ = "ids of the items of a file of embeddings, in the order of its rows"
+    help_ = "file with the ids of the items, in the order of their rows in a file of embeddings"
     add("--ids", metavar="FILE", help=help_)
-    help_ = "ids of the users of a file of embeddings, in the order of its rows"
+    help_ = "file with the ids of the users, in the order of their rows in a file of embeddings"
     add("--user-ids", metavar="FILE", help=help_)
     lists.add_lists(parser, "number of items per user", "USER", "recommendations.csv")
     options.add_common(parser, seed=False)
