@@ -3,6 +3,8 @@
 The losses and the steps of gradient descent are written out here, in plain NumPy.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -120,6 +122,86 @@ def test_theorem_10_models_with_equal_differences_differ_by_one_affine_map():
     G, c = affine[:K], affine[K]
     np.testing.assert_allclose(Q @ G + c, Q2, atol=1e-10)
     np.testing.assert_allclose(P @ np.linalg.inv(G).T, P2, atol=1e-10)
+
+
+def test_theorem_10_with_item_biases_a_vector_is_also_free_for_the_users():
+    P, Q, chosen = model(10)
+    b, a = np.linspace(-1, 1, N_ITEMS), np.array([5.0, -3.0, 2.0])
+    for loss in COMPARISONS:
+        moved = loss((P + a) @ Q.T + (b - Q @ a), chosen)
+        assert moved == pytest.approx(loss(P @ Q.T + b, chosen), rel=1e-12)
+    # another model with the same differences: the columns of its users are a random basis that
+    # spans, together with the vector of ones, the differences of all users
+    rng = np.random.default_rng(11)
+    differences = P @ (Q - Q.mean(axis=0)).T + (b - b.mean())
+    columns = np.linalg.svd(differences)[0][:, : K + 1]
+    P2 = columns @ rng.normal(size=(K + 1, K)) + rng.normal(size=K)
+    P2_and_one = np.column_stack([P2, np.ones(N_USERS)])
+    solution = np.linalg.lstsq(P2_and_one, differences, rcond=None)[0]
+    np.testing.assert_allclose(P2_and_one @ solution, differences, atol=1e-10)
+    Q2 = solution[:K].T + np.array([0.3, 0.1, -2.0])
+    # the items differ by one G and one c, the users by G and one vector
+    affine, _, rank, _ = np.linalg.lstsq(np.column_stack([Q, np.ones(N_ITEMS)]), Q2, rcond=None)
+    assert rank == K + 1
+    G, c = affine[:K], affine[K]
+    np.testing.assert_allclose(Q @ G + c, Q2, atol=1e-10)
+    between_users = P2 - P @ np.linalg.inv(G).T
+    np.testing.assert_allclose(between_users, np.tile(between_users[0], (N_USERS, 1)), atol=1e-10)
+    assert np.linalg.norm(between_users[0]) > 0.1
+    covariances = [Q @ np.cov(P.T) @ Q.T, Q2 @ np.cov(P2.T) @ Q2.T]
+    centring = np.eye(N_ITEMS) - 1 / N_ITEMS
+    np.testing.assert_allclose(*(centring @ C @ centring for C in covariances), atol=1e-9)
+
+
+def test_theorem_10_the_query_metric_uses_the_covariance_because_users_may_be_moved():
+    P, Q, _ = model(12)
+    moved = P + np.array([50.0, -30.0, 20.0])
+    covariance, second_moments = (
+        [
+            cosines(fastcos.query_metric(users, centered=centered).transform(Q))
+            for users in (P, moved)
+        ]
+        for centered in (True, False)
+    )
+    np.testing.assert_allclose(*covariance, atol=1e-9)
+    assert abs(second_moments[0] - second_moments[1]).max() > 0.1
+    one, other = (
+        next(
+            row
+            for row in fastcos.audit(Q, users, k=3, trained_on="ranking").invariant_baselines
+            if row.name == "query_metric"
+        )
+        for users in (P, moved)
+    )
+    assert one.neighbors_kept == other.neighbors_kept
+    assert one.rsa == pytest.approx(other.rsa, abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", [logistic, squared_error])
+def test_theorem_10_a_bias_per_user_frees_the_vector_for_every_loss(loss):
+    P, Q, chosen = model(13)
+    item_biases, user_biases = np.linspace(-1, 1, N_ITEMS), np.linspace(1, 2, N_USERS)
+    c = np.array([3.0, -2.0, 1.0])
+    # the attributes of a LightFM model, from which fastcos reads the scores
+    models = [
+        SimpleNamespace(
+            item_embeddings=items, user_embeddings=P, item_biases=item_biases, user_biases=biases
+        )
+        for items, biases in ((Q, user_biases), (Q + c, user_biases - P @ c))
+    ]
+    with pytest.warns(UserWarning, match="biases"):
+        factors = [fastcos.from_model(each) for each in models]
+    losses = []
+    for each in factors:
+        users, items = each.scoring_embeddings()
+        losses.append(loss(users @ items.T, chosen))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    # without biases, the same vector changes the loss
+    assert abs(loss(P @ (Q + c).T, chosen) / loss(P @ Q.T, chosen) - 1) > 0.01
+    rows = [fastcos.query_metric(each.users).transform(each.items) for each in factors]
+    assert abs(cosines(rows[0]) - cosines(rows[1])).max() > 0.1
+    centred = [cosines(X - X.mean(axis=0)) for X in rows]
+    np.testing.assert_allclose(*centred, atol=1e-9)
 
 
 # ----- 10b: what it does to cosines, and what stays

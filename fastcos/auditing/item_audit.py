@@ -127,9 +127,11 @@ def audit(
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         Whether the loss of the model depends on dot products or on cosines. The vectors alone do
         not show this. Choose "ranking" if the loss depends only on the differences between the dot
-        products of one user with several items, as in BPR or a softmax over items. In this case,
-        adding the same vector to all items does not change the loss, so the audit also compares the
-        items minus their mean, and subtracts this mean for the query metric.
+        products of one user with several items, as in BPR or a softmax over items, or if the model
+        trains a bias per user. In these cases, adding the same vector to all items does not change
+        the loss, because the bias of each user can absorb the change of the user's scores. The
+        audit therefore also compares the items minus their mean, and subtracts this mean for the
+        query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Whether the loss had weight decay on users and on items, with equal or unequal weights of
         the rows. If it had and training has converged, weight decay has determined the scale of
