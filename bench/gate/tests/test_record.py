@@ -75,9 +75,21 @@ def test_table_counts_benchmarks_and_runs():
             "slower": slower,
             "fails": bool(slower),
             "benchmarks": 4,
-            "seconds": 9,
+            "seconds": seconds,
         }
-        for slowdown, slower in ((0.0, []), (0.0, ["sum"]), (0.15, ["sum", "loop"]), (0.3, ["sum"]))
-    ]
+        for slowdown, slower, seconds in (
+            (0.0, [], 8), (0.0, ["sum"], 10), (0.15, ["sum", "loop"], 5), (0.3, ["sum"], 70)
+        )
+    ]  # fmt: skip
     row = compare_tools.table(lines).splitlines()[2]
-    assert row == "| benchgate | 1 of 8 | 1 of 2 | 2 of 4 | 1 of 4 | 9 |"
+    assert row == "| benchgate | 1 of 8 | 1 of 2 | 9 | 2 of 4 | 1 of 4 | 70 |"
+
+
+def test_readme_shows_the_table_of_the_raw_results():
+    import compare_tools
+
+    rows = compare_tools.table(compare_tools.read(RECORD / "2026-11-28-tools.jsonl")).splitlines()[2:]
+    assert len(rows) == len(compare_tools.TOOLS)
+    for tool, row in zip(compare_tools.TOOLS, rows, strict=True):
+        cells = row.removeprefix(f"| {tool}")
+        assert any(line.startswith(f"| {tool}") and line.endswith(cells) for line in README.splitlines()), row
