@@ -193,7 +193,7 @@ def hard_table(document):
         f"The table shows how many of {libraries[0]['of']:,} neighbours are wrong for each library "
         "on the hard set, on whose rows rounding decides the order "
         "([bench/compare/hard.py](../compare/hard.py)). A neighbour is wrong if its cosine in "
-        "float64 is below the k-th best cosine."
+        "float64 is below the k-th best cosine by more than the rounding error of float64."
     )
     return [text, "", *table(header, rows)]
 
@@ -244,7 +244,8 @@ INTRODUCTION = """\
 This page shows how many times as fast as other libraries fastcos is, on every machine that was
 measured. If a run is repeated, the new ratio lies in the interval in brackets with a probability of
 95 %. In rows in bold, fastcos is slower. Each time is the geometric mean of the medians of all
-processes. If the answer of a library is wrong, no time is reported for it. The page
+processes. In the tables of tasks, no time is reported for a wrong answer. For the largest matrices,
+each time is that of a single call, the error is reported instead, and nothing is rejected. The page
 [Compare fastcos with other libraries](../compare/README.md) explains the method.
 `python -m bench.compare render` writes this page from the newest file of each machine.
 """
