@@ -24,6 +24,7 @@ import os
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -167,7 +168,8 @@ def serve(library, folder):
             return SimpleNamespace(ids=indices, scores=scores)
 
         batches = retrieval_service.Batches(SimpleNamespace(
-            search=search, n_items_=len(mapped), vectors_of=mapped.__getitem__, ids_of=np.array
+            search=search, n_items_=len(mapped), vectors_of=mapped.__getitem__, ids_of=np.array,
+            model=None,
         ))  # fmt: skip
         retrieval_service.loaded = lambda *_: batches
     application = retrieval_service.service(folder)
@@ -181,9 +183,15 @@ def get(path):
 
 
 def is_ready():
-    """Return whether the service answers."""
-    with contextlib.suppress(OSError):
+    """Return whether the service answers; raise HTTPError if the service has a fault."""
+    try:
         return get("/ready")
+    except urllib.error.HTTPError as error:
+        if error.code != 503:  # The service answers 503 until an index is loaded.
+            raise
+    except OSError:
+        pass  # The process does not listen yet.
+    return None
 
 
 def measured(library, folder, seconds):

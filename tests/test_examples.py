@@ -605,10 +605,25 @@ def test_mapped_encoder_refuses_files_of_other_texts(tmp_path):
     assert err.strip().endswith("--samples and --queries must be at least 1")
 
 
+@pytest.mark.slow
+def test_service_benchmark_serves_the_index_of_each_library():
+    for package in ("fastapi", "uvicorn", "faiss"):
+        pytest.importorskip(package)
+    words = (sys.executable, "-m", "examples.service_benchmark", "2000", "16", "--seconds", "0.3")
+    done = subprocess.run(
+        words, cwd=EXAMPLES.parent, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("| f")]
+    rows = [line.strip("|").split("|") for line in lines]
+    assert [row[0].strip() for row in rows] == ["fastcos"] * 3 + ["faiss"] * 3
+    assert all(row[5].strip().startswith("1.0000 of ") for row in rows)
+
+
 def test_examples_are_all_run():
     text = Path(__file__).read_text("utf8")
     elsewhere = {
-        "service_benchmark.py": "half an hour, by hand; load_test and retrieval_service are tested",
+        "service_benchmark.py": "test_service_benchmark_serves_the_index_of_each_library",
         "service_benchmark.md": "the table that it prints",
         "Dockerfile": "its steps are pip, tests/test_native_wheel.py and the service",
         "sensitivity.py": "tests/test_sensitivity_example.py",
