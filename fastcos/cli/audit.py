@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = (
         "kind of the loss of the model: dot if it depends on dot products, ranking if it depends "
         "only on the differences between the dot products of one user, as in BPR or a softmax over "
-        "items, or if the model trains a bias per user, cosine if it depends on cosines, or unknown "
-        "(the default)"
+        "items, or if the model trains a bias per user, cosine if it depends on cosines, or "
+        "unknown (the default)"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = (
