@@ -48,7 +48,8 @@ from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
 from .simd.tile_scores import score_run, score_run_by_item
 
-# The row number in rows[part, 0, 0] if the norm of a query is zero, not finite or far from 1.
+# The row number in rows[part, 0, 0] if the norm of a query is zero, not finite, or not between
+# 1e-100 and 1e100.
 # Python then searches in another way.
 NOT_ORDINARY = -2
 # The number of slots that are scored in float64 at once.
@@ -66,6 +67,7 @@ class Codes(NamedTuple):
     ----------
     words : int32 array (n * words,)
         The codes of all queries, one query after the other, 4 codes per word.
+    repeated, stride : int32 array, int
         The same codes in the form that ``score_run`` reads, ``stride`` words per query.
     starts : int32 array (n,)
         For each query, the number to which the products of its codes are added.

@@ -40,7 +40,9 @@ class ProjectedQueries(NamedTuple):
         The arrays of Block, for the projected codes.
     lanes : float32 array (panels, 5, 32)
         The terms of the queries that passing_by_projection reads.
-        All codes of every query, one query after the other.
+    codes : int32 array (32 panels words,)
+        The full codes of the queries, one query after the other.
+    counts : int64 array (panels, 2)
         The number of tiles that were compared by projected codes, and the number of hits in them.
     is_dense : uint8 array (panels,)
         Whether the full codes of a panel are multiplied, instead of the projected codes.

@@ -94,7 +94,8 @@ class _Sample(NamedTuple):
 
     Attributes
     ----------
-        Largest scores of panels, in descending order, and a buffer.
+    best, top : float32 array (panels of queries, rank, 32) and (32,)
+        The largest scores of panels, in descending order, and a buffer.
     swept : uint8 array (panels,)
         1 for each panel that stage 2 of the sweep skips.
     """

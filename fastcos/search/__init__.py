@@ -6,7 +6,8 @@ in memory, in a file or on a cluster::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, without conversion
-        |      the stored Launch (launch) calls its kernel  --->  few_queries, tile_top_k
+        |      the stored Launch (launch) calls its kernel  --->  few_queries, projected_queries,
+        |                                                       tile_top_k
         |  None: the search cannot be prepared
         v
     top_k, SimilarityIndex

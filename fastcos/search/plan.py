@@ -2,8 +2,8 @@
 
 ``plan_search`` reads only sizes: the sizes of the rows, of the request and of the machine.
 ``plan_search`` reads no array and starts no thread, so plans for any machine can be tested without
-data. ``plan_search`` decides everything that changes the speed of a search. ``task_grid`` divides
-the work of a method among threads, ``batches`` computes how many queries and rows fit the working
+data. ``plan_search`` chooses the method of a search and the division of its work: ``task_grid``
+divides the work of a method among threads, ``batches`` computes how many queries and rows fit the working
 memory, and ``cost_model`` has the numbers by which methods are compared. ``fastcos.search.execute``
 runs a plan, and ``fastcos.search.explain`` describes it in words.
 
@@ -542,6 +542,7 @@ def _plan_few(
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)
     per_range = grid.panels_per_range
     sample = guess_in_range(k, needed_rows, per_range, costs, costs.min_sampled_panels // 2)
+    # A sample that is larger than the range contains every panel.
     rank = guess_in_range(k, needed_rows, per_range, costs, per_range + 1).rank
     buffers = min(grid.n_threads, grid.n_ranges) * (per_range * of_panel + of_best)
     if grid.n_ranges > 1:

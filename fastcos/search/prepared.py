@@ -68,6 +68,8 @@ class PreparedSearches:
         rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
         launches = self._stored_launches((len(rows), k))
         if launches is None or n_threads is not None or allowed is not None:
+            # Launches that depend on the number of threads or on the memory are stored by these
+            # options, so a search of many items comes here every time.
             launches = self._prepare(len(rows), k, as_options(n_threads, None), allowed)
         if not launches:
             return None
