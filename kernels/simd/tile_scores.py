@@ -148,8 +148,8 @@ def score_run(
     words of the query lie in codes, one after the other, from code0 on; each word is repeated 8
     times, except with AMX. start is -128 times the sum of the query's codes. The results are
     written to scores (32 count,) and largest (count,), both int32. The intrinsic works only for
-    the instruction sets for which the planner may compare queries one by one (``task_grid.are_few`` of
-    ``fastcos.search``).
+    the instruction sets for which the planner may compare queries one by one
+    (``fastcos.search.task_grid.are_few``).
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, start, scores, largest
