@@ -4,8 +4,8 @@
 ``plan_search`` reads no array and starts no thread, so plans for any machine can be tested without
 data. ``plan_search`` chooses the method of a search and the division of its work: ``task_grid``
 divides the work of a method among threads, ``batches`` computes how many queries and rows fit the
-working memory, and ``cost_model`` has the numbers by which methods are compared. ``fastcos.search.execute``
-runs a plan, and ``fastcos.search.explain`` describes it in words.
+working memory, and ``cost_model`` has the numbers by which methods are compared.
+``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` describes it in words.
 
 Two kinds of facts are known only while a search runs, because they depend on values and not on
 sizes:
