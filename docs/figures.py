@@ -132,7 +132,7 @@ def recall() -> Figure:
     ax = figure.subplots()
     names = {"faiss": "FAISS", "hnswlib-95": "hnswlib", "hnswlib-99": "hnswlib"}
     ax.axvline(1, color="black", linewidth=0.8, linestyle=":", zorder=0)
-    ax.annotate("exact", (1, 700), xytext=(6, 0), textcoords="offset points", fontsize=11)
+    ax.annotate("exact", (1, 2000), xytext=(6, 0), textcoords="offset points", fontsize=11)
     # The settings of an approximate index lie on one curve.
     graph = [(float(share), float(rate)) for name, rate, share in points if "hnswlib" in name]
     ax.plot(*zip(*graph, strict=True), color="#777777", linewidth=1, zorder=0)
@@ -141,11 +141,12 @@ def recall() -> Figure:
         place, is_exact = (float(share), float(rate)), float(share) == 1
         to_the_left = is_exact and name != "usearch"  # Two labels would touch.
         ax.plot(*place, "o" if is_exact else "^", color=colour, markersize=9)
-        ax.annotate(f"{names.get(name, name)}: {float(rate):.3g}", place, fontsize=11,
+        decimals = 0 if float(rate) >= 100 else 1
+        ax.annotate(f"{names.get(name, name)}: {float(rate):,.{decimals}f}", place, fontsize=11,
                     xytext=(-10, -4) if to_the_left else (10, -4 if is_exact else 6),
                     textcoords="offset points", ha="right" if to_the_left else "left",
                     color=colour, bbox=CARD)  # fmt: skip
-    ax.set(yscale="log", xlim=(0.95, 1.012), ylim=(1, 1200))
+    ax.set(yscale="log", xlim=(0.95, 1.012), ylim=(1, 4000))
     ax.set_xticks([0.95, 0.96, 0.97, 0.98, 0.99, 1])
     ax.set_yticks([1, 10, 100, 1000], ["1", "10", "100", "1,000"])
     ax.set_xlabel("recall: share of the answers among the true ten nearest")
