@@ -189,6 +189,7 @@ def test_the_example_of_a_new_kernel_runs(tmp_path, monkeypatch):
     for function in tests:
         for arguments in cases(function):
             function(**arguments)
+    pytest.importorskip("pytest_benchmark", reason="the benchmark of the page needs it")
     names = dict(vars(importlib.import_module("bench.test_models")))
     exec(NEW_FILES["bench/test_models.py"], names)
     names["test_counts_above"](lambda function, *arguments: function(*arguments))
