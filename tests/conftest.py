@@ -40,10 +40,12 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(autouse=True)
 def restored_settings(monkeypatch):
     from fastcos import config
+    from fastcos.kernels import code_cache
     from fastcos.parallel import readiness
 
     monkeypatch.setattr(readiness.state, "compile_at_once", True)  # the kernels are tested
     monkeypatch.setattr(config, "overrides", dict(config.overrides))
+    monkeypatch.setattr(code_cache, "_directory", code_cache._directory)
 
 
 @pytest.fixture(scope="session")
