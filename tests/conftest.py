@@ -45,7 +45,8 @@ def restored_settings(monkeypatch):
 
     monkeypatch.setattr(readiness.state, "compile_at_once", True)  # the kernels are tested
     monkeypatch.setattr(config, "overrides", dict(config.overrides))
-    monkeypatch.setattr(code_cache, "_directory", code_cache._directory)
+    yield
+    code_cache.set_cache_directory(None)  # A test may have set it by set_config.
 
 
 @pytest.fixture(scope="session")

@@ -39,12 +39,12 @@ class _Child(NamedTuple):
 
 
 _children: dict[str, _Child] = {}  # by type of rows
-_failures: dict[str, str] = {}
+failures: dict[str, str] = {}
 
 
 def start(dtype: str) -> None:
     """Start a process that compiles searches of rows of a type, only once; report it on stderr."""
-    if dtype in _children or dtype in _failures:
+    if dtype in _children or dtype in failures:
         return
     reason = _obstacle()
     if reason:
@@ -111,7 +111,7 @@ def lock_name(dtype: str) -> str:
 
 def why_not(dtype: str) -> str:
     """Return the reason why no other process compiles rows of a type, or an empty string."""
-    return _obstacle() or _failures.get(dtype, "")
+    return _obstacle() or failures.get(dtype, "")
 
 
 def _reason_of_end(child: _Child) -> str | None:
@@ -163,7 +163,7 @@ def _fail(dtype: str, reason: str) -> None:
 
     The reason is not reported if the user has turned the compiling process off.
     """
-    _failures[dtype] = reason
+    failures[dtype] = reason
     if reason != "FASTCOS_BACKGROUND is 0":
         _say(
             f"fastcos: the search of {dtype} rows is not compiled in the background ({reason}); "

@@ -143,7 +143,7 @@ def test_a_stopped_process_keeps_no_other_from_compiling(tmp_path, monkeypatch):
     compiled, now = [], [0.0]
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "_failures", {})  # of earlier tests
+    monkeypatch.setattr(background, "failures", {})  # of earlier tests
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     monkeypatch.setattr(compile_searches, "compile_searches", compiled.append)
     monkeypatch.setattr(os, "nice", lambda _: None)
@@ -233,7 +233,7 @@ assert running, "the process ended early"
 def test_readiness_is_known_for_each_type(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "_failures", {})  # of earlier tests
+    monkeypatch.setattr(background, "failures", {})  # of earlier tests
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
     assert readiness.use_numpy("float32")
@@ -255,7 +255,7 @@ def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
     monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "_failures", {})  # of earlier tests
+    monkeypatch.setattr(background, "failures", {})  # of earlier tests
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     index = SimilarityIndex().fit(np.eye(4, dtype=np.float32))
     copies = SimilarityIndex().fit(np.repeat(np.eye(4, dtype=np.float32), 9, axis=0))
@@ -289,7 +289,7 @@ def test_explanations_name_a_compiling_process_of_another_program(tmp_path, monk
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
     monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "_failures", {})  # of earlier tests
+    monkeypatch.setattr(background, "failures", {})  # of earlier tests
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     variables = {"FASTCOS_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HOLD_THE_LOCK.replace("float32", "float16")]
@@ -329,7 +329,7 @@ def test_queries_request_no_compiled_code_for_their_own_type(monkeypatch, tmp_pa
     started = []
     monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "_failures", {})  # of earlier tests
+    monkeypatch.setattr(background, "failures", {})  # of earlier tests
     monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     monkeypatch.setattr(background, "start", started.append)
     readiness.state.seconds_in_numpy = 1.0
