@@ -573,6 +573,7 @@ class Lazy:
 
 
 def test_a_lazy_attribute_is_made_once_and_again_after_an_error():
+    Lazy.made.clear()
     lazy, values, errors = Lazy(), [], []
 
     def read():
