@@ -79,11 +79,11 @@ class _Local(BaseMeasure):
             rule = f"at most the number of rows searched ({available})"
             raise ValueError(f"n_neighbors must be {rule}, got {self.n_neighbors}")
         self._lookup = RowLookup(items)
-        self._population, others = self._rows, None
+        self._population, other_rows = self._rows, None
         if other is not None:
             validation.check_same_width("other", other, "items", items)
-            self._population = others = self._moved_rows(other)
-        lists = nearest_rows(self._rows, others, self.n_neighbors, self.neighbor_metric)
+            self._population = other_rows = self._moved_rows(other)
+        lists = nearest_rows(self._rows, other_rows, self.n_neighbors, self.neighbor_metric)
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _statistics_of(self, rows: Rows, *, are_items: bool) -> Floats:

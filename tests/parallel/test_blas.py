@@ -170,7 +170,8 @@ def test_a_forked_child_does_not_wait_for_the_lock():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_keeps_the_limit_of_the_thread_that_forks():
-    run_alone(FORK.format(around="parallel.one_blas_thread()", check=""))
+    check = "assert blas_threads() == {1}"
+    run_alone(FORK.format(around="parallel.one_blas_thread()", check=check))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

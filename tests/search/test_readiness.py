@@ -51,6 +51,17 @@ print(round(time.monotonic() - start))
 """
 
 
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """An empty cache in a process that has not searched yet; return the folder of the cache."""
+    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
+    monkeypatch.setattr(readiness, "state", readiness.State())
+    monkeypatch.setattr(background, "failures", {})
+    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+    return tmp_path
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_kernels_compile_in_the_background(tmp_path, dtype):
@@ -138,13 +149,9 @@ with code_cache.sole_process("background-float32") as is_sole:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")
-def test_a_stopped_process_keeps_no_other_from_compiling(tmp_path, monkeypatch):
-    variables = {"FASTCOS_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+def test_a_stopped_process_keeps_no_other_from_compiling(empty_cache, monkeypatch):
+    variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}
     compiled, now = [], [0.0]
-    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "failures", {})  # of earlier tests
-    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     monkeypatch.setattr(compile_searches, "compile_searches", compiled.append)
     monkeypatch.setattr(os, "nice", lambda _: None)
     command = [sys.executable, "-c", HOLD_THE_LOCK]
@@ -230,11 +237,7 @@ assert running, "the process ended early"
     assert done.returncode == 0, done.stderr
 
 
-def test_readiness_is_known_for_each_type(tmp_path, monkeypatch):
-    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "failures", {})  # of earlier tests
-    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+def test_readiness_is_known_for_each_type(empty_cache, monkeypatch):
     monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
     assert readiness.use_numpy("float32")
     readiness.leave_mark("float32")
@@ -251,12 +254,7 @@ def test_readiness_is_known_for_each_type(tmp_path, monkeypatch):
     assert readiness.state.seconds_in_numpy == 0.0
 
 
-def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
-    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
-    monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "failures", {})  # of earlier tests
-    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
+def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
     index = SimilarityIndex().fit(np.eye(4, dtype=np.float32))
     copies = SimilarityIndex().fit(np.repeat(np.eye(4, dtype=np.float32), 9, axis=0))
 
@@ -285,13 +283,8 @@ def test_explanations_say_which_code_runs_and_why(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no process can be stopped")
-def test_explanations_name_a_compiling_process_of_another_program(tmp_path, monkeypatch):
-    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
-    monkeypatch.delenv("FASTCOS_BACKGROUND", raising=False)
-    monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "failures", {})  # of earlier tests
-    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
-    variables = {"FASTCOS_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+def test_explanations_name_a_compiling_process_of_another_program(empty_cache, monkeypatch):
+    variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HOLD_THE_LOCK.replace("float32", "float16")]
     until = "NumPy, until another process"
     with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as held:
@@ -303,7 +296,7 @@ def test_explanations_name_a_compiling_process_of_another_program(tmp_path, monk
             held.kill()
     assert in_use == "NumPy, while another process compiles the kernels"
     assert readiness.explain("float16").startswith(until)
-    assert not (tmp_path / "background-uint8.lock").exists()  # to ask leaves nothing behind
+    assert not (empty_cache / "background-uint8.lock").exists()  # to ask leaves nothing behind
 
 
 WITHOUT_NUMBA = """
@@ -325,12 +318,8 @@ def test_without_numba_numpy_answers_however_long(tmp_path, without_numba):
     assert "NumPy, because no kernels can be compiled (Numba is not installed)" in done.stdout
 
 
-def test_queries_request_no_compiled_code_for_their_own_type(monkeypatch, tmp_path):
+def test_queries_request_no_compiled_code_for_their_own_type(empty_cache, monkeypatch):
     started = []
-    monkeypatch.setenv("FASTCOS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(readiness, "state", readiness.State())
-    monkeypatch.setattr(background, "failures", {})  # of earlier tests
-    monkeypatch.setattr(readiness.native, "holds", lambda kernel: False)
     monkeypatch.setattr(background, "start", started.append)
     readiness.state.seconds_in_numpy = 1.0
     items = np.random.default_rng(0).integers(-99, 99, (4000, 16)).astype(np.int8)
