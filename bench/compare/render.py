@@ -320,7 +320,10 @@ def draw(documents, path):
     keys = list(titles)
     if not keys:
         return
-    best = {bar_label(document): best_of(comparisons(document)) for document in documents.values()}
+    best = {
+        f"{bar_label(document)}, commit {document['commit'][:7]}": best_of(comparisons(document))
+        for document in documents.values()
+    }
     shown = {name: {key: rows[key] for key in keys if key in rows} for name, rows in best.items()}
     ends = [
         entry[end] for rows in shown.values() for entry in rows.values() for end in ("low", "high")
@@ -351,14 +354,14 @@ def draw(documents, path):
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g} x")
-    labels = [textwrap.fill(title, 32) for title in titles.values()]
+    labels = [textwrap.fill(title, 32, break_on_hyphens=False) for title in titles.values()]
     axes.set_yticks(range(len(keys)), labels, fontsize=10)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.text(0.95, -0.72, "\N{LEFTWARDS ARROW} slower", ha="right", size=10, color="#333333")
     axes.text(1.05, -0.72, "faster than the fastest other exact library \N{RIGHTWARDS ARROW}",
               size=10, color="#333333")  # fmt: skip
-    figure.legend(fontsize=10, frameon=False, loc="outside lower center", ncols=2)
+    figure.legend(fontsize=10, frameon=False, loc="outside lower center")
     threads = " or ".join(sorted({str(document["threads"]) for document in documents.values()}))
     dates = sorted({document["date"] for document in documents.values()})
     undecided = [comparison for rows in shown.values() for comparison in rows.values()
@@ -370,7 +373,7 @@ def draw(documents, path):
         "Ratio of times, log scale. Lines: where 95 % of repeated runs are expected. "
         f"{notes}{threads} threads, {dates[-1]}."
     )
-    axes.set_xlabel(textwrap.fill(note, 76), fontsize=9, loc="left")
+    axes.set_xlabel(textwrap.fill(note, 80), fontsize=9, loc="left")
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)
 
