@@ -80,7 +80,7 @@ def cpu_name(document):
 def machine_line(document):
     """Return one sentence about the machine of a document."""
     commit = (document["commit"] or "an unknown commit")[:10]
-    tags = f" The settings were {', '.join(document['tags'])}." if document["tags"] else ""
+    tags = f" fastcos ran with {', '.join(document['tags'])}." if document["tags"] else ""
     changed = " with uncommitted changes" if document["dirty"] else ""
     return (
         f"We measured these times on {document['date']} with commit {commit} of fastcos{changed}. "
@@ -136,7 +136,10 @@ def summary(best):
         f"other exact library in {counts['faster']} of them, and slower in {counts['slower']}."
     )
     if counts["undecided"]:
-        text += f" In {_tasks(counts['undecided'])}, neither library is shown to be faster."
+        text += (
+            f" In {_tasks(counts['undecided'])}, the measurements do not show which of the two "
+            "libraries is faster."
+        )
     if counts["busy"]:
         text += (
             f" For {_tasks(counts['busy'])} there is no verdict, because other programs used the "
@@ -191,8 +194,8 @@ def hard_table(document):
     ]
     text = (
         f"The table shows how many of {libraries[0]['of']:,} neighbours are wrong for each library "
-        "on the hard set, on whose rows rounding decides the order "
-        "([bench/compare/hard.py](../compare/hard.py)). A neighbour is wrong if its cosine in "
+        "on the hard set, a set of rows for which the rounding errors of float32 can change the "
+        "order of the neighbours ([bench/compare/hard.py](../compare/hard.py)). A neighbour is wrong if its cosine in "
         "float64 is below the k-th best cosine by more than the rounding error of float64."
     )
     return [text, "", *table(header, rows)]
@@ -212,7 +215,7 @@ def large_tables(document):
                 memory, certificate = f"{call['added_mib']:,.0f}", f"{call['certificate']:.1e}"
                 rows.append((library["name"], *times, memory, certificate))
         header = "library", "time", "preparation", "MiB in addition to the matrix", "error"
-        lines += [f"**{result['title']}.** The error is the {result['certificate']}.", ""]
+        lines += [f"**{result['title']}.** The column "error" shows the {result['certificate']}.", ""]
         lines += table(header, rows)
     return lines
 
@@ -242,10 +245,12 @@ def versions_line(document):
 
 INTRODUCTION = """\
 This page shows how many times as fast as other libraries fastcos is, on every machine that was
-measured. If a run is repeated, the new ratio lies in the interval in brackets with a probability of
-95 %. In rows in bold, fastcos is slower. Each time is the geometric mean of the medians of all
-processes. In the tables of tasks, no time is reported for a wrong answer. For the largest matrices,
-each time is that of a single call, the error is reported instead, and nothing is rejected. The page
+measured. The brackets after each ratio contain an interval: if the run is repeated, the new ratio
+lies in this interval with a probability of 95 %. A ratio in bold means that fastcos is slower. Each
+library runs in several processes, and its time is the geometric mean of the median times of these
+processes. In the tables of tasks, no time is reported for a library that returns a wrong answer. In
+the tables of the largest matrices, each time is the time of a single call; these tables show the
+error of each answer, and reject no answer. The page
 [Compare fastcos with other libraries](../compare/README.md) explains the method.
 `python -m bench.compare render` writes this page from the newest file of each machine.
 """
@@ -269,7 +274,7 @@ def markdown(documents):
         ]
         file = f"[{document['date']}/{name}.json]({document['date']}/{name}.json)"
         lines += [f"## {bar_label(document)}", "", summary(best), ""]
-        lines += [f"{machine_line(document)} The seconds of every turn are in {file}.", ""]
+        lines += [f"{machine_line(document)} {file} contains every measured time.", ""]
         if not_slower:
             lines += ["These exact libraries are faster than fastcos, or about as fast:", ""]
             lines += table(
@@ -370,7 +375,8 @@ def draw(documents, path):
     if any(len(rows) < len(keys) for rows in shown.values()):
         notes += "Where a bar is missing, nothing was measured. "
     note = (
-        "Ratio of times, log scale. Lines: where 95 % of repeated runs are expected. "
+        "Time of the other library divided by the time of fastcos, on a logarithmic scale. "
+        "A repeated run lies within the thin line with a probability of 95 %. "
         f"{notes}{threads} threads, {dates[-1]}."
     )
     axes.set_xlabel(textwrap.fill(note, 80), fontsize=9, loc="left")
@@ -383,9 +389,9 @@ PAGE = """<!doctype html>
 results</title> <style> body {{ font: 15px system-ui, sans-serif; margin: 2em; }} table {{
 border-collapse: collapse; }} td, th {{ padding: .3em .7em; text-align: left; }} tr:nth-child(even)
 {{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>This
-page shows how many times as fast as the other library fastcos is. If a run is repeated, the new
-ratio lies in the interval in brackets with a probability of 95 %. In rows in bold, fastcos is
-slower.</p> <p>Show: {filters}</p>
+page shows how many times as fast as the other library fastcos is. The brackets after each ratio
+contain an interval: if the run is repeated, the new ratio lies in this interval with a probability
+of 95 %. In the rows in bold, fastcos is slower.</p> <p>Show: {filters}</p>
 <table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table> <script> const filters =
 [...document.querySelectorAll("select")]; const show = () => document.querySelectorAll("tbody
 tr").forEach(row => {{

@@ -290,7 +290,7 @@ def test_table_has_losses_first_and_names_the_machine():
     text = render.markdown({"some-cpu-2-threads": document()})
     assert "on 2026-11-28 with commit 0123456789 of fastcos. The machine has 2 cores of" in text
     assert "(zen9); fastcos used 2 threads and the instruction set AVX2." in text
-    assert "AVX2. The settings were FASTCOS_ISA=avx2." in text
+    assert "AVX2. fastcos ran with FASTCOS_ISA=avx2." in text
     assert "and slower in 1." in text
     assert text.index("**0.5") < text.index("| 2.00 [")
     assert "recall 0.900" in text
