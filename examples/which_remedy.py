@@ -278,9 +278,10 @@ def machine():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
         model = names[0] if names else model
-    packages = ", ".join(f"{name} {version(name)}" for name in ("fastcos", "numpy", "numba"))
+    packages = [f"{name} {version(name)}" for name in ("fastcos", "numpy", "numba")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{model}, {cores} cores; Python {platform.python_version()}, {packages}"
+    python = f"Python {platform.python_version()}"
+    return f"{cores} cores of {model}, with {', '.join([python, *packages[:-1]])} and {packages[-1]}"
 
 
 def main():
@@ -295,8 +296,11 @@ def main():
     given = parser.parse_args()
     run(given)
     found = read(given.output)
-    size = f"{given.users:,} users, {given.items:,} items, up to {len(found[PLAIN])} seeds"
-    made = f"{size}; {machine()}; {time.strftime('%Y-%m-%d', time.gmtime())}."
+    made = (
+        f"The data contain {given.users:,} users and {given.items:,} items, with up to "
+        f"{len(found[PLAIN])} seeds per row. We measured the table on "
+        f"{time.strftime('%Y-%m-%d', time.gmtime())} on {machine()}."
+    )
     if given.page is None:
         print(table(found), made, sep="\n\n")
         return
