@@ -241,9 +241,12 @@ def main():
     torch.set_num_threads(1)  # so that sums do not depend on the number of cores
     run(given)
     text, n_seeds = table(given.output)
-    packages = ", ".join(f"{name} {version(name)}" for name in ("fastcos", "numpy", "torch"))
-    made = f"{N_USERS:,} users, {N_ITEMS} items, {n_seeds} data sets; Python "
-    made += f"{platform.python_version()}, {packages}; {time.strftime('%Y-%m-%d', time.gmtime())}."
+    packages = [f"{name} {version(name)}" for name in ("fastcos", "numpy", "torch")]
+    made = (
+        f"Each of the {n_seeds} data sets contains {N_USERS:,} users and {N_ITEMS} items. We ran "
+        f"the study on {time.strftime('%Y-%m-%d', time.gmtime())} with Python "
+        f"{platform.python_version()}, {', '.join(packages[:-1])} and {packages[-1]}."
+    )
     if given.page is None:
         print(text, made, sep="\n\n")
         return
