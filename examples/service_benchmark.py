@@ -252,11 +252,12 @@ def main():
             versions[package] = metadata.version(package)
     print(
         f"# One service under load, with the index of each library\n\n"
-        f"The example service answers requests for the {K} nearest of {given.items:,} x "
-        f"{given.columns} rows. Each load lasts {given.seconds:g} s. The service and its clients "
-        f"share {os.cpu_count()} cores of {cpu}. The recall is the share of the returned "
-        "items that are among the true nearest items, over the number of requests that the column "
-        f"names. `python -m examples.service_benchmark` wrote this page on "
+        f"In each request, a client asks the example service for the {K} nearest of "
+        f"{given.items:,} rows of {given.columns} columns. The clients send requests for "
+        f"{given.seconds:g} s over each number of connections. The service and its clients share "
+        f"{os.cpu_count()} cores of {cpu}. The column \"recall\" contains the share of the returned "
+        "items that are among the true nearest items, and the number of requests over which this "
+        "share was computed. `python -m examples.service_benchmark` wrote this page on "
         f"{datetime.date.today()}, with these versions: "
         f"{', '.join(f'{name} {version}' for name, version in versions.items())}.\n"
     )
