@@ -171,8 +171,8 @@ def main():
         return
     header = (
         "rows", "type", "background", "queries", "plain NumPy, ms", "calls", "median ratio",
-        "95th percentile of the ratio", "largest ratio", "first call of the process, s", "first compiled call, s",
-        "seconds until compiled", "compiled, ms", "results are right",
+        "95th percentile of the ratio", "largest ratio", "first call of the process, s",
+        "first compiled call, s", "seconds until compiled", "compiled, ms", "results are right",
     )  # fmt: skip
     print_table(
         "lll" + "r" * 11,
