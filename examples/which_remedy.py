@@ -281,7 +281,9 @@ def machine():
     packages = [f"{name} {version(name)}" for name in ("fastcos", "numpy", "numba")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     python = f"Python {platform.python_version()}"
-    return f"{cores} cores of {model}, with {', '.join([python, *packages[:-1]])} and {packages[-1]}"
+    return (
+        f"{cores} cores of {model}, with {', '.join([python, *packages[:-1]])} and {packages[-1]}"
+    )
 
 
 def main():

@@ -195,8 +195,9 @@ def hard_table(document):
     text = (
         f"The table shows how many of {libraries[0]['of']:,} neighbours are wrong for each library "
         "on the hard set, a set of rows for which the rounding errors of float32 can change the "
-        "order of the neighbours ([bench/compare/hard.py](../compare/hard.py)). A neighbour is wrong if its cosine in "
-        "float64 is below the k-th best cosine by more than the rounding error of float64."
+        "order of the neighbours ([bench/compare/hard.py](../compare/hard.py)). A neighbour is "
+        "wrong if its cosine in float64 is below the k-th best cosine by more than the rounding "
+        "error of float64."
     )
     return [text, "", *table(header, rows)]
 
@@ -215,7 +216,8 @@ def large_tables(document):
                 memory, certificate = f"{call['added_mib']:,.0f}", f"{call['certificate']:.1e}"
                 rows.append((library["name"], *times, memory, certificate))
         header = "library", "time", "preparation", "MiB in addition to the matrix", "error"
-        lines += [f"**{result['title']}.** The column "error" shows the {result['certificate']}.", ""]
+        certificate = f'The column "error" shows the {result["certificate"]}.'
+        lines += [f"**{result['title']}.** {certificate}", ""]
         lines += table(header, rows)
     return lines
 
