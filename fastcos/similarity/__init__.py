@@ -1,4 +1,4 @@
-"""Similarity measures: transforms of queries and items, and a map from raw scores to scores.
+"""Similarity measures: how rows are encoded for a search, and how its raw scores become scores.
 
 A search ranks items by a raw score: an inner product, a cosine or a squared distance of encoded
 rows. A measure defines how rows are encoded, and how a raw score becomes the score in the result::
@@ -12,12 +12,12 @@ object with the members of ``Measure``. A search fits the measure to the items; 
 measure needs (a metric, popularities, the users of a model) are parameters of the measure. ``fit``
 returns a fitted copy and leaves the measure unchanged. The scores of an ``UpperBounded`` measure
 are not inner products, but have an upper bound that is an inner product: a search selects
-candidates by the bound, and ``rescore`` ranks the candidates. ``measure.capabilities`` lists the
-uses that a measure supports. The module ``table`` lists the measures without parameters; the other
-measures are classes.
+candidates by this bound, and the method ``rescore`` of the measure ranks the candidates by their
+exact scores. ``measure.capabilities`` lists the uses that a measure supports. The module ``table``
+lists the measures without parameters; the other measures are classes.
 
-You can define your own measure by a small class. The following class compares only the signs of
-the entries:
+You can define your own measure as a small class. The following measure compares only the signs of
+the entries of two rows:
 
 >>> import numpy as np
 >>> from fastcos import top_k

@@ -32,7 +32,7 @@ _MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "ite
 
 @runtime_checkable
 class Measure(Protocol):
-    """A similarity that reduces to raw scores of encoded rows.
+    """A similarity measure whose scores are computed from raw scores of encoded rows.
 
     A search ranks item b for query q by a float64 raw score of the encoded rows
     x = encode_queries(q) and y = encode_items(b). With ``metric_type`` "dot", the raw score is
@@ -44,9 +44,9 @@ class Measure(Protocol):
     Attributes
     ----------
     name : str
-        The name by which ``measure=`` finds the class.
+        The name under which every ``measure=`` argument finds the class.
     metric_type : {"dot", "cosine", "euclidean"}
-        The raw score of a pair of encoded rows.
+        The operation that computes the raw score of a pair of encoded rows.
     """
 
     name: ClassVar[str]
@@ -56,21 +56,23 @@ class Measure(Protocol):
         """Return a measure fitted to the items, and to the users if they are not None."""
 
     def encode_queries(self, Q: Rows) -> Rows:
-        """Return encoded queries phi(q), (n, d')."""
+        """Return the encoded queries phi(q), (n, d'), of the queries Q (n, d)."""
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return encoded items psi(b), (p, d')."""
+        """Return the encoded items psi(b), (p, d'), of the items B (p, d)."""
 
     def item_bias(self, B: Rows) -> Floats | None:
-        """Return a number to add to the inner product of each item, (p,) float64; None adds 0."""
+        """Return the number (p,) float64 to add to each item's inner products; None adds 0."""
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return scores (n, k) from raw scores (n, k) of the queries Q (n, d)."""
+        """Convert raw scores (n, k) of queries Q (n, d) to the scores (n, k) in the result."""
 
 
 @runtime_checkable
 class UpperBounded(Measure, Protocol):
-    """A similarity that is not an inner product, but has an upper bound that is an inner product.
+    """A similarity measure with an upper bound that is an inner product.
+
+    The measure itself is not an inner product.
 
     A search selects candidates by the raw scores of encoded rows, and ``rescore`` ranks the
     candidates by their exact scores (filter and refine). The search ends when ``upper_bound`` shows
@@ -79,20 +81,29 @@ class UpperBounded(Measure, Protocol):
     """
 
     def precompute(self, B: Rows) -> Any:
-        """Return the data of the items B (p, d) that ``rescore`` needs; called once per search."""
+        """Return the data that ``rescore`` needs about the items B (p, d).
+
+        A search calls this method once.
+        """
 
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
-        """Return exact raw scores (n, k) of queries Q (n, d) and items with numbers (n, k)."""
+        """Return the exact raw scores (n, k) of each query with its candidates.
+
+        Row i of the result contains the scores of query i, which is row i of Q (n, d), with the
+        items whose numbers are in row i of columns (n, k). ``precomputed`` is the result of
+        ``precompute``.
+        """
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return upper bounds (n,) of the scores of items whose raw scores are at most raw (n,).
+        """Return upper bounds (n,) on the scores of items whose raw scores are at most raw (n,).
 
-        A higher raw score must not give a lower bound.
+        Entry i is a bound for query i, which is row i of Q (n, d). If a raw score increases, its
+        bound must not decrease.
         """
 
 
 class Capabilities(NamedTuple):
-    """The uses that a measure supports.
+    """The operations that a search or an index supports with a measure.
 
     Attributes
     ----------
@@ -115,7 +126,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(measure: Any) -> Capabilities:
-    """Return the uses that a measure supports, also if its class is not a BaseMeasure."""
+    """Return the capabilities of a measure, whose class need not be derived from BaseMeasure."""
     kind = type(measure)
     fits_nothing = _inherits(kind, "_fit")
     return Capabilities(
@@ -126,17 +137,18 @@ def capabilities(measure: Any) -> Capabilities:
     )
 
 
-# A measure has the capability append if it inherits these methods unchanged.
+# A measure has the capability append if it inherits these methods of BaseMeasure unchanged.
 _FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
-# The classes for which warn_of_slow_changes has already warned.
+# The classes of measures for which warn_of_slow_changes has already issued its warning.
 _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 
 
 def warn_of_slow_changes(measure: Any) -> None:
-    """Warn once per class if the measure of a caller lacks the capability append.
+    """Warn, once per class, if a measure from outside of fastcos lacks the capability append.
 
-    A class that overrides one of the methods _FOR_APPEND lacks this capability even if the override
-    only writes to a log, because its effect on the rows is unknown.
+    A class that overrides one of the methods in _FOR_APPEND lacks this capability even if the
+    override changes no row (for example, if it only writes to a log), because fastcos cannot know
+    the effect of the override.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"
@@ -153,7 +165,7 @@ def warn_of_slow_changes(measure: Any) -> None:
 
 
 def is_upper_bounded(measure: Any) -> TypeGuard[UpperBounded]:
-    """Return whether a measure is UpperBounded, without isinstance, which takes 20 us."""
+    """Return whether a measure implements UpperBounded; isinstance would take 20 microseconds."""
     kind = type(measure)
     return all(hasattr(kind, name) for name in ("precompute", "rescore", "upper_bound"))
 
@@ -177,15 +189,15 @@ def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRow
 
 
 def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedRows:
-    """Encode queries by a fitted measure."""
+    """Return the queries as a fitted measure encodes them, with their norms."""
     validation.check_scorable("queries", Q, Q)
     return encode_rows(measure.encode_queries(Q), None, n_threads, measure.metric_type)
 
 
 class Invariances(NamedTuple):
-    """The effects of six changes of the embeddings on the scores of a measure.
+    """For six changes of the embeddings, whether they change the scores of a measure.
 
-    Each attribute stands for one change of the embeddings, which its description states. The value
+    Each attribute is named after one change of the embeddings, which is described below. The value
     of an attribute is "y" if the scores stay the same, "rank" if the order of the scores stays the
     same, and "-" if the order may change.
 
@@ -194,14 +206,14 @@ class Invariances(NamedTuple):
     s : str
         All rows are multiplied by the same positive number.
     r : str
-        Each row is multiplied by a positive number, which differs between rows.
+        Each row is multiplied by a positive number, and different rows by different numbers.
     R : str
         The users and the items of a model are rotated in the same way.
     D : str
         The columns of the users are multiplied by positive numbers, and the columns of the items
         are divided by the same numbers.
     G : str
-        An invertible matrix G maps the model (P, B) to (P G'^-1, B G).
+        For an invertible matrix G, the users P and the items B of a model become P G'^-1 and B G.
     t : str
         The same vector is added to all rows.
     """
@@ -234,7 +246,7 @@ class BaseMeasure:
         return capabilities(self)
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
-        """Return a fitted copy; this measure, which other code may use, stays unchanged."""
+        """Return a copy that is fitted to the items (and users); this measure stays unchanged."""
         if type(self)._fit is BaseMeasure._fit:
             return self
         as_rows = memmap.as_mapped_rows if self.fits_in_blocks else validation.as_rows
@@ -265,16 +277,18 @@ class BaseMeasure:
         return raw
 
 
-# For each name, the class of the measure or a function that returns the measure. To unregister a
-# measure, delete its entry.
+# This dictionary maps the name of each measure to its class, or to a function that returns the
+# measure. To unregister a measure, delete its entry.
 REGISTRY: dict[str, Callable[..., Any]] = {}
-# Scores of the literature that do not compare two vectors, and the calls that compute these scores.
+# The literature defines these scores, which do not compare two vectors. For the name of each score,
+# the dictionary contains the call that computes the score.
 _SCORERS = {
     "sts_score": "rerank(neighbors, STSScorer(model, texts))",
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",
 }
 
-# For each name that other libraries use, the measure that ranks neighbours in the same order.
+# This dictionary maps the names that other libraries use to the measures that rank neighbours in
+# the same order.
 _OTHER_NAMES = {
     "l2": "neg_euclidean", "euclidean": "neg_euclidean", "sqeuclidean": "neg_euclidean",
     "l2_distance": "neg_euclidean", "metric_l2": "neg_euclidean", "ip": "dot",
@@ -352,8 +366,8 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     if isinstance(measure, str):
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
-    # Checking for the protocol takes 28 us. Subclasses of BaseMeasure skip the check, because they
-    # have all members except perhaps a name.
+    # Checking whether an object implements the protocol Measure takes 28 microseconds. Subclasses
+    # of BaseMeasure skip the check, because they have all members except perhaps a name.
     if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         if hasattr(measure, "transform") and hasattr(measure, "factor"):  # a QueryMetric
@@ -367,12 +381,12 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
 
 
 def summaries() -> dict[str, str]:
-    """Return a description of every measure in one line, as printed in help texts and tables.
+    """Return the one-line description of every measure, as help texts and tables print it.
 
     Returns
     -------
     dict of str
-        The descriptions by the name of the measure, sorted by name.
+        A dictionary from the name of each measure to its description, sorted by name.
 
     Examples
     --------

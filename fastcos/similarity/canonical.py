@@ -2,8 +2,8 @@
 
 A model with users P and items Q predicts P Q'. For every invertible matrix G, the model with users
 P G^-T and items Q G makes the same predictions. ``canonicalize`` returns the same factors for all
-of these models. ``query_metric`` returns an inner product of items that is derived from the users;
-inner products of items are then the same for all of these models.
+of these models. ``query_metric`` derives an inner product of items from the users; for two items,
+the value of this inner product is the same in all of these models.
 """
 
 import warnings
@@ -27,7 +27,7 @@ class CanonicalFactors(NamedTuple):
     users : ndarray (n, k), float64
     items : ndarray (p, k), float64
         The columns of users are orthogonal, and so are the columns of items. The squared norms of
-        both are ``singular_values``.
+        the columns of users, and those of the columns of items, are ``singular_values``.
     singular_values : ndarray (k,), float64
         Singular values of the product, descending; 0 beyond its rank.
     """
@@ -44,7 +44,7 @@ class QueryMetric(NamedTuple):
     Attributes
     ----------
     metric : ndarray (k, k), float64
-        C, the covariance of the users u or, uncentred, their second moments E[uu'].
+        C, the covariance of the users u or, if ``centered`` is false, their second moments E[uu'].
     factor : ndarray (k, r), float64
         A matrix L with C = LL', where r is the rank of C.
     """
@@ -53,10 +53,11 @@ class QueryMetric(NamedTuple):
     factor: Floats
 
     def transform(self, items: Any) -> Rows:
-        """Return items @ L (p, r), in the dtype of items, for any index that compares by cosine.
+        """Return items @ L, (p, r), in the dtype of items.
 
-        The inner product of two rows x and y of the result is x'Cy of the items. An item in the
-        null space of C becomes a zero row.
+        Any index that compares rows by their cosine can search the result. The inner product of two
+        rows of the result is x'Cy for the corresponding items x and y. An item in the null space of
+        C becomes a zero row.
         """
         rows = validation.as_rows("items", items)
         validation.check_same_width("items", rows, "metric", self.metric)
@@ -73,9 +74,9 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
 
     The balanced factors have the smallest norm of all factors of users @ items.T. Training with
     weight decay on users and items converges to the balanced factors, and gradient descent from
-    small initial factors ends near them. The sign of each column is chosen such that its largest
-    entry among the items is positive. Columns with equal singular values are unique up to a
-    rotation among these columns.
+    small initial factors ends near them. The sign of each column is chosen such that, in this
+    column, the entry of the items with the largest magnitude is positive. If several singular
+    values are equal, their columns are determined only up to a rotation among these columns.
 
     Parameters
     ----------
@@ -96,8 +97,9 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
 
     Notes
     -----
-    Two QR decompositions and the SVD of a k x k matrix cost O((n + p) k²). The relative error is
-    the machine precision times the condition number of the factors.
+    The function computes two QR decompositions and the SVD of a k x k matrix, which takes O((n + p)
+    k²) time. The relative error of the result is the machine precision times the condition number
+    of the factors.
 
     Examples
     --------
@@ -156,23 +158,26 @@ def query_metric(
 ) -> QueryMetric:
     """Return the inner product of items that is derived from users, or from queries.
 
-    The cosine of two items after ``transform`` is the correlation, over the users, of their
-    predicted scores; if ``centered`` is False, it is the cosine of their columns of predictions.
-    Neither an invertible map of the factors nor the norms of the items change this cosine. The
-    query metric exists for every model whose scores are dot products of users and items, or of
-    queries and items, such as a dual encoder. Only the k x k matrix C is stored.
+    After ``transform``, the cosine of two items is the correlation, over all users, of the scores
+    that the model predicts for the two items; if ``centered`` is False, it is the cosine of the two
+    columns of predicted scores. Neither an invertible map of the factors nor the norms of the items
+    change this cosine. The query metric exists for every model whose scores are dot products of
+    users and items, or of queries and items, such as a dual encoder. Only the k x k matrix C is
+    stored.
 
-    A vector that is added to all items does change this cosine. Losses that only compare items with
-    each other, such as BPR or a softmax over items, leave such a vector free (theorem 10 of this
-    project); after such a loss, search the transformed items by the measure "centered_cosine".
+    However, this cosine does change if the same vector is added to all items. Losses that only
+    compare items with each other, such as BPR or a softmax over items, do not determine such a
+    vector (theorem 10 in docs/explanation/proofs.md); after such a loss, search the transformed
+    items by the measure "centered_cosine".
 
     Parameters
     ----------
     users : array_like (n, k)
         User embeddings, or embeddings of queries.
     centered : bool
-        Whether C is the covariance of the users (the default) or their second moments. The mean of
-        the users mostly points in the direction of popularity.
+        If True, C is the covariance of the users; if False, C is the matrix of their second
+        moments. The covariance leaves out the mean of the users, which mostly points in the
+        direction of popularity.
     sample : int, optional
         Number of users that are drawn without replacement to estimate C. Default: all users.
     random_state : int or Generator
@@ -193,8 +198,8 @@ def query_metric(
     The factor is computed by a QR decomposition of the users in blocks of rows, which takes O(n k²)
     time. The QR decomposition is more precise than a factorisation of the Gram matrix, because the
     condition number of the Gram matrix is the square of the condition number of the users. If the
-    estimate Ĉ of C has the relative error ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z of any pair of
-    items changes by at most ½ ln((1 + ε) / (1 - ε)).
+    estimate Ĉ of C has the relative error ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z = artanh(cosine)
+    of any pair of items changes by at most ½ ln((1 + ε) / (1 - ε)).
 
     Examples
     --------
@@ -224,8 +229,8 @@ def query_metric(
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
     """Return L (k, r), where LL' is the covariance of the users, or their second moments.
 
-    LL' is the covariance if centered is true. The number r is the rank of LL', to the accuracy of
-    float64. Rows on disk are read in blocks.
+    If centered is true, LL' is the covariance; otherwise, it is the matrix of second moments. The
+    number r is the rank of LL' to the accuracy of float64. Memory-mapped users are read in blocks.
     """
     n, k = users.shape
     R = triangle(users, mean_of(users) if centered else None)

@@ -2,10 +2,10 @@
 
 If a diagonal matrix D (or any invertible matrix G) is applied to the users of a model and its
 inverse to the items, the predictions do not change, but the cosines do. If D may be any diagonal
-matrix, nearly every cosine can take nearly every value. The functions of this module therefore
-compute ranges over all D whose condition, max |d| / min |d|, is at most a given number. A rescaling
-D changes Fisher's z = artanh(cosine) by at most the logarithm of its condition. The proofs are in
-docs/explanation/proofs.md.
+matrix, the cosine of nearly any two items can take nearly any value. The functions of this module
+therefore compute ranges over all D whose condition, max |d| / min |d|, is at most a given number. A
+rescaling D changes Fisher's z = artanh(cosine) by at most the logarithm of the condition of D. The
+proofs are in docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -21,12 +21,14 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 
 # The default condition of a rescaling, which is its largest entry divided by its smallest. Two
 # converged trainings of one model that differ only in their random seed differ by about this
-# condition (docs/explanation/scale_of_dimensions.md). At this condition, the certified shares of
-# the nine embeddings in docs/howto/audit.md differ most, from 4 % for isotropic noise to 76 % for
-# Eq. 2; at a condition of 2, the certified share of only one embedding is above 20 %.
+# condition (docs/explanation/scale_of_dimensions.md). The certified share of an embedding is the
+# share of neighbours that no rescaling up to the condition can remove. At a condition of 1.2, the
+# certified shares of the nine embeddings in docs/howto/audit.md differ most, from 4 % for isotropic
+# noise to 76 % for a model of Eq. 2 of the paper; at a condition of 2, the certified share of only
+# one embedding is above 20 %.
 CONDITION = 1.2
-# The weights of dimensions are squares of the condition. The weights of a larger condition, and
-# products of such weights, would exceed the precision of float64.
+# The weights of the dimensions in a cosine can be as large as the square of the condition. With a
+# larger condition, the weights and their products would exceed the precision of float64.
 LARGEST_CONDITION = 1e15
 
 
@@ -62,7 +64,7 @@ class CosineInterval(NamedTuple):
 
 
 class Sensitivity(NamedTuple):
-    """The sensitivity of a cosine to rescalings, in total and by latent dimension.
+    """The sensitivity of a cosine to rescalings, in total and for each latent dimension.
 
     Attributes
     ----------
@@ -78,7 +80,7 @@ class Sensitivity(NamedTuple):
 
 
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
-    """Return the range of a cosine over all linear maps of at most this condition number.
+    """Return the range of a cosine over all linear maps G whose condition number is limited.
 
     The range is exact: for each of its ends, there is an invertible G with condition(G) <=
     condition under which the cosine has this value. In terms of Fisher's z = artanh(cosine), the
@@ -92,7 +94,8 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     cosine : float or array_like (n,)
         The cosine, from -1 to 1.
     condition : float
-        Largest singular value of G divided by its smallest, at least 1.
+        The largest allowed condition number of G, which is its largest singular value divided by
+        its smallest; at least 1.
 
     Returns
     -------
@@ -120,13 +123,14 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
 
 
 def unbounded_range(x: Any, y: Any) -> Interval:
-    """Return the range of a cosine over all rescalings, of any condition.
+    """Return the range of a cosine over all rescalings of the dimensions, whatever their condition.
 
-    If some of the products x_l y_l are positive and some are negative, the range is -1 to 1. If
-    some products are positive and none is negative, the upper end is 1. The lower end is then 0 if
-    a dimension is zero in exactly one of x and y; otherwise the lower end is
-    2 sqrt(r s) / (r + s), where r and s are the smallest and the largest ratio y_l / x_l. If some
-    products are negative and none is positive, the range is the same with the opposite sign. If all
+    Let x_l and y_l be the entries of x and y in dimension l. If some of the products x_l y_l are
+    positive and some are negative, the range is -1 to 1. If some products are positive and none is
+    negative, the upper end of the range is 1. The lower end is 0 if, in some dimension, exactly one
+    of x_l and y_l is zero; otherwise, the lower end is 2 sqrt(r s) / (r + s), where r and s are the
+    smallest and the largest ratio y_l / x_l of nonzero entries. If some products are negative and
+    none is positive, the ends of the range are minus those of the range for x and -y. If all
     products are zero, the cosine is always 0. Cosines come arbitrarily close to an end of the
     range, but need not reach it.
 
@@ -173,7 +177,7 @@ def cosine_interval(
     """Return the exact range of a cosine over all rescalings D with condition(D) <= condition.
 
     This range is narrower than the range of :func:`fisher_z_interval`, which allows all linear maps
-    of this condition. Computing it takes O(d²) time per pair.
+    of at most this condition number. Computing it takes O(d²) time per pair.
 
     Parameters
     ----------
@@ -191,12 +195,12 @@ def cosine_interval(
 
     Notes
     -----
-    The weights of the dimensions are w = D^-2. If the largest cosine is positive, it is reached
-    with weights that have only two values, the smallest and the largest that are allowed. The
-    dimensions with the largest weight have x_l y_l > 0, and they are adjacent if all such
-    dimensions are sorted by y_l / x_l. If the smallest cosine is not negative, it equals the
-    maximum over a real number of the minimum of a linear-fractional programme (Sion 1958,
-    Dinkelbach 1967).
+    In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
+    cosine is positive, it is reached with weights that have only two values, the smallest and the
+    largest that are allowed. The dimensions with the largest weight have x_l y_l > 0, and they are
+    adjacent if all such dimensions are sorted by y_l / x_l. If the smallest cosine is not negative,
+    it equals the maximum, over a real parameter, of the minimum of a linear-fractional programme
+    (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -214,7 +218,8 @@ def cosine_interval(
     (a, b), is_single = _as_pairs(x, y)
     n, d = a.shape
     ends, weights = parallel.unfilled((n, 2), np.float64), parallel.unfilled((n, 2, d), np.float64)
-    # A block of 20 million operations takes milliseconds, so that scheduling blocks costs little.
+    # A block of 20 million operations takes milliseconds, so scheduling the blocks adds little
+    # time.
     blocks = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
     norms = row_norms(a, n_threads), row_norms(b, n_threads)
     parallel.run(
@@ -232,10 +237,11 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
     Let x̂ and ŷ be x and y scaled to unit norm. The index is the total-variation distance between
-    the distributions of (x̂ + ŷ)² and (x̂ - ŷ)² over the dimensions. To first order, a rescaling of
-    condition κ changes Fisher's z by at most the index times ln κ. The contribution of dimension l
-    is the derivative of z by ln w_l, where w = D^-2. The index and the contributions depend on the
-    basis.
+    two distributions over the dimensions, whose probabilities are proportional to the entries of
+    (x̂ + ŷ)² and of (x̂ - ŷ)². To first order, a rescaling D of condition κ changes Fisher's z =
+    artanh(cosine) by at most the index times ln κ. The contribution of dimension l is the
+    derivative of z with respect to ln w_l, where w = D^-2 are the weights of the dimensions in the
+    cosine. The index and the contributions depend on the basis of the embeddings.
 
     Parameters
     ----------
@@ -293,8 +299,8 @@ def rescaling_distance(first: Any, second: Any) -> float:
     -------
     float
         Logarithm of the quotient of the largest and the smallest eigenvalue of first^-1 second. The
-        condition does not change if both metrics undergo the same linear change of coordinates, or
-        if one metric is multiplied by a number.
+        distance does not change if both metrics undergo the same linear change of coordinates, or
+        if one metric is multiplied by a positive number.
 
     Examples
     --------
@@ -316,15 +322,15 @@ def rescaling_distance(first: Any, second: Any) -> float:
 
 
 def as_condition(name: str, condition: Any) -> float:
-    """Return the argument as a float; raise if it is not from 1 to LARGEST_CONDITION."""
+    """Return the condition as a float; raise ValueError unless 1 <= condition <= 1e15."""
     return validation.as_real(name, condition, low=1, high=LARGEST_CONDITION)
 
 
 def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
-    """Return two vectors (d,) or matrices (n, d) as rows, and whether both are vectors.
+    """Return x and y as float64 matrices (n, d), and whether both arguments are vectors (d,).
 
-    Each row is divided by its largest absolute entry, which changes no cosine. Squares then neither
-    overflow nor underflow.
+    Each row is divided by its largest absolute entry, so that the squares of its entries neither
+    overflow nor underflow. The division changes no cosine.
     """
     sides = {"x": validation.as_array("x", x), "y": validation.as_array("y", y)}
     is_single = all(side.ndim == 1 for side in sides.values())
@@ -343,7 +349,7 @@ def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
 
 
 def _as_metric(name: str, metric: Any, size: int | None = None) -> Floats:
-    """Return a symmetric positive definite matrix (d, d), or the diagonal (d,) of one."""
+    """Return the metric as a positive definite matrix (d, d), or as its diagonal (d,)."""
     if np.ndim(metric) == 1:
         length = max(1, np.size(metric)) if size is None else size
         return validation.as_positive_diagonal(name, metric, length)

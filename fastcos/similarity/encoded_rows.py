@@ -1,4 +1,4 @@
-"""Encoded rows, as searches take them: validated rows of a measure with their norms and biases."""
+"""Rows that a measure has encoded for a search: validated, and with their norms and biases."""
 
 from typing import Any, NamedTuple, cast
 
@@ -26,7 +26,7 @@ class EncodedRows(NamedTuple):
     rows (n, d): the rows, in C order and read-only. Rows of float16, bfloat16 and other types of
         one or two bytes are stored as integers with the same bits (``parallel.memmap``).
     norms (n,): Euclidean norms of the rows.
-    bias (n,): a number that is added to the inner product of each item; (0,) if all biases are 0.
+    bias (n,): the number that is added to the inner products of each item; (0,) if all are 0.
     """
 
     rows: Rows
@@ -49,7 +49,7 @@ def encode_rows(
     *,
     are_input_items: bool = False,
 ) -> EncodedRows:
-    """Validate the rows that a measure has encoded, and compute their norms, in O(n d).
+    """Validate the rows that a measure has encoded, and compute their norms, in O(n d) time.
 
     are_input_items says whether the measure has returned the items of the caller unchanged, which
     decides the wording of an error. A row with NaN or infinity has a norm of NaN or infinity, so
@@ -80,7 +80,7 @@ def encode_rows(
 
 
 def _check_encoded(rows: Any, bias: Any) -> None:
-    """Raise if a measure has returned rows or a bias that the search cannot take."""
+    """Raise TypeError or ValueError if a search cannot use the rows or the bias of a measure."""
     if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.dtype.char not in "fd":
         got = f"{getattr(rows, 'dtype', type(rows).__name__)} of shape {np.shape(rows)}"
         raise TypeError(f"rows of a measure must be float32 or float64, (n, d), got {got}")
@@ -97,9 +97,14 @@ def _check_encoded(rows: Any, bias: Any) -> None:
 
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
-    """Return the Euclidean norms (n,) of read-only rows, which may be stored as bits."""
-    # Queries have norms, too, and their type is often not that of the items. Therefore norms do not
-    # request compiled code: only a search requests it, for the type of its items.
+    """Return the Euclidean norms (n,) of rows, which are read-only.
+
+    Rows of one- or two-byte numbers may be stored as integers with the same bits
+    (``parallel.memmap``).
+    """
+    # This function does not request the compilation of kernels for the type of the rows, because
+    # the rows may be queries, whose type often differs from that of the items. Only a search
+    # requests the compilation, for the type of its items.
     if not readiness.runs_kernels(memmap.from_bits(rows).dtype):
         with readiness.seconds_in_numpy():
             return validation.read_only(row_norms_in_numpy(memmap.from_bits(rows)))

@@ -1,11 +1,12 @@
 """Gradient noise: the scale of the dimensions to which stochastic gradient descent converges.
 
 One step of gradient descent on a loss f(PQ') changes the difference P'P - Q'Q of the Gram matrices
-of the users P and the items Q by exactly the squared step times the difference of the two squared
-gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, this drift and the weight
-decay change the factors P and Q, but not the predictions PQ', until the changes that come from the
-users and from the items cancel. Two d x d matrices determine the factors at which these changes
-cancel, and the number of epochs that training takes to reach these factors.
+of the users P and the items Q by exactly the squared step times the difference of the Gram matrices
+of the two gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, this drift and the
+weight decay change the factors P and Q, but not the predictions PQ', until the changes that come
+from the users and from the items cancel. Two d x d matrices, one for the users and one for the
+items, determine the factors at which these changes cancel, and the number of epochs that training
+takes to reach these factors.
 """
 
 from typing import Any, NamedTuple
@@ -19,22 +20,23 @@ from fastcos.validation import Floats
 # Factors count as converged if the logarithm of the condition of the balancing map, divided by e,
 # is below this value.
 _AT_REST = 1e-3
-# Largest step and decay: with larger values, products with squared slopes could overflow.
+# The largest step and the largest weight decay that are allowed. With larger values, their products
+# with squared slopes could overflow.
 _LARGEST = 1e60
 
 
 @as_table
 class GradientNoise(NamedTuple):
-    """The factors at which gradient noise of users and items balances, and the time to reach them.
+    """The factors to which stochastic gradient descent converges, and the time to reach them.
 
     Attributes
     ----------
     item_weights : ndarray (p,), float64
     user_weights : ndarray (n,), float64
-        For every item and every user: the step times the sum of the squared slopes of its
-        observations, plus twice its decay times the number of its observations. In one epoch, the
-        row x of an item or user with weight w changes the difference of the two Gram matrices by
-        step times w times xx'.
+        The weights of the items and of the users. The weight of an item or user is the step times
+        the sum of the squared slopes of its observations, plus twice its weight decay times the
+        number of its observations. In one epoch, the row x of an item or user with weight w changes
+        the difference of the two Gram matrices by step times w times xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.
@@ -43,8 +45,8 @@ class GradientNoise(NamedTuple):
     epochs_to_forget : float
         Number of epochs in which the logarithm of the condition falls to 1/e of its current value.
         If the factors have converged, the value is the number of epochs in which every small
-        rescaling of the factors fades to 1/e. The value is infinite if it exceeds the number for
-        converged factors a hundredfold.
+        rescaling of the factors fades to 1/e of its size. The value is infinite if it is more than
+        100 times the value for converged factors.
     """
 
     item_weights: Floats
@@ -62,19 +64,20 @@ def gradient_noise(
     step: float,
     weight_decay: float | tuple[float, float] = 0.0,
 ) -> GradientNoise:
-    """Compute the scale to which stochastic gradient descent converges, and the time that it takes.
+    """Predict the scale of the dimensions to which stochastic gradient descent (SGD) converges.
 
     A loss that depends only on dot products does not determine the scale of the latent dimensions,
-    but in the long run, the noise of its gradients determines this scale. At convergence, the sum
+    but in the long run, the noise of its gradients determines this scale. The function also
+    predicts the number of epochs until the factors have reached this scale. At convergence, the sum
     of w xx' over all items x, with w the weight of the item, equals the same sum over all users.
     For fixed predictions, this equation holds for exactly one metric GG' of the items: the
-    geometric mean of the inverse of the sum over items and the sum over users. If the squared
-    slopes of all observations have the same mean, the result is the ``balanced_by_counts`` form of
-    an audit.
+    geometric mean of two matrices, the inverse of the sum over the items and the sum over the
+    users. If the squared slopes of all observations have the same mean, the result is the form that
+    an audit calls ``balanced_by_counts``.
 
-    The statement applies to plain stochastic gradient descent near a minimum, with batches that are
-    a small part of the data. Adam and other adaptive methods scale each gradient, so they need not
-    converge to these factors.
+    These statements apply to plain SGD near a minimum, with batches that are a small part of the
+    data. Adam and other adaptive methods scale each gradient, so they need not converge to these
+    factors.
 
     Source: Ziyin, Wang, Li, Wu 2024, arXiv:2402.07193, for the fixed point; Ziyin, Li, Ueda 2023,
     arXiv:2308.06671, for the balance of noise.
@@ -86,13 +89,13 @@ def gradient_noise(
         Factors of the model. The prediction of the model for a user and an item is the dot product
         of their rows, apart from biases.
     slopes : sparse matrix or array_like (n, p)
-        Derivative of the loss of each observation by its prediction, at these factors. If the loss
-        is half of the squared error, the derivative is the residual: prediction minus value. Every
-        stored entry of a sparse matrix is one observation, including stored zeros. Every entry of
-        an array is one observation.
+        The derivative of the loss of each observation with respect to its prediction, at these
+        factors. If the loss is half of the squared error, the derivative is the residual, which is
+        the prediction minus the observed value. Every stored entry of a sparse matrix is one
+        observation, including stored zeros. Every entry of an array is one observation.
     step : float
-        Learning rate of one observation. If the loss is the mean over a batch, pass the learning
-        rate divided by the batch size.
+        Learning rate per observation. If the loss is the mean over a batch, pass the learning rate
+        divided by the batch size.
     weight_decay : float or (float, float)
         The decay λ: every observation adds λ times the row of its item to the gradient of the item,
         and λ times the row of its user to the gradient of the user. A pair of numbers specifies the
@@ -113,14 +116,14 @@ def gradient_noise(
 
     Notes
     -----
-    Computing the balancing map takes O((n + p) d² + observations) time. Computing the number of
-    epochs takes the integration of a differential equation of d x d matrices. Near convergence, a
-    rescaling fades at a rate per epoch between the smallest and the largest eigenvalue of the
-    weighted Gram matrices of users and items relative to the unweighted Gram matrices, times the
-    step (Theorem 9c).
+    Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
+    epochs, the function integrates a differential equation of d x d matrices. Near convergence, the
+    rate per epoch at which a rescaling fades lies between the smallest and the largest generalised
+    eigenvalue of the weighted and the unweighted Gram matrices of users and items, each multiplied
+    by the step (Theorem 9c).
 
-    Predicted and measured numbers of epochs agreed within a factor of 1.4 in 36 trainings, and the
-    condition after four times the predicted number was at most 1.07
+    In 36 trainings, the measured number of epochs differed from the predicted number by at most a
+    factor of 1.4. After four times the predicted number of epochs, the condition was at most 1.07
     (``examples/scale_of_dimensions.py``). The function assumes that the predictions of the model no
     longer change. If the decay is as strong as the curvature of the loss, a rescaling fades more
     slowly than predicted.
@@ -135,9 +138,10 @@ def gradient_noise(
     >>> noise = gradient_noise(items * [1, 2, 4], users / [1, 2, 4], residuals, step=0.01)
     >>> round(noise.condition, 1), round(noise.epochs_to_forget)
     (4.2, 97)
-    >>> rested = items * [1, 2, 4] @ noise.balancing_map
-    >>> back = users / [1, 2, 4] @ np.linalg.inv(noise.balancing_map)
-    >>> round(gradient_noise(rested, back, residuals, step=0.01).condition, 6)
+    >>> converged_items = items * [1, 2, 4] @ noise.balancing_map
+    >>> converged_users = users / [1, 2, 4] @ np.linalg.inv(noise.balancing_map)
+    >>> noise = gradient_noise(converged_items, converged_users, residuals, step=0.01)
+    >>> round(noise.condition, 6)
     1.0
     """
     Q, P = (
@@ -159,8 +163,8 @@ def gradient_noise(
         rank = np.linalg.matrix_rank(gram, hermitian=True)
         if rank < d:
             raise ValueError(f"{name} must have {d} linearly independent columns, got {rank}")
-    # A common factor of all weights changes only the number of epochs. The factor may be far from
-    # 1, so the weights are divided by it before the computation.
+    # A common factor of all weights changes only the number of epochs. This factor may be far from
+    # 1, so the weights are divided by their largest value before the computation.
     unit = float(max(item_weights.max(), user_weights.max())) or 1.0
     noise_of_items = _weighted_gram(Q, item_weights / unit)
     noise_of_users = _weighted_gram(P, user_weights / unit)
@@ -186,7 +190,7 @@ def gradient_noise(
 
 
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
-    """Return the number of epochs in which the log condition of a map falls to 1/e, at step 1.
+    """Return the number of epochs in which ln(condition) of a map falls to 1/e, for a step of 1.
 
     start (d, d) maps the converged factors to the current factors. items and users (d, d) are the
     Gram matrices of the converged items and users, and weighted (d, d) is the Gram matrix of their
@@ -249,7 +253,7 @@ def _as_decays(weight_decay: Any) -> tuple[float, float]:
 def _squares_and_counts(
     slopes: Any, shape: tuple[int, int]
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return (items, users) of the sums of squared slopes, and of the numbers of observations."""
+    """Return two pairs (items, users): sums of squared slopes, and numbers of observations."""
     import scipy.sparse as sp
 
     if sp.issparse(slopes):
@@ -275,7 +279,7 @@ def _squares_and_counts(
 
 
 def _weighted_gram(rows: Floats, weights: Floats | None) -> Floats:
-    """Return the sum over the rows x of weight times xx'; None stands for weights of 1."""
+    """Return the sum of weight times xx' over all rows x; if weights is None, all weights are 1."""
     weighted = rows if weights is None else rows * weights[:, None]
     with parallel.blas_lock():
         return weighted.T @ rows

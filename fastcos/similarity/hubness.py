@@ -18,7 +18,7 @@ from fastcos.similarity.row_maps import as_contiguous
 from fastcos.similarity.row_transforms import inverses, norms_of, same_type, unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of rows from which DisSimLocal computes its origin.
+# Number of sampled rows from which DisSimLocal computes the point that it subtracts from all rows.
 _SAMPLE = 256
 # Number of steps of Weiszfeld's algorithm towards the geometric median of the sampled rows.
 _WEISZFELD_STEPS = 16
@@ -31,13 +31,14 @@ _PAIRS_PER_BLOCK = 20_000
 
 @register
 class QueryNormalized(BaseMeasure):
-    """(cosine - μ_q) / σ_q, with mean and standard deviation of the query's cosines with all items.
+    """(cosine - μ_q) / σ_q, with the mean and the deviation of the query's cosines with items.
 
-    The mean and the deviation leave out zero rows and, if the query is an item, the query itself;
-    the score is 0 if σ_q = 0. Mean and deviation are computed from d x d sums, without a pass over
-    pairs. Pitfall: the correction is the same for all items of a query, so it never changes the
-    ranking of one query. The correction only changes which scores of different queries exceed a
-    common threshold. The measure is not symmetric. Source: You arXiv:2504.16318.
+    The mean μ_q and the standard deviation σ_q are taken over all items except zero rows and, if
+    the query is an item, the query itself; the score is 0 if σ_q = 0. Mean and deviation are
+    computed from d x d sums, without the cosines of all pairs. Pitfall: for one query, the
+    correction is the same for all items, so it never changes the order of the results. The
+    correction only changes which results of different queries exceed a common threshold. The
+    measure is not symmetric. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -70,7 +71,7 @@ class _Local(BaseMeasure):
         self.other = None if other is None else validation.as_rows("other", other)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Search the neighbours of every item, in one pass over all pairs."""
+        """Find the neighbours of every item in one pass over all pairs; store the statistics."""
         other = self.other if users is None else users
         self._rows = self._moved_rows(items)
         self._two_sides = other is not None
@@ -87,7 +88,7 @@ class _Local(BaseMeasure):
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _statistics_of(self, rows: Rows, *, are_items: bool) -> Floats:
-        """Return the statistics of items or of queries; rows seen by fit have stored statistics."""
+        """Return the statistics (n,) of items or queries; fit has stored those of its items."""
         lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
         is_looked_up = are_items or not self._two_sides
         item_numbers = lookup.find(rows) if is_looked_up else np.full(len(rows), -1)
@@ -106,7 +107,11 @@ class _Local(BaseMeasure):
         return rows
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
-        """Return the statistic of rows (n, d) from their neighbours columns (n, k) and scores."""
+        """Return the statistic (n,) of each row.
+
+        rows (n, d): the rows. columns and scores (n, k): for each row, the numbers of its
+        neighbours among the rows of population, and the raw scores of these neighbours.
+        """
         raise NotImplementedError
 
 
@@ -114,12 +119,12 @@ class _Local(BaseMeasure):
 class CSLS(_Local):
     """2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.
 
-    The measure lowers the scores of hubs. In the source, which compares the words of two languages,
-    r of an item is the mean cosine over the nearest queries; to compute r in this way, pass
-    ``other=queries``. Without ``other``, r of an item is the mean over other items, so that a
-    result does not depend on which queries are searched together. Pitfall: a search makes two
-    passes over all pairs, or three for queries that are not items. Source: Conneau et al.
-    arXiv:1710.04087.
+    The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
+    words of two languages, r of an item is the mean of its cosines with the K nearest queries; to
+    compute r in this way, pass ``other=queries``. Without ``other``, r of an item is the mean of
+    its cosines with the K nearest other items, so that a result does not depend on which queries
+    are searched together. Pitfall: a search makes two passes over all pairs of rows, or three for
+    queries that are not items. Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------
@@ -150,11 +155,11 @@ class CSLS(_Local):
 
 @register
 class LocalScaling(_Local):
-    """exp(-d² / (s_x s_y)), with d the distance of unit rows and s that to the K-th neighbour.
+    """exp(-d² / (s_x s_y)), where d is the distance of unit rows, and s that to the K-th neighbour.
 
-    If s = 0, because a row has K duplicates, s is replaced by the smallest positive s of an item,
-    or by 1 if no s is positive. Pitfall: a search makes two passes over all pairs, or three for
-    queries that are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
+    If s = 0, because a row has K duplicates, s is replaced by the smallest positive s of any item,
+    or by 1 if no s is positive. Pitfall: a search makes two passes over all pairs of rows, or three
+    for queries that are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
 
     Parameters
     ----------
@@ -197,9 +202,9 @@ class LocalScaling(_Local):
 class DisSimLocal(_Local):
     """-(|x - y|² - |x - c_x|² - |y - c_y|²), where c is the centroid of a row's K nearest rows.
 
-    Pitfall: a search makes two passes over all pairs, or three for queries that are not items. If
-    the rows lie far from 0, the same vector is subtracted from all rows, which makes rounding
-    errors smaller. Source: Hara et al., AAAI 2016.
+    Pitfall: a search makes two passes over all pairs of rows, or three for queries that are not
+    items. If the rows lie far from 0, the same vector is subtracted from all rows, which makes
+    rounding errors smaller. Source: Hara et al., AAAI 2016.
 
     Parameters
     ----------
@@ -236,7 +241,7 @@ class DisSimLocal(_Local):
         return rows - self._origin if self._is_moved else rows
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
-        """Return the squared distance to the centroid of the list."""
+        """Return the squared distance (n,) of each row to the centroid of its K neighbours."""
         rows, population = same_type(rows, population)
         distances = parallel.unfilled(len(rows), np.float64)
         blocks = parallel.row_blocks(len(rows), max(1, _PAIRS_PER_BLOCK // self.n_neighbors))

@@ -29,9 +29,9 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 
 
 def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
-    """Return a record for exact scores without the norms and biases of the items.
+    """Return a record for exact scores that contains neither the norms nor the biases of the items.
 
-    Kernels that compute the norms of the items themselves take this record.
+    This record is for kernels that compute the norms of the items themselves.
     """
     return _scoring(metric_type, queries, items, NO_BIAS, NO_BIAS)
 

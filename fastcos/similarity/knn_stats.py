@@ -12,7 +12,7 @@ from fastcos.similarity.moments import blocks_of, mean_of
 from fastcos.similarity.row_maps import fingerprints, first_copies
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of rows whose moments are computed at once. The block of their products fits into the
+# Number of rows whose moments are computed at once. The products of so many rows fit into the
 # cache.
 _ROWS_PER_BLOCK = 2048
 
@@ -24,7 +24,7 @@ class RowLookup:
         self._rows = rows
 
     def find(self, rows: Rows) -> Integers:
-        """Return the number (n,) of a row that equals each query, or -1 if there is none."""
+        """Return, for each query (n,), the number of a row that equals the query, or -1."""
         if _memory_layout(rows) == _memory_layout(self._rows):
             return np.arange(len(rows))
         sorted_hashes, numbers = self._sorted_hashes
@@ -50,7 +50,7 @@ def nearest_rows(
 ) -> tuple[Integers, Floats]:
     """Return the item numbers and raw scores (n, k) of the nearest items of each query.
 
-    If items is None, the items of a query are the other queries.
+    If items is None, each query is compared with the other queries.
     """
     # The search imports the measures, so importing the search at the top would be a cycle.
     from fastcos.search.options import ExecutionOptions
@@ -67,9 +67,11 @@ def nearest_rows(
 class CosineMoments(NamedTuple):
     """The mean and the mean outer product of a population of unit rows.
 
-    Both moments determine the mean and the variance of the cosines of any row with the population.
+    The two moments determine the mean and the variance of the cosines of any row with all rows of
+    the population.
 
     mean (d,): mean of the n rows that are not zero. gram (d, d): the mean of xx' over these rows x.
+    n: the number of these rows.
     """
 
     mean: Floats
@@ -79,10 +81,10 @@ class CosineMoments(NamedTuple):
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Return mean and standard deviation (n,) of the cosines of unit rows with the population.
 
-        is_inside (n,) says for each row whether it belongs to the population; the moments of such a
-        row leave out the cosine of the row with itself. Mean and deviation are 0 if the population
-        has no other row. The method computes mean and deviation from d x d sums, without a pass
-        over pairs.
+        is_inside (n,) says for each row whether it belongs to the population; the mean and the
+        deviation of such a row leave out the cosine of the row with itself. Both are 0 if the
+        population contains no other row. The method computes them from d x d sums, without the
+        cosines of all pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):

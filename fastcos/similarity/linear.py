@@ -1,4 +1,4 @@
-"""Measures that are the cosine of (row - mean) root, for a fixed or a learned matrix root."""
+"""Measures that compare the rows (row - mean) root by their cosine, for some matrix root."""
 
 from typing import Any
 
@@ -58,8 +58,8 @@ def spectrum(S: Floats) -> tuple[Floats, Floats]:
 def root_of(S: Floats) -> Floats:
     """Return L (d, r) with S = L L' for a positive semidefinite S of rank r >= 1.
 
-    An eigenvalue counts as zero if it is below 1e-12 of the largest; a clearly negative eigenvalue
-    raises ValueError.
+    An eigenvalue counts as zero if it is below 1e-12 times the largest eigenvalue. The function
+    raises ValueError if an eigenvalue is clearly negative.
     """
     values, vectors = spectrum(S)
     if not values[0] > 0:
@@ -80,18 +80,19 @@ def require_parameter(name: str, value: Any, measure: str) -> Any:
 
 @register
 class SoftCosine(Mapped):
-    """x'S y / sqrt(x'S x y'S y) for a similarity S of the columns.
+    """x'S y / sqrt(x'S x y'S y), where S is a matrix of similarities of the columns.
 
     Pitfall: S must be positive semidefinite, otherwise x'S x may be negative. For example,
-    [[1,.9,0],[.9,1,.9],[0,.9,1]] is not. Rows in the null space of S become zero rows. Source:
-    Sidorov et al. 2014, doi:10.13053/CyS-18-3-2043.
+    [[1,.9,0],[.9,1,.9],[0,.9,1]] is not positive semidefinite. Rows in the null space of S become
+    zero rows. Source: Sidorov et al. 2014, doi:10.13053/CyS-18-3-2043.
 
     Parameters
     ----------
     matrix : array_like (d, d), optional
         S, symmetric and positive semidefinite.
     features : array_like (d, m), optional
-        Features of every column, instead of S. S is then the matrix of cosines of these features.
+        A feature vector of m numbers for each column, instead of S. S is then the matrix of the
+        cosines of these vectors.
     """
 
     name = "soft_cosine"
@@ -123,9 +124,10 @@ class SoftCosine(Mapped):
 
 
 class _OtherSide(Mapped):
-    """Soft cosine of items, where S contains moments of the users of the model, or vice versa.
+    """Soft cosine of the items of a model, where S contains moments of the users, or vice versa.
 
-    S is a covariance or a matrix of second moments.
+    S is the covariance or the matrix of second moments of the users; if users are compared, S is
+    computed from the items.
     """
 
     needs = "other"
@@ -146,12 +148,12 @@ class _OtherSide(Mapped):
 
 @register
 class QueryMetricCosine(_OtherSide):
-    """Correlation, over the users, of the predicted scores of two items: soft cosine, S = Cov(u).
+    """Correlation over all users of two items' predicted scores: soft cosine with S = Cov(u).
 
     The value is the correlation of two columns of the predictions M = XAB', so neither a
-    reparametrisation of the model nor a scale per item changes it. ``fastcos.query_metric``
-    computes the same S. Pitfall: the measure needs many users; a direction in which no user differs
-    from another is lost. Source: theorem 8 of this project.
+    reparametrisation of the model nor a scale per item changes the value. ``fastcos.query_metric``
+    computes the same S. Pitfall: the measure needs many users; a direction in which the users do
+    not differ is lost. Source: theorem 8 of this project.
 
     Parameters
     ----------
@@ -170,7 +172,7 @@ class QueryMetricCosine(_OtherSide):
 
 @register
 class ProjectBackItems(_OtherSide):
-    """Cosine of columns of M = XAB', in k dimensions: soft cosine with S = P'P, P = XA.
+    """Cosine of columns of M = XAB', computed in k dimensions: soft cosine with S = P'P, P = XA.
 
     The paper proposes this remedy for users (arXiv:2403.05440, section 3); this measure applies it
     to items: two items are compared by the predictions of the model for all users.
@@ -186,7 +188,7 @@ class ProjectBackItems(_OtherSide):
 
 @register
 class ProjectBackUsers(_OtherSide):
-    """Cosine of rows of M = XAB', in k dimensions: soft cosine of users with S = B'B.
+    """Cosine of rows of M = XAB', computed in k dimensions: soft cosine of users with S = B'B.
 
     This measure is the remedy that the paper proposes (arXiv:2403.05440, section 3). The rows that
     are searched are users, and ``other`` contains the items. The matrix M (n, p) is never formed.
@@ -275,19 +277,21 @@ class _Whitened(Mapped):
 class WhitenedCosine(_Whitened):
     """Cosine of (x - mean) Cov^-1/2 or, if not centred, of x (B'B)^-1/2.
 
-    Pitfalls: if the rows are not centred and k = p, all pairs of different items have the cosine 0
-    (case 1 of the paper). Directions with small singular values get large weights. To avoid this,
-    use only the n_components leading directions, or add a ridge; with a ridge, the measure is no
-    longer invariant to D. There must be more rows than dimensions. Constant columns are dropped.
-    Sources: Su et al. arXiv:2103.15316; Huang et al. arXiv:2104.01767.
+    Pitfalls: if the rows are not centred and there are as many dimensions as items (k = p), all
+    pairs of different items have the cosine 0 (case 1 of the paper). Directions with small singular
+    values get large weights. To avoid this, use only the n_components leading directions, or add a
+    ridge; with a ridge, the measure is no longer invariant to rescalings D of the columns. There
+    must be more rows than dimensions. Constant columns are dropped. Sources: Su et al.
+    arXiv:2103.15316; Huang et al. arXiv:2104.01767.
 
     Parameters
     ----------
     centered : bool, default True
+        Whether the mean of the items is subtracted from the rows.
     n_components : int, optional
         Number of leading directions to use. Default: all.
     ridge : float, default 0
-        Number that is added to the eigenvalues, as a share of their mean.
+        This multiple of the mean eigenvalue is added to every eigenvalue.
     """
 
     name = "whitened_cosine"
@@ -303,9 +307,9 @@ class WhitenedCosine(_Whitened):
         self._whiten(gram_of(items, self.mean_))
 
 
-# ICA rotates whitened rows, and a rotation changes no cosine, so the name stands for the same
-# measure. (Yamagiwa et al., arXiv:2406.10984, also split the cosine into one part per axis; this
-# measure does not.)
+# Independent component analysis (ICA) rotates whitened rows, and a rotation changes no cosine, so
+# "ica_cosine" is a second name of WhitenedCosine. (Yamagiwa et al., arXiv:2406.10984, also split
+# the cosine into one part per axis; this measure does not.)
 REGISTRY["ica_cosine"] = WhitenedCosine
 
 
@@ -319,9 +323,10 @@ class PopularityWhitenedCosine(_Whitened):
     Parameters
     ----------
     popularity : array_like (p,), optional
-        Counts or shares of the items, at least 0. Required.
+        The popularity of each item, as counts or as shares, at least 0. Required.
     n_components : int, optional
     ridge : float, default 0
+        As in ``whitened_cosine``.
     """
 
     name = "popularity_whitened_cosine"
@@ -351,6 +356,7 @@ class CausalInnerProduct(_Whitened):
     ----------
     n_components : int, optional
     ridge : float, default 0
+        As in ``whitened_cosine``.
     """
 
     name = "causal_inner_product"
@@ -383,15 +389,15 @@ def check_varied(name: str, values: Floats) -> None:
 
 @register
 class LearnedDiagonal(Mapped):
-    """Σ w x y / sqrt(Σ w x² Σ w y²), with weights w of the columns fitted to labelled pairs.
+    """Σ w x y / sqrt(Σ w x² Σ w y²), where column weights w are fitted to labelled pairs.
 
-    The weights maximise the correlation of these cosines and the targets. The largest weight is at
-    most κ² times the smallest weight, because the weights stand for rescalings D = w^-½ of
-    condition at most κ. The optimisation starts from equal weights, the plain cosine, and ends in a
-    local maximum, whose correlation is never lower than that of the plain cosine. Pitfalls: the
-    measure fits d numbers, so pass many more pairs than columns, and evaluate the measure on other
-    pairs. It depends on the basis. Source: this project, after learned similarity (Herbold
-    arXiv:2309.12697).
+    The weights maximise the correlation between the values of the measure and the targets. The
+    largest weight is at most κ² times the smallest weight, because the weights stand for rescalings
+    D = w^-½ of condition at most κ. The optimisation starts from equal weights, the plain cosine,
+    and ends in a local maximum, whose correlation is never lower than that of the plain cosine.
+    Pitfalls: the measure fits d numbers, so pass many more pairs than columns, and evaluate the
+    measure on other pairs. The measure depends on the basis of the embeddings. Source: this
+    project; the idea of a learned similarity is from Herbold, arXiv:2309.12697.
 
     Parameters
     ----------
@@ -400,7 +406,7 @@ class LearnedDiagonal(Mapped):
     targets : array_like (m,), optional
         The similarity of each pair on any scale, such as 0 and 1. Required.
     condition : float, default 10
-        κ >= 1.
+        κ, the largest condition of the rescalings that the weights stand for; at least 1.
     """
 
     name = "learned_diagonal"
@@ -436,7 +442,7 @@ class LearnedDiagonal(Mapped):
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Return minus the correlation of weighted cosines and centred targets, and its gradient.
+    """Return minus the correlation of weighted cosines with centred targets, and the gradient.
 
     logs (d,): logarithms of the weights. xy, xx, yy (m, d): the products of the entries of the rows
     x and y of each pair.

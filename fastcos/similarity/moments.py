@@ -12,8 +12,8 @@ from fastcos.validation import Floats, Rows
 # Number of entries in a block, which takes 16 MiB in float64. The last bits of the sums depend on
 # this number.
 _ENTRIES_PER_BLOCK = 2**21
-# Number of rows in one QR decomposition. The number is fixed, so that the order of the sums is
-# fixed.
+# Number of rows in one QR decomposition. The number is constant, so that the numbers are always
+# added in the same order.
 _ROWS_PER_QR = 4096
 
 
@@ -83,9 +83,9 @@ def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:
 
 
 def triangle(rows: Rows, centre: Floats | None = None) -> Floats:
-    """Return the triangular factor R of the QR decomposition of rows - centre, by chunks of rows.
+    """Return the triangular factor R of the QR decomposition of rows - centre.
 
-    R has the shape (min(n, k), k) for n rows of width k.
+    R has the shape (min(n, k), k) for n rows of width k. The rows are decomposed in chunks.
     """
     R: Floats = np.zeros((0, rows.shape[1]))
     # With several threads, OpenBLAS would start its threads for each of the small products of a QR

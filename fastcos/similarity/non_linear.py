@@ -24,23 +24,24 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Rounding errors of upper bounds are smaller than this number.
 _SLACK = 1e-9
-# MutualProximity replaces standard deviations of cosines below this value by this value.
+# MutualProximity replaces standard deviations of cosines by this value if they are smaller.
 _MIN_DEVIATION = 1e-12
 # Recos: the rounding error of an angle between float32 rows of 1,024 columns is below this limit.
 _ANGLE_SLACK = 1e-3
 # Recos: the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
-# Recos replaces cosines of a sorted row and the axis below this value by this value, so that no
-# factor 1 / cosine exceeds 10.
+# Recos replaces the cosine of a sorted row and the axis by this value if the cosine is smaller, so
+# that no factor 1 / cosine exceeds 10.
 _MIN_WEIGHT = 0.1
 # Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
-# MutualProximity stores the largest standardised cosine of any item for these cosines. The largest
-# standardised cosine is a maximum of increasing linear functions and therefore convex, so that
-# linear interpolation between two grid points is an upper bound.
+# Each item standardises a cosine by its own mean and standard deviation. For each cosine of this
+# grid, MutualProximity stores the largest standardised value among all items. This value is a
+# maximum of increasing linear functions of the cosine and therefore convex, so linear interpolation
+# between two grid points is an upper bound.
 _GRID = np.linspace(-1, 1, 65)
-# NormAngleDistance: the weight w of the encoded norm. With 2/π, the distances at both ends of the
-# curve of its docstring are equal for s = 2.
+# NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the distances at the
+# two ends of the curve that the docstring describes are equal.
 _NORM_SHARE = 2 / np.pi
 # NormAngleDistance: relative rounding error of a squared distance, per coordinate.
 _ROUNDING = 4 * 2.0**-52
@@ -65,7 +66,7 @@ def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
 
 @register
 class Recos(BaseMeasure):
-    """x·y divided by its largest possible magnitude if the entries of x and y are reordered.
+    """x·y divided by its largest magnitude over all orders of the entries of x and of y.
 
     The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
     descending order if x·y < 0. The value is 1 if the entries of both rows have the same order. The
@@ -160,7 +161,7 @@ class MutualProximity(BaseMeasure):
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute the moments, and the largest standardised cosine of any item on a grid."""
+        """Compute the moments of the items and the largest standardised values on _GRID."""
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)
@@ -171,12 +172,12 @@ class MutualProximity(BaseMeasure):
             np.maximum(self._largest, part.max(axis=1), out=self._largest)
 
     def precompute(self, B: Rows) -> tuple[Any, ...]:
-        """Return the rows, their norms, and the mean and deviation of their cosines."""
+        """Return the rows, their norms, and the mean and deviation of the cosines of each row."""
         scaled = scaled_up_rows(B)
         return scaled, norms_of(scaled), *self._row_moments(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Any, ...], columns: Integers) -> Floats:
-        """Return the logarithm of the product."""
+        """Return the logarithm of the product of the two probabilities."""
         B, norms, means, deviations = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, norms)
         return over_lists(
@@ -221,16 +222,16 @@ class MutualProximity(BaseMeasure):
 
 @register
 class NormAngleDistance(BaseMeasure):
-    """-(||x| - |y|| + λ arccos(cosine)), minus a distance in norm and angle.
+    """-(||x| - |y|| + λ arccos(cosine)), minus the sum of the differences in norm and in angle.
 
     Some slides call this distance "WRD" and omit the absolute value of the difference of the norms;
     it is not Word Rotator's Distance. Candidates are selected by the squared Euclidean distance s²
     of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows differ by g and their
     angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s <= 2, all pairs (g, θ) with this
-    s form a curve, and g / λ + θ is smallest at one of its two ends, where it is 2 arcsin(s/2) or
-    s / w; the first value is not larger. For s > 2, g / λ + θ is at least π, and at least the value
-    of g / λ for an angle of π. Pitfall: a suitable λ depends on the units of the rows. Source: You
-    arXiv:2504.16318, corrected.
+    s form a curve, and g / λ + θ is smallest at one of its two ends, where it is 2 arcsin(s/2) or s
+    / w; the first of these two values is not larger. For s > 2, g / λ + θ is at least π, and at
+    least the value of g / λ for an angle of π. Pitfall: a suitable λ depends on the units of the
+    rows. Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------
@@ -251,10 +252,11 @@ class NormAngleDistance(BaseMeasure):
         self._median_norm = float(np.median(norms))
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64, with m the median norm of items.
+        """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64; m is the median norm of the items.
 
-        Subtracting m makes the encoded rows short, which makes the rounding errors of their
-        distances small. A search of Gaussian rows is 17 times as fast as without the subtraction.
+        Subtracting m makes the norms of the encoded rows small, and therefore the rounding errors
+        of their distances, too. A search of Gaussian rows is 17 times as fast as without the
+        subtraction.
         """
         norms = norms_of(B) - self._median_norm
         return np.column_stack([unit_rows(B), _NORM_SHARE / self.weight * norms])
@@ -272,7 +274,7 @@ class NormAngleDistance(BaseMeasure):
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return minus the smallest distance of two rows whose encoded rows have this s²."""
+        """Return minus the smallest distance of two rows whose encoded rows have the s² of -raw."""
         # The rounding errors of encoded rows and of their squared distance are proportional to the
         # magnitude of the terms that are subtracted.
         norms = np.hypot(norms_of(Q), self._median_norm)

@@ -53,7 +53,7 @@ class _MeanNorm(BaseMeasure):
 
 @register
 class ScaledSimilarity(_MeanNorm):
-    """α cosine + (1 - α) (|x| + |y|) / m, with m the mean norm of the items that are not zero.
+    """α cosine + (1 - α) (|x| + |y|) / m, where m is the mean norm of the items that are not zero.
 
     Pitfall: the value is unbounded, and the items of a query are ranked by
     α cosine + (1 - α) |y| / m, which favours popular items if they have large norms. The source
@@ -91,11 +91,11 @@ class ScaledSimilarity(_MeanNorm):
 
 @register
 class FeatureAugmented(_MeanNorm):
-    """Inner product or cosine of rows [unit x, β |x| / m], with m the mean norm of nonzero items.
+    """Inner product or cosine of the rows [unit x, β |x| / m]; m is the mean norm of nonzero items.
 
-    Pitfall: two rows are similar if both are long. The value is the cosine plus β² |x||y| / m² or,
-    if ``normalized`` is true, this sum divided by the norms of both augmented rows. The
-    concatenation of a row and its norm is from You arXiv:2504.16318.
+    Pitfall: two rows count as similar if both have large norms. The value is the cosine plus β²
+    |x||y| / m² or, if ``normalized`` is true, this sum divided by the norms of both augmented rows.
+    The concatenation of a row and its norm is from You arXiv:2504.16318.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from fastcos.validation import Floats
 
-# Number of partial sums by which kernels.pair_scores adds the products of two rows.
+# Number of partial sums in which kernels.pair_scores adds the products of the entries of two rows.
 _LANES = 16
 # Number of entries of the rows that are multiplied at once. The products of so many entries stay in
 # the cache.
@@ -16,7 +16,7 @@ _ENTRIES_PER_SCORING = 1 << 17
 
 
 def row_products(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Floats:
-    """Return the inner product (n,) of row i of x and row i of y, summed as in pair_scores."""
+    """Return the inner product (n,) of each row of x with the same row of y, as in pair_scores."""
     depth = x.shape[1]
     whole = depth - depth % _LANES
     lanes = np.zeros((len(x), _LANES))
@@ -40,7 +40,7 @@ def row_norms_in_numpy(rows: npt.NDArray[Any]) -> Floats:
 
 
 def slices(n: int, depth: int, entries: int = _ENTRIES_PER_SCORING) -> Iterator[slice]:
-    """Yield slices that cover n rows of this depth, each with about this number of entries."""
+    """Yield slices of about ``entries`` entries that cover n rows of ``depth`` entries."""
     size = max(1, entries // depth)
     for lo in range(0, n, size):
         yield slice(lo, lo + size)

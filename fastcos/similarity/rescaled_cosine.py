@@ -14,7 +14,7 @@ from fastcos.validation import Floats, Rows
 
 
 class ModelSpectrum(NamedTuple):
-    """The diagonals of S and Σ of a model, under the names of the attributes of the model."""
+    """The diagonals of S and Σ of a model; the fields are named like the attributes of LinearMF."""
 
     shrinkage_: Floats
     singular_values_: Floats
@@ -39,9 +39,9 @@ class RescaledCosine(Mapped):
     """Cosine of the items V_k S^½ D^-1 after a rescaling D of the symmetric solution V_k S^½.
 
     A named rescaling has the form D = S^c Σ^e with exponents c and e. Pitfall: the solutions for
-    all D have the same loss, but their cosines compare different things; ``fastcos.rescalings()``
-    lists the meaning of the cosine under each named D. Sources: arXiv:2403.05440, Eq. 3; Levy et
-    al. 2015 for the family of exponents.
+    all D have the same loss, but their cosines compare different properties of the items;
+    ``fastcos.rescalings()`` lists the meaning of the cosine under each named D. Sources:
+    arXiv:2403.05440, Eq. 3; Levy et al. 2015 for the family of exponents.
 
     Parameters
     ----------
@@ -120,12 +120,12 @@ class Eq2Cosine(Mapped):
 
 @register
 class WeightCosine(BaseMeasure):
-    """W_ij / sqrt(W_ii W_jj) of the weights W = AB'; a row is [a_i, b_i], of 2k columns.
+    """W_ij / sqrt(W_ii W_jj) for the weights W = AB' of a model; a row is [a_i, b_i], of width 2k.
 
-    For A = B, the value is the cosine under Eq. 5. No reparametrisation of the model changes the
-    value. Pass the two factors side by side, as ``np.hstack([A, B])``. Pitfalls: W_ii must be at
-    least 0; an item with W_ii = 0 becomes a zero row. Unless W is symmetric and positive
-    semidefinite, the value is not a cosine and may lie outside of [-1, 1].
+    For A = B (Eq. 5 of the paper), the value is the cosine of b_i and b_j. No reparametrisation of
+    the model changes the value. Pass the two factors side by side, as ``np.hstack([A, B])``.
+    Pitfalls: W_ii must be at least 0; an item with W_ii = 0 becomes a zero row. Unless W is
+    symmetric and positive semidefinite, the value is not a cosine and may lie outside of [-1, 1].
     """
 
     name = "weight_cosine"

@@ -50,7 +50,7 @@ class Rescaling:
 
     @classmethod
     def of_items(cls, a: float, b: float) -> "Rescaling":
-        """Return the rescaling whose item embeddings have these exponents, V_k S^a Σ^b."""
+        """Return the rescaling under which the item embeddings are V_k S^a Σ^b."""
         a, b = validation.as_real("a", a), validation.as_real("b", b)
         return cls(shrinkage=0.5 - a, spectrum=0.0 - b)
 
@@ -154,7 +154,8 @@ def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> F
     """Return the diagonal of D (k,), float64 and positive, for any ``rescaling=`` argument.
 
     rescaling is None (D = I), a name, a Rescaling, or the diagonal itself. If the shrinkage of a
-    dimension is 0, its entry of D is 1, because the column of the solution is zero for every D.
+    dimension is 0, the entry of D for this dimension is 1, because the column of the solution is
+    zero for every D.
     """
     k = len(singular_values)
     if rescaling is None:
@@ -188,7 +189,8 @@ def _power(base: str, exponent: float) -> str:
     return base + suffixes.get(exponent, f"^{exponent:g}")
 
 
-# For each name: the rescaling, the meaning of cosines of items, and that of cosines of users.
+# Each line contains the name of a rescaling, the rescaling, the meaning of the cosine of two items,
+# and the meaning of the cosine of two users.
 _NAMED = tuple(
     NamedRescaling(
         name, D, _product("V_k", *D.item_exponents), _product("U_k", *D.user_exponents), *meanings

@@ -1,4 +1,4 @@
-"""Transforms of rows, and scores of lists and of pairs, which several measures share."""
+"""Functions that several measures share: transforms of rows, and exact scores of pairs of rows."""
 
 from typing import Any, cast
 
@@ -69,7 +69,7 @@ def count_duplicates(rows: Rows) -> int:
 def list_scores(
     metric_type: str, queries: Rows, items: Rows, columns: Integers, norms: Floats | None = None
 ) -> Floats:
-    """Return the raw scores (n, k) of every query and the items of its list, without a bias.
+    """Return the raw scores (n, k) of each query with its list of items, without biases.
 
     queries (n, d), items (p, d); columns (n, k) contains the numbers of the items in each list.
     norms (p,): norms of the items, or None to compute the norms.
@@ -118,7 +118,7 @@ def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
 def over_lists(
     kernel: Any, columns: Integers, *arguments: Any, pairs_per_task: int = 20_000
 ) -> Floats:
-    """Run a kernel that scores the list of every query; return the scores (n, k).
+    """Run a kernel that scores each query with its list of items; return the scores (n, k).
 
     columns (n, k): the numbers of the items in each list. pairs_per_task: the number of pairs that
     a thread scores in one task.
@@ -131,7 +131,7 @@ def over_lists(
 
 
 def inverses(values: Floats) -> Floats:
-    """Return 1 / values, with 0 for values of 0."""
+    """Return 1 / value for each value, or 0 if the value is 0."""
     return np.divide(1.0, values, out=np.zeros(len(values)), where=values > 0)
 
 

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from fastcos.validation import Floats
 
-# The squares of rows with a smaller norm lose digits in float64, or underflow to 0.
+# In a row with a smaller norm, the squares of the entries lose digits in float64 or underflow to 0.
 MIN_NORM = 2.0**-480
 
 
@@ -15,15 +15,15 @@ def find_small(norms: Floats) -> npt.NDArray[np.intp]:
 
 
 def exponents_for(largest: Floats) -> npt.NDArray[np.intc]:
-    """Return the exponents of 2 that bring the largest magnitude of each row near 1.
+    """Return the exponents e for which 2^e times the largest magnitude is from ½ to 1.
 
-    The exponent is 0 for a magnitude of 0.
+    largest (n,): the largest magnitude of each row. The exponent is 0 for a magnitude of 0.
     """
     return -np.frexp(largest)[1]
 
 
 def scale_up(rows: Floats, norms: Floats) -> tuple[Floats, npt.NDArray[np.intc]] | None:
-    """Return the rows after scaling up small ones, and the exponents of 2 of all rows (n,).
+    """Multiply small rows by powers of 2; return all rows, and the exponents (n,) of the powers.
 
     Return None if no row has to be scaled. Multiplying by a power of 2 does not round.
     """

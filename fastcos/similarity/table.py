@@ -57,17 +57,17 @@ class MeasureRow(NamedTuple):
 
 
 def share_of_half_turn(cosines: Floats) -> Floats:
-    """Return 1 - angle / π."""
+    """Return 1 - angle / π, where the cosine of the angle is the raw score."""
     return 1 - np.arccos(np.clip(cosines, -1, 1)) / np.pi
 
 
 def negative_distances(negative_squares: Floats) -> Floats:
-    """Return minus the distances, from minus the squared distances."""
+    """Return minus the distances, whose squares are minus the arguments."""
     return -np.sqrt(-negative_squares)
 
 
 def without_row_means(rows: Rows) -> Rows:
-    """Return each row minus the mean of its entries, float64; rows that would underflow are scaled.
+    """Return each row minus the mean of its entries, float64.
 
     Rows whose squares would underflow are multiplied by a power of two, which changes no cosine.
     """
@@ -94,13 +94,13 @@ def mean_and_one(items: Rows) -> tuple[Floats, Floats]:
 
 
 def zero_and_inverse_norms(items: Rows) -> tuple[Floats, Floats]:
-    """Return a centre of 0, and one over the norm of each column; 0 for a zero column."""
+    """Return a centre of 0, and the scale 1 / norm of each column (0 for a zero column)."""
     centre = np.zeros(items.shape[1])
     return centre, inverses(np.sqrt(mean_squares_of(items, centre) * len(items)))
 
 
 def mean_and_inverse_deviations(items: Rows) -> tuple[Floats, Floats]:
-    """Return the mean row, and one over the deviation of each column; 0 for a constant column."""
+    """Return the mean row, and the scale 1 / deviation of each column (0 if constant)."""
     centre = mean_of(items)
     return centre, inverses(np.sqrt(mean_squares_of(items, centre)))
 
