@@ -18,11 +18,13 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# The number of steps between the widening of a block and the next check; the new directions
-# converge in these steps.
+# The number of Lanczos steps between the widening of a block and the next check of the residuals.
+# In these steps, the new directions converge.
 _STEPS_AFTER_WIDENING = 4
-# Columns whose norm is below 100 roundings of the largest eigenvalue are orthogonalised again
-# before they are scaled; columns below 8 roundings count as 0.
+# These numbers are multiples of the rounding error, which is the machine precision times the
+# largest eigenvalue. A column whose norm is at most _SHORT rounding errors is orthogonalised again
+# before it is scaled to unit norm; a column whose norm is at most _NEGLIGIBLE rounding errors
+# counts as 0.
 _SHORT = 100
 _NEGLIGIBLE = 8
 # The number of rows in a part. The products of a part are added in the working precision.
@@ -45,7 +47,7 @@ class Ritz(NamedTuple):
 
 
 def block_width(k: int) -> int:
-    """Return the number of columns of a block.
+    """Return the number of columns of a block for the computation of k eigenpairs.
 
     With narrow blocks, fewer columns are multiplied in total; with wide blocks, multiplying a
     column takes less time.
@@ -59,14 +61,14 @@ def largest_basis(k: int) -> int:
 
 
 class SVDProgress:
-    """A report of the columns multiplied by X'X, for the iterations and then the certificates."""
+    """Reports to a caller how many columns have been multiplied by X'X, and how many in total."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
         self._before = self._done = 0
 
     def start(self, tol: float, max_iter: int) -> None:
-        """Start the first iteration, or a second iteration in float64."""
+        """Reset the counters for the first iteration, or for a second iteration in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
         # Until the first check, the total is an estimate: an iteration usually ends before the
@@ -76,7 +78,7 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Count finished columns; the reported total number of columns is never smaller."""
+        """Count and report finished columns; the reported total is at least this count."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
@@ -152,10 +154,11 @@ class _Check(NamedTuple):
 
 
 def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
-    """Return how many columns to add before the next check (a check costs one or two products).
+    """Return the number of columns to add to the basis before the residuals are checked again.
 
-    The number is half of the columns that would be required if the residual kept decreasing at the
-    rate between the last two checks, because the rate increases.
+    A check takes as long as one or two products. The number is half of the number of columns that
+    would be required if the residual kept decreasing at the rate between the last two checks,
+    because this rate increases.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -169,7 +172,7 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` values above the last value are equal.
+    """Return whether `width` successive values, not counting the last value, are equal within tol.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. An eigenvalue that occurs this often may therefore have more eigenvectors, and the
@@ -206,7 +209,7 @@ class _Basis:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next block exceeds the capacity."""
+        """Whether the basis has no room for the next block."""
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
@@ -227,7 +230,7 @@ class _Basis:
         return int(last - first)
 
     def ritz(self, k: int) -> tuple[Floats, Matrix, Floats]:
-        """Return the k largest Ritz values, their weights on B, and relative residuals."""
+        """Return the k largest Ritz values, their vectors' weights in B, and relative residuals."""
         m = self.size
         with parallel.one_blas_thread(), parallel.blas_lock():
             # Computing all eigenpairs by divide and conquer takes less time than computing a subset
@@ -239,12 +242,12 @@ class _Basis:
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
 
     def rounding(self, values: Floats) -> float:
-        """Return the relative residual that rounding causes in the smallest non-zero value."""
+        """Return the relative residual of the smallest non-zero value that rounding causes."""
         positive = values[values > zero_level(np.dtype(np.float64)) * values[0]]
         return float(np.finfo(self.dtype).eps * values[0] / positive[-1]) if len(positive) else 0.0
 
     def vectors(self, weights: Matrix) -> Matrix:
-        """Return the Ritz vectors as columns."""
+        """Return the Ritz vectors that have these weights in B, as columns."""
         return self._product(self._columns, weights)
 
     def restart(self, values: Floats, weights: Matrix) -> None:
@@ -255,7 +258,7 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Add as many random columns as the next block has; return False if they do not fit."""
+        """Double the next block by random columns; return False if the basis has no room."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])
@@ -270,7 +273,7 @@ class _Basis:
         return C
 
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
-        """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = 1.
+        """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
 
         Z must be orthogonal to B up to rounding, and is changed. If Z does not have full rank, the
         missing columns of Q are random. Scaling a short column of Z enlarges its rounding errors:
@@ -298,7 +301,7 @@ class _Basis:
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q and R with Z = Q R and Q'Q = 1, without directions in which Z is too short."""
+        """Return Q, R with Z = Q R and Q'Q = I, leaving out directions in which |Z| <= shortest."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)
@@ -317,12 +320,12 @@ class _Basis:
         return Z
 
     def _gram(self, Z: Matrix) -> Matrix:
-        """Return Z'Z in float64, whose precision resolves short columns."""
+        """Return Z'Z in float64, because in float32 columns with a small norm would be lost."""
         Z = Z.astype(np.float64, copy=False)
         return self._cross(Z, Z)
 
     def _cross(self, B: Matrix, Z: Matrix, columns: int | None = None) -> Floats:
-        """Return B'Z; if columns is given, use only this number of columns of B.
+        """Return B'Z; if columns is not None, B'Z of only the first `columns` columns of B.
 
         B (p, m) and Z (p, w) have the same type. Parts of the rows are summed in this type, and the
         sums of the parts are added in float64.
@@ -338,7 +341,7 @@ class _Basis:
         return sums[:, :m].sum(axis=0, dtype=np.float64)
 
     def _add_product(self, B: Matrix, C: Matrix, Z: Matrix) -> None:
-        """Add B C to Z in place, for B (p, at least m), C (m, w) and Z (p, w), in Z's type."""
+        """Add the product of the first m columns of B with C (m, w) to Z (p, w), in place."""
         C = np.ascontiguousarray(C, dtype=Z.dtype)
         arrays = validation.read_only(B), validation.read_only(C), Z
         self._run("add_product_rows", parallel.row_blocks(len(Z), _ROWS_PER_PART), *arrays)

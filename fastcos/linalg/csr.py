@@ -35,7 +35,8 @@ class CSRArrays(NamedTuple):
 def transposed_interactions(name: str, X: Any) -> sp.csr_array:
     """Transpose a CSC matrix to the CSR form of `as_interactions`, without converting the arrays.
 
-    The structure is checked first, because an error of SciPy's transpose would not name X.
+    The arrays of X are checked first, because an error that SciPy raises during the transposition
+    would not contain the name of the argument.
     """
     if X.dtype.kind in "fiub":
         _compressed(name, X, X.shape[1])
@@ -43,13 +44,16 @@ def transposed_interactions(name: str, X: Any) -> sp.csr_array:
 
 
 def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_array:
-    """Return X as a canonical CSR array of float32 or float64: sorted, unique, finite, no zeros.
+    """Return X as a canonical CSR array of float32 or float64.
+
+    In each row of the result, the indices are sorted and unique, and the values are finite and not
+    0.
 
     X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed. If
     duplicates must be summed, indices sorted or explicit zeros dropped, the function works on a
-    private copy. With keep_zeros, explicit zeros stay, so explicit zeros alone cause no copy.
-    Sparse integers and booleans are summed in float64, and become float32 if the conversion is
-    exact. The check reads the non-zeros once.
+    private copy. If keep_zeros is true, explicit zeros remain in the result, so explicit zeros
+    alone cause no copy. Sparse integers and booleans are summed in float64, and become float32 if
+    the conversion is exact. The check reads the non-zeros once.
     """
     import scipy.sparse as sp
 
@@ -82,7 +86,10 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
 
 
 def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
-    """Return the matrix with a 1 in row i at columns[i], which excludes one item per query."""
+    """Return a matrix whose row i contains a 1 in column columns[i] and no other entry.
+
+    As an ``exclude=`` matrix, it excludes one item per query.
+    """
     import scipy.sparse as sp
 
     n = len(columns)
@@ -100,7 +107,7 @@ def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
-    """Return the unchecked arrays of a CSR matrix of floats, or None for other matrices."""
+    """Return the unchecked entries of a CSR matrix of floats; return None for other matrices."""
     is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
         return None
@@ -108,9 +115,10 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
 
 
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
-    """Return indptr, indices and float data of consistent lengths; indices are not yet checked.
+    """Return indptr, indices and float data of consistent lengths, with unchecked index values.
 
-    SciPy converts other formats, after a check for values that would crash its code.
+    SciPy converts matrices of other formats to CSR, after this function has checked them for values
+    that would crash the code of SciPy.
     """
     import scipy.sparse as sp
 
@@ -168,7 +176,7 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
     try:
         X = X.tocoo()
-    except (ValueError, TypeError, IndexError) as error:  # raised for a dictionary of keys (DOK)
+    except (ValueError, TypeError, IndexError) as error:  # a malformed dictionary of keys (DOK)
         raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
     for field, coordinates, size in zip(("row", "col"), X.coords, X.shape, strict=True):
         if len(coordinates) != len(X.data):
@@ -240,5 +248,5 @@ def _first_offender(row: int, indptr: Any, indices: Any, data: Any, n_columns: i
     outside = np.flatnonzero((columns < 0) | (columns >= n_columns))
     if len(outside):
         return f"index {columns[outside[0]]} in row {row}, position {entries.start + outside[0]}"
-    broken = np.flatnonzero(~np.isfinite(values))[0]
-    return f"{values[broken]} in row {row}, column {columns[broken]}"
+    invalid = np.flatnonzero(~np.isfinite(values))[0]
+    return f"{values[invalid]} in row {row}, column {columns[invalid]}"

@@ -1,4 +1,4 @@
-"""Operators, which give the products X A, X'Y, X'(X Q) and X'X of a matrix X.
+"""Operators, which compute the products X A, X'Y, X'(X Q) and X'X of a matrix X.
 
 X may be sparse, dense or a LinearOperator of SciPy. A sparse X stays sparse: centring adds
 rank-one terms to its products. Results are bit-identical on any number of threads and for any
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 Matrix = npt.NDArray[np.floating[Any]]
 
-# All of the following constants that depend on time were measured by bench/lab/curves.py.
+# The following constants that trade one run time for another were measured by bench/lab/curves.py.
 
 # The work of one block of rows: the number of its non-zeros times the number of columns of the
-# factor. A block of this size takes a few ms.
+# factor. A block of this size takes a few milliseconds.
 WORK_PER_BLOCK = 1 << 24
-# The bytes of one row of a panel, which is a group of columns of a factor: 64 columns of float32.
+# A panel is a group of columns of a factor. Each of its rows has this number of bytes, which is
+# enough for 64 float32 columns.
 _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
@@ -49,16 +50,16 @@ STREAMED_BYTES = 1 << 26
 # 20,000, a product with five such pieces took twice as long as a product with the uncut factor.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
-# even if the rows of X are short. With 64 columns, transposed blocks took 35% less time for 84,432
-# items and 20% less for 40,000 items, but 90% more for 17,192 items.
+# of X even if the rows of X have few non-zeros. With 64 columns, transposed blocks took 35% less
+# time for 84,432 items and 20% less for 40,000 items, but 90% more for 17,192 items.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
-# Blocks are transposed only after this many columns have been multiplied, because the time of
-# transposing is saved only by further products.
+# Blocks are transposed only after the operator has multiplied this many columns. Transposing takes
+# time that only later products save, so it would not pay for a single product with few columns.
 _COLUMNS_TO_PAY = 32
-# X'X is summed from dense blocks if at least one cell of X in 30 is non-zero.
+# X'X is summed from dense blocks if at least one in 30 entries of X is non-zero.
 _DENSE_GRAM_SHARE = 30
 
 
@@ -210,21 +211,21 @@ class Workspace:
     """
 
     def __init__(self) -> None:
-        self._kept: Matrix = np.empty(0, np.float32)
+        self._array: Matrix = np.empty(0, np.float32)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
         """Return an uninitialised array: the previous array if shape and dtype are the same."""
-        if self._kept.shape != shape or self._kept.dtype != dtype:
-            self._kept = buffer_pool.empty(shape, dtype)
-        return self._kept
+        if self._array.shape != shape or self._array.dtype != dtype:
+            self._array = buffer_pool.empty(shape, dtype)
+        return self._array
 
 
 class SparseOperator(Operator):
     """The products of a CSR array that :func:`fastcos.linalg.csr.as_interactions` has returned.
 
-    X A is summed in the order of the non-zeros of each row. The other products are sums over parts
-    of the rows (:mod:`fastcos.linalg.partial_sums`). If there is only one part, the operator
-    computes the transpose X' and sums over its rows.
+    A row of X A is summed in the order of the non-zeros of the row of X. The other products are
+    sums over parts of the rows (:mod:`fastcos.linalg.partial_sums`). If there is only one part, the
+    operator computes the transpose X' and multiplies its rows instead.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -315,7 +316,7 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Yield the number of a part, and an array (m, p, width) for m parts from this part on."""
+        """Yield the first part of a group of m parts, and an array (m, p, width) for their sums."""
         p, parts = self.shape[1], len(self._part_rows) - 1
         step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
         sums = self._memory.array((step, p, width), dtype)
@@ -324,7 +325,7 @@ class SparseOperator(Operator):
 
     @parallel.lazy_attribute
     def _part_rows(self) -> parallel.Blocks:
-        """The first row of every part, and the number of rows."""
+        """The first row of every part and, at the end, the number of rows."""
         n, p = self.shape
         indptr = self._arrays[0]
         starts = partial_sums.starts(n, p, int(indptr[-1]))
@@ -447,7 +448,11 @@ def as_factor(operator: Operator, A: Matrix) -> Matrix:
 
 
 def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix]) -> Floats:
-    """Return X'X of a sparse X; if X is dense enough, sum it over dense blocks of 128 MiB."""
+    """Return X'X (p, p) of a sparse X with nnz non-zeros.
+
+    If X is not very sparse, the result is summed over dense blocks of 128 MiB. dense_rows(lo, hi)
+    returns the rows [lo, hi) of X as a dense array.
+    """
     n, p = X.shape
     if nnz * _DENSE_GRAM_SHARE < n * p:
         return Operator.gram(X)
@@ -471,7 +476,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a factor's panel fit in a cache that is read fast in any order."""
+    """Return how many rows of a factor's panel fit in a cache that is fast to read in any order."""
     return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
@@ -519,7 +524,8 @@ def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
 def _panels(factor: Matrix) -> Any:
     """Yield the first column, the number of columns and the padded array of every panel.
 
-    The kernels of sparse_blocks take panels whose number of columns is one of WIDTHS.
+    The panels are padded with zeros, because the kernels of sparse_blocks require that the number
+    of columns of a panel is one of WIDTHS.
     """
     for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
-# The smallest number of non-zeros of a part per column. The sum (p, w) of a part is cleared and
-# added once, which takes little time compared with this many non-zeros (bench/lab/curves.py).
+# The smallest average number of non-zeros per column in a part of the rows. The sum (p, w) of a
+# part is cleared and added once, which takes little time compared with multiplying this many
+# non-zeros (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
 # The largest number of parts, unless the parts would have more than _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
@@ -22,8 +23,8 @@ _LARGEST_PART = 1 << 24
 # The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
 # million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# The number of sums per thread that are in memory at once. After these sums, threads wait for each
-# other.
+# The number of sums per thread that are in memory at once. After computing these sums, the threads
+# wait for each other.
 _SUMS_PER_THREAD = 8
 
 
@@ -35,7 +36,7 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return the number of rows plus non-zeros that come before each of the parts 1, 2, ..."""
+    """Return for each of the parts 1, 2, ... the number of rows plus non-zeros before it."""
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 
@@ -49,7 +50,7 @@ def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
 
 
 def add(sums: npt.NDArray[Any], column: int, out: npt.NDArray[Any], n_threads: int | None) -> None:
-    """Add sums (parts, p, w), one after the other, to columns column .. column + w of out."""
+    """Add the sums (parts, p, w), one after the other, to the w columns of out from column on."""
     blocks = parallel.row_blocks(len(out), 2048)
     parallel.run(
         sparse.add_parts, blocks, validation.read_only(sums), column, out, n_threads=n_threads

@@ -24,8 +24,8 @@ def matmul(
     """Return X A for sparse X and dense A.
 
     If the optional vectors are passed, the result is (X - row_center 1' - 1 center') diag(1 /
-    scale) A, while X itself stays sparse. The call takes O(nnz l + (n + p) l) time and no memory
-    besides the result.
+    scale) A, while X itself stays sparse. For nnz non-zeros, the call takes O(nnz l + (n + p) l)
+    time and no memory besides the result.
 
     Parameters
     ----------
@@ -137,7 +137,8 @@ def gram_matmul(
 
     The call takes O(nnz l + (n + p) l) time. Besides the result, the sums of the parts of the rows
     take at most ``working_memory``. A transposed copy of X in blocks also takes at most
-    ``working_memory``; it is made only if it saves more time in this call than it costs.
+    ``working_memory``; the function makes this copy only if the copy saves more time in this call
+    than making it takes.
 
     Parameters
     ----------
@@ -173,11 +174,11 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     """Return X A of a CSR array and check the entries of X at the same time, or return None.
 
     Checking X beforehand would read X once more. With 64 columns and 38,000 to 900,000 non-zeros,
-    this function is 1.1 to 1.5 times as fast as a check and a product (bench/lab/curves.py). None
-    is returned if X must be checked first: because X has an invalid entry, because another kernel
-    is faster, or because the kernel would have to be compiled for a rare type. The result has the
-    same bits as if X had been checked first; duplicate and unsorted entries are added in the order
-    in which they are stored.
+    this function is 1.1 to 1.5 times as fast as a check followed by a product
+    (bench/lab/curves.py). The function returns None if the caller must check X first: because X has
+    an invalid entry, because another kernel is faster, or because the kernel would have to be
+    compiled for a rare type. The result has the same bits as if X had been checked first; duplicate
+    and unsorted entries are added in the order in which they are stored.
     """
     arrays = unchecked_arrays("X", X)
     if arrays is None or arrays.indices.dtype != np.int32:

@@ -52,10 +52,10 @@ class InteractionShards:
 
     An object of this class can replace X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
-    reads the rows once, in blocks, while the system reads the next block ahead. For any shard
-    boundaries, products are bit-identical to the products of one CSR matrix of the same type in
-    memory, and the SVD is as well if p <= n. Interactions with up to 2^25 (33.5 million) non-zeros
-    are read into memory.
+    reads the rows once, in blocks, while the operating system reads the next block ahead. For any
+    shard boundaries, products are bit-identical to the products of one CSR matrix of the same type
+    in memory, and the SVD is as well if p <= n. Interactions with up to 2^25 (33.5 million)
+    non-zeros are read into memory.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class InteractionShards:
     def blocks(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, sp.csr_array]]:
         """Yield the number of the first row, and the rows, of every shard with rows in [lo, hi).
 
-        While the caller works on one shard, the system reads the next one.
+        While the caller works on one shard, the operating system reads the next shard.
 
         Parameters
         ----------
@@ -257,14 +257,14 @@ class InteractionShards:
         return indptr, indices, data
 
     def _read_ahead(self, lo: int, hi: int) -> None:
-        """Ask the system to read rows [lo, hi) in the background."""
+        """Ask the operating system to read rows [lo, hi) in the background."""
         for number, first, last in self._within(lo, hi):
             indptr, *arrays = self._shards[number]
             for array in arrays:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return :func:`fastcos.parallel.rows_at_work` for all shards; the targets must ascend."""
+        """Return the result of parallel.rows_at_work for all shards; the targets must ascend."""
         rows: list[int] = []
         work_before = 0  # the work of the shards before the current shard
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
@@ -290,7 +290,10 @@ class InteractionShards:
         return ShardedOperator(self, n_threads)
 
     def _open(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
-        """Return the checked indptr, indices and data of a shard; data of ones takes no memory."""
+        """Return the checked indptr, indices and data of a shard.
+
+        If all values are 1, data takes no memory.
+        """
         path = self.path / f"{number:05d}"
         arrays = storage.load_arrays(path, _SHARD_KIND, verify=verify).arrays
         rows = self.first_rows[number + 1] - self.first_rows[number]
@@ -342,7 +345,7 @@ def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter
         yield writer
         writer.finish()
         if target.is_dir():
-            target.rmdir()  # check_new_directory has found an empty directory
+            target.rmdir()  # check_new_directory accepts only an empty directory
         folder.rename(target)
 
 
@@ -499,15 +502,21 @@ class ShardedOperator(Operator):
 
 
 def _add_rows(
-    kernel: str, X: sp.csr_array, row: int, factor: Matrix, column: int, begun: bool, sums: Matrix
+    kernel: str,
+    X: sp.csr_array,
+    row: int,
+    factor: Matrix,
+    column: int,
+    is_started: bool,
+    sums: Matrix,
 ) -> None:
     """Add the products of the rows X to sums (1, p, w).
 
-    The first row of X has the number `row` in the whole matrix. begun says whether sums already
-    contains the products of earlier rows of the part.
+    The first row of X has the number `row` in the whole matrix. is_started says whether sums
+    already contains the products of earlier rows of the part.
     """
     n = X.shape[0]
     rows_of_factor = factor[row : row + n] if kernel == "rmatmul_parts" else factor
     rows = validation.read_only(np.array([0, n]))
     body = operators.kernel_body(sparse, kernel)
-    body(0, 1, rows, operators.kernel_arrays(X), rows_of_factor, column, begun, sums)
+    body(0, 1, rows, operators.kernel_arrays(X), rows_of_factor, column, is_started, sums)

@@ -93,10 +93,10 @@ def randomized_svd(
     The method is block Lanczos with a random first block, on the smaller of X'X and X X'. Each step
     reads X once, and the iteration ends when the residual of every requested triplet is at most
     tol. The residuals that are returned are then computed in float64. The iteration runs in the
-    precision of X, and once more in float64 if float32 cannot reach tol. A problem is solved
-    directly if it is small or if nearly all triplets are requested. A pass over l = 16 to 64
-    columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time and
-    O(min(n, p) b) memory besides X and the result.
+    precision of X, and once more in float64 if float32 cannot reach tol. If X is small or nearly
+    all triplets are requested, a dense eigensolver computes the result instead. A pass over l = 16
+    to 64 columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time
+    and O(min(n, p) b) memory besides X and the result.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def randomized_svd(
     n_components : int
         The number k of triplets, from 1 to min(n, p).
     tol : float
-        The largest relative residual to accept; :func:`svd_residuals` defines it.
+        The largest relative residual to accept; :func:`svd_residuals` defines this residual.
     max_iter : int
         The largest number of passes over X.
     compute_u : bool
@@ -145,7 +145,8 @@ def randomized_svd(
     than a block has columns, the iteration finds them from further random directions.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
-    The paper fixes the number of passes, whereas this function stops when the residual is reached.
+    The paper fixes the number of passes, whereas this function stops when all residuals are at most
+    tol.
 
     Examples
     --------
@@ -202,11 +203,12 @@ def randomized_svd(
 def direct_svd(
     X: Any, n_components: int, *, compute_u: bool = False, progress: Progress | None = None
 ) -> SVD:
-    """Compute a truncated SVD to working precision in float64; X is an argument of as_operator.
+    """Compute a truncated SVD of X to the working precision of float64.
 
-    The eigenvectors of the smaller Gram matrix (X'X or X X') are singular vectors of X. A dense
-    solver computes them for up to DENSE_SIDE columns, and Lanczos for more columns. The relative
-    error of a singular value is about eps (s[0] / s[i])^2. progress is called as in randomized_svd.
+    X is anything that as_operator accepts. The eigenvectors of the smaller Gram matrix (X'X or X
+    X') are singular vectors of X. A dense solver computes them for up to DENSE_SIDE columns, and
+    Lanczos for more columns. The relative error of a singular value is about eps (s[0] / s[i])^2.
+    progress is called as in randomized_svd.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -232,8 +234,9 @@ def svd_residuals(
 ) -> Floats:
     """Return the certificate of singular triplets of X, which any solver may have computed.
 
-    Let v have unit length and r = ||X'Xv - s²v||. Then X has a singular value within
-    min(r / s, sqrt(r)) of s. The function returns this bound divided by s, computed in float64.
+    Let s and v be the singular value and the right singular vector of a triplet, where v has norm
+    1, and let r = ||X'Xv - s²v||. Then X has a singular value within min(r / s, sqrt(r)) of s. The
+    function returns this bound divided by s, computed in float64.
 
     Parameters
     ----------
@@ -312,7 +315,7 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
 def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
-    """Return signed and certified triplets, from orthonormal vectors in X's smaller dimension."""
+    """Return the triplets of orthonormal vectors in X's smaller dimension, with their residuals."""
     exact = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(exact)
     squares = np.einsum("ij,ij->j", exact, Z) / np.einsum("ij,ij->j", exact, exact)

@@ -8,11 +8,11 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import csr, records
 
-# The smallest number of non-zeros of a part per column. Each part clears one counter per column,
-# which takes little time compared with this many non-zeros.
+# The smallest average number of non-zeros per column in a part of the rows. Each part clears one
+# counter per column, which takes little time compared with transposing this many non-zeros.
 _NNZ_PER_COLUMN = 8
-# The smallest number of non-zeros of a part. With half as many, a second thread saves no time
-# (bench/lab/curves.py).
+# The smallest number of non-zeros of a part. With half as many non-zeros, a second thread saves no
+# time (bench/lab/curves.py).
 _NNZ_PER_PART = 2**18
 
 
@@ -26,13 +26,14 @@ def transposed(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]:
     """Return indptr, indices and data of the transpose with sorted rows; data may be None.
 
-    index_dtype must be able to hold the number of rows. The function takes O(nnz + parts p) time,
-    and memory for the result and 8 parts p bytes.
+    index_dtype must be able to hold the number of rows. For p columns, the function takes O(nnz +
+    parts p) time and, besides the result, 8 bytes per part and column.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only
     indptr, indices, data = read_only(indptr), read_only(indices), read_only(data)
-    # The number of threads may determine the parts, because the result does not depend on them.
+    # The number of threads may determine the parts, because the result does not depend on the
+    # parts.
     threads = config.n_threads() if n_threads is None else n_threads
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))
@@ -41,9 +42,9 @@ def transposed(
     parallel.run(
         csr.count_columns, blocks, read_only(rows), indptr, indices, counts, n_threads=n_threads
     )
-    of_columns = np.zeros(n_columns + 1, np.int64)
-    np.cumsum(counts.sum(axis=0), out=of_columns[1:])
-    places = np.cumsum(counts, axis=0) - counts + of_columns[:-1]
+    column_starts = np.zeros(n_columns + 1, np.int64)
+    np.cumsum(counts.sum(axis=0), out=column_starts[1:])
+    places = np.cumsum(counts, axis=0) - counts + column_starts[:-1]
     row_numbers = np.empty(nnz, index_dtype)
     values = None if data is None else np.empty(nnz, data.dtype)
     parallel.run(
@@ -51,4 +52,4 @@ def transposed(
         row_numbers, values,
         n_threads=n_threads,
     )  # fmt: skip
-    return read_only(of_columns), read_only(row_numbers), read_only(values)
+    return read_only(column_starts), read_only(row_numbers), read_only(values)
