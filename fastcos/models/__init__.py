@@ -9,15 +9,15 @@ A model maps the users (rows of X) and the items (columns of X) to k-dimensional
 
 ``LinearMF`` solves the two objectives of arXiv:2403.05440 in closed form from one truncated SVD.
 The objective "dropout" does not determine the scales of the latent dimensions: every diagonal
-rescaling of them is also a solution. ``CosineMF`` normalises users and items during training, so
-its loss determines these scales; the module ``cosine_training`` contains the training loop and
-``kernels.training`` its kernels. The transformers ``NormalizeRows``, ``StandardizeColumns``,
-``PopularityWeights`` and ``ShiftedPPMI`` change X before training and keep X sparse. Every model
-has the methods ``save`` and ``load``.
+rescaling of these dimensions gives another solution. ``CosineMF`` normalises users and items during
+training, so its loss determines these scales; the module ``cosine_training`` contains the training
+loop and ``kernels.training`` its kernels. The transformers ``NormalizeRows``,
+``StandardizeColumns``, ``PopularityWeights`` and ``ShiftedPPMI`` change X before training and keep
+X sparse. Every model has the methods ``save`` and ``load``.
 
 ``simulate_interactions`` draws interactions with known item clusters, as in section 4 of the paper.
-The paper does not specify every detail of this simulation; each preset in ``presets`` specifies all
-of them in one way.
+The paper does not specify every detail of this simulation; each preset in ``presets`` makes one
+choice for every such detail.
 """
 
 from importlib import import_module

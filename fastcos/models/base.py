@@ -28,7 +28,7 @@ class SparseInputMixin:
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
         """Return X as canonical CSR or dense rows; raise if its columns differ from those in fit.
 
-        With reset, the columns of X become those in fit.
+        If reset is true, X is the argument of fit, and the function stores its columns.
         """
         if not sp.issparse(X):
             return validation.estimator_rows(self, X, reset=reset)
@@ -129,9 +129,9 @@ class FactorModel(
     ) -> Neighbors:
         """Return the k items with the highest scores for every user.
 
-        Scores are the inner products of :meth:`scoring_embeddings`. The result is exact, and no
-        rescaling of the latent dimensions changes it. Besides the result, the method needs memory
-        for the embeddings of at most 65,536 users at a time.
+        The scores are the inner products of the rows that :meth:`scoring_embeddings` returns. The
+        result is exact, and no rescaling of the latent dimensions changes it. Besides the result,
+        the method needs memory for the embeddings of at most 65,536 users at a time.
 
         Parameters
         ----------

@@ -19,11 +19,11 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
-# Largest number of components. No embeddings in use are wider, and without this limit, a typing
-# error would raise MemoryError.
+# Largest number of components. No embeddings in use are wider, and without this limit, a mistyped
+# number would raise MemoryError.
 _MAX_COMPONENTS = 2**16
-# Ranges of the real parameters. With values outside of these ranges, training is useless or
-# overflows float32.
+# The allowed ranges of the real-valued parameters. With values outside of these ranges, training is
+# useless or overflows float32.
 _RANGES = {
     "temperature": (0.01, 100),
     "negative_exponent": (0, 2),
@@ -36,7 +36,8 @@ _RANGES = {
 class CosineMF(FactorModel):
     """Matrix factorisation whose users and items are normalised during training.
 
-    Users are the rows of P = XA, and items are the rows of B, as in ``LinearMF``. The model is
+    Users are the rows of P = XA, and items are the rows of B, as in ``LinearMF``. The model of the
+    probability that user u interacts with item i is
 
     ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i.
 
@@ -62,28 +63,29 @@ class CosineMF(FactorModel):
         (arXiv:1807.03748); "negative_sampling" is the negative logarithm of the logistic function
         of each item (arXiv:1310.4546).
     temperature : float, default 0.25
-        Divisor of the logits. A lower temperature fits the data and its noise more closely. The
-        temperature influences the cosines of items as much as the rescaling D does in ``LinearMF``.
-        The temperature with the lowest held-out loss is often lower than the temperature that best
-        recovers the clusters of items.
+        Divisor of the cosines in the model. With a lower temperature, the model fits the data,
+        including their noise, more closely. The temperature influences the cosines of items as much
+        as the rescaling D does in ``LinearMF``. The temperature with the lowest held-out loss is
+        often lower than the temperature that best recovers the clusters of items.
     item_bias : bool, default True
-        Whether a bias per item models popularity. word2vec has no bias. Without a bias, directions
-        and norms model the part of the popularity that ``negative_exponent`` does not account for.
+        Whether a bias per item models popularity. word2vec has no bias. Without a bias, the
+        directions and the norms of the embeddings model the part of the popularity that
+        ``negative_exponent`` does not account for.
     n_negatives : int, default 1024
         Number of items that are drawn for a batch. The users of the batch share these items; each
         user skips the items with which the user has interacted.
     negative_exponent : float, default 0.75
         Items are drawn with probabilities proportional to their number of users to this power
-        (arXiv:1310.4546). 0 draws them uniformly.
+        (arXiv:1310.4546). With 0, all items with users are equally probable.
     propensity_exponent : float, default 0.0
         The weight of an interaction x with an item is x / (number of the item's users) to this
         power, an inverse propensity (arXiv:1602.05352). With 0, the weight is x.
     norm_penalty : float, default 0.0
         Weight of the penalty, the sum of (|row| - 1)^2 over the rows of P and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
-        Length of the first step of a row. Adagrad makes later steps shorter.
+        Length of the first change of a row. Adagrad makes later changes shorter.
     batch_size : int, default 64
-        Number of users per step.
+        Number of users per training step.
     max_iter : int, default 20
         Maximum number of passes over the users.
     validation_fraction : float, default 0.05
@@ -106,7 +108,7 @@ class CosineMF(FactorModel):
         The biases bias_i, corrected for the probabilities of the negative samples. Items without
         interactions have the smallest bias of all items.
     n_iter_ : int
-        Number of the pass after which the parameters of this model were stored.
+        Number of the pass after which training stored the parameters of this model.
     loss_curve_ : ndarray, float64
         Mean loss of an interaction in each pass. The loss of an interaction is computed before the
         step that uses the interaction.
@@ -121,18 +123,18 @@ class CosineMF(FactorModel):
 
     Notes
     -----
-    A pass takes O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives) memory.
-    A step first computes the gradients of the users from the vectors of the items, and then updates
+    A pass takes O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives) memory. A
+    step first computes the gradients of the users from the vectors of the items, and then updates
     the items from the vectors of the users. Each row is written by one thread, so results are
-    bit-for-bit identical for any number of threads. Vectorised sums may differ in the last bits
-    between types of CPU.
+    bit-for-bit identical for any number of threads. On different types of CPU, the last bits of the
+    results may differ, because the sums are vectorised in different ways.
 
     X must be non-negative; only the direction of its rows matters. Users and items without
     interactions have zero rows.
 
     If rows are normalised, their gradients are orthogonal to the rows, and become smaller as the
-    norms of the rows grow (arXiv:2406.16468). Adagrad with one accumulator per row does not depend
-    on the norms of the gradients.
+    norms of the rows grow (arXiv:2406.16468). The steps of Adagrad with one accumulator per row do
+    not depend on the norms of the gradients.
 
     Source: arXiv:2403.05440, section 3; leave-one-out profiles as in FISM (Kabbur et al. 2013).
 
@@ -278,7 +280,7 @@ class CosineMF(FactorModel):
             "loss": validation.as_choice("loss", self.loss, LOSSES),
             "item_bias": validation.as_flag("item_bias", self.item_bias),
         }
-        # With one component, a row that sums to 0 is zero.
+        # With one component, layer normalisation would make every row zero.
         min_components = 2 if checked["similarity"] == "layer_norm" else 1
         k = validation.as_count("n_components", self.n_components, min_components, _MAX_COMPONENTS)
         for name in ("n_negatives", "batch_size", "max_iter", "n_iter_no_change"):

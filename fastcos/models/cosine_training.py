@@ -37,8 +37,9 @@ class Parameters(NamedTuple):
 class TrainingResult(NamedTuple):
     """The parameters of the best epoch, the log popularity of the items, and losses by epoch.
 
-    log_counts (p,): logarithm of the number of users of every item. losses and validation_losses:
-    mean loss of an interaction used for training, and of a held-out interaction.
+    log_counts (p,): logarithm of the number of users of every item. best_epoch: number of this
+    epoch, from 1. losses and validation_losses: for every epoch, the mean loss of an interaction
+    used for training, and the mean loss of a held-out interaction.
     """
 
     parameters: Parameters
@@ -109,7 +110,7 @@ def split_held_out(
 def train(
     X: sp.csr_array, settings: SimpleNamespace, seed: int, progress: parallel.Progress | None
 ) -> TrainingResult:
-    """Train on canonical, non-negative X that is not empty.
+    """Train a cosine model on X (n, p), which is canonical, non-negative and not empty.
 
     Results are bit-for-bit identical for any number of threads. settings contains the validated
     parameters of CosineMF.
@@ -144,13 +145,17 @@ def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: flo
 
 
 def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
-    """Return blocks of users with equal work, which is their interactions and their pools."""
+    """Return blocks of users that take equal time.
+
+    The time of a user depends on the number of interactions and on n_pool, the number of items in
+    the pool of negative samples.
+    """
     pool = np.arange(len(indptr)) * (n_pool // _POOL_PER_INTERACTION)
     return parallel.work_blocks(indptr + pool, _WORK_PER_BLOCK)
 
 
 def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
-    """Return indptr and indices in the types of the kernels."""
+    """Return indptr and indices in the types that the kernels require."""
     return read_only(X.indptr.astype(np.int64)), read_only(X.indices.astype(np.int32))
 
 
@@ -167,7 +172,7 @@ class _Trainer:
     def __init__(
         self,
         X: sp.csr_array,
-        seen: sp.csr_array,
+        all_X: sp.csr_array,
         settings: SimpleNamespace,
         start: np.random.Generator,
         order: np.random.Generator,
@@ -180,8 +185,8 @@ class _Trainer:
             negative_sampling_distribution(self.log_counts, settings.negative_exponent)
         )
         users = order.permutation(n)
-        X, seen = X[users], seen[users]
-        self._seen = _kernel_csr(seen)
+        X, all_X = X[users], all_X[users]
+        self._all_interactions = _kernel_csr(all_X)
         self._indptr, self._indices = _kernel_csr(X)
         self._values = read_only(_unit_profiles(X))
         weights = _weights(X, self.log_counts, settings.propensity_exponent)
@@ -193,7 +198,11 @@ class _Trainer:
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
-        """Return random directions, and the bias that would be optimal for random directions."""
+        """Return the items before normalisation, and the initial parameters.
+
+        The initial rows have random directions. The initial bias is optimal for random
+        directions.
+        """
         k, is_empty = self.settings.n_components, np.isneginf(self.log_counts)
         A, raw = random.standard_normal((2, p, k))
         for rows in (A, raw):
@@ -246,7 +255,8 @@ class _Trainer:
             training.user_gradients, first + _user_blocks(indptr, m), first,
             (self._indptr, self._indices, self._values, self._weights),
             training.LossInputs(
-                tuple(map(read_only, self.parameters)), self._seen, pool, self.objective(penalty)
+                tuple(map(read_only, self.parameters)), self._all_interactions, pool,
+                self.objective(penalty),
             ),
             gradients, losses,
         )  # fmt: skip
@@ -278,7 +288,7 @@ class _HeldOutLoss:
         self,
         training_X: sp.csr_array,
         held_out_X: sp.csr_array,
-        seen: sp.csr_array,
+        all_X: sp.csr_array,
         trainer: _Trainer,
         random: np.random.Generator,
     ) -> None:
@@ -287,7 +297,7 @@ class _HeldOutLoss:
         self._total = float(weights.sum())
         self._arrays: list[Any] = [
             *_kernel_csr(training_X), read_only(_unit_profiles(training_X)),
-            *_kernel_csr(held_out_X), read_only(weights.astype(np.float32)), *_kernel_csr(seen),
+            *_kernel_csr(held_out_X), read_only(weights.astype(np.float32)), *_kernel_csr(all_X),
         ]  # fmt: skip
 
     def mean(self) -> float:

@@ -29,7 +29,7 @@ _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "
 # "direct" is about as fast as "randomized" and more accurate; for 2,000, it takes several times as
 # long.
 _DIRECT_SIDE = 1024
-# Eigenvalues σ² count as equal if they differ by less than this share of the largest.
+# Eigenvalues σ² count as equal if they differ by less than this share of the largest eigenvalue.
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
@@ -67,7 +67,7 @@ class LinearMF(FactorModel):
     objective : {"dropout", "weight_decay"}, default "dropout"
         The loss: Eq. 1 or Eq. 2.
     regularization : float, optional
-        λ >= 0. Eq. 1 compares λ with σ² and Eq. 2 compares it with σ, so 10,000 in Eq. 1
+        λ >= 0. Eq. 1 compares λ with σ², and Eq. 2 compares λ with σ, so 10,000 in Eq. 1
         corresponds to 100 in Eq. 2. For a sample with a fraction f of the users, scale λ by f in
         Eq. 1 and by f^½ in Eq. 2. Default: the result of :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
@@ -81,9 +81,9 @@ class LinearMF(FactorModel):
         most ``tol``. "auto" is "direct" if the smaller dimension of X is at most 1,024, else
         "randomized".
     tol : float, default 1e-3
-        Largest relative residual of a singular triplet, for "randomized".
+        Largest relative residual of a singular triplet that the solver "randomized" accepts.
     random_state : int or numpy.random.Generator, default 0
-        Seed of "randomized". Results with the same seed are bit-for-bit identical.
+        Seed of the solver "randomized". Results with the same seed are bit-for-bit identical.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class LinearMF(FactorModel):
     effective_rank_ : int
         Number of directions with s > 0. The other columns of A and B are zero.
     residuals_ : ndarray (k,), float64
-        Relative residual of each singular triplet, see ``svd_residuals``.
+        Relative residual of each singular triplet, as ``svd_residuals`` defines it.
     mean_ : ndarray (p,), float64, or None
         The vector that is subtracted from every row: the column means; if center is "both", the
         column means minus the overall mean.
@@ -115,7 +115,7 @@ class LinearMF(FactorModel):
 
     See Also
     --------
-    rescalings : the rescalings D that have a name, and what a cosine means under each of them.
+    rescalings : the rescalings D that have a name, and the meaning of the cosines under each of them.
     CosineMF : a model that is trained for the cosine.
 
     Notes
@@ -204,7 +204,9 @@ class LinearMF(FactorModel):
                     stacklevel=2,
                 )
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # Rounding errors of 1e-17 in empty columns would get a direction when rows are normalised.
+        # If an item has no interactions, its embedding may contain rounding errors of 1e-17. They
+        # are set to 0, because normalising the embedding would turn them into an arbitrary
+        # direction.
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]
@@ -263,9 +265,9 @@ class LinearMF(FactorModel):
         Parameters
         ----------
         rescaling : str, Rescaling or array_like (k,), optional
-            A name in :func:`rescalings`, exponents, or the positive diagonal of D. Default: D = I.
-            Only the objective "dropout" allows a rescaling, because the solution of Eq. 2 is
-            unique.
+            A name in :func:`rescalings`, a ``Rescaling`` with two exponents, or the positive
+            diagonal of D. Default: D = I. Only the objective "dropout" allows a rescaling, because
+            the solution of Eq. 2 is unique.
 
         Returns
         -------
@@ -353,7 +355,7 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k singular triplets, or k + 1 from the solver for which one more costs nothing."""
+    """Return k singular triplets; the direct solver returns k + 1, which takes no more time."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)

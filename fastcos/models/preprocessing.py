@@ -20,15 +20,16 @@ from fastcos.linalg.products import matmul
 from fastcos.models.base import SparseInputMixin
 from fastcos.validation import Floats
 
-# Bytes per entry of X'X while X'X is converted to a PPMI: the value and the indices of the entry,
-# in CSR and as coordinates, and intermediate results.
+# Number of bytes that each entry of X'X takes while X'X is converted to PPMI: the value and the
+# indices of the entry, in CSR and in coordinate form, and intermediate results.
 _BYTES_PER_PRODUCT = 64
 
 
 class Biases(NamedTuple):
     """The arguments row_center= (n,) and center= (p,) of ``matmul`` and of the SVD.
 
-    The product or the SVD is then that of X minus row_center and minus center.
+    With these arguments, the functions multiply or decompose the matrix X - row_center 1' - 1
+    center'.
     """
 
     row_center: Floats | None
@@ -91,7 +92,7 @@ def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -
 
 
 def _power(values: Floats, exponent: float) -> Floats:
-    """Return values ** exponent, with 0 for values of 0."""
+    """Return value ** exponent for each value, or 0 if the value is 0."""
     positive = values > 0
     return np.where(positive, np.where(positive, values, 1.0) ** exponent, 0.0)
 
@@ -137,8 +138,8 @@ class StandardizeColumns(_Transformer):
             # Sum the squared deviations of the non-zeros first, and then those of the zeros.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
-            empty = n - np.bincount(X.indices, minlength=p)
-            squares += empty * np.square(self.mean_)
+            n_zeros = n - np.bincount(X.indices, minlength=p)
+            squares += n_zeros * np.square(self.mean_)
         else:
             for lo in range(0, n, 4096):
                 squares += np.square(X[lo : lo + 4096] - self.mean_).sum(axis=0)
@@ -261,12 +262,13 @@ class PopularityWeights(_Transformer):
 class ShiftedPPMI(_Transformer):
     """Shifted positive pointwise mutual information (PPMI) of the co-occurrence of items.
 
-    The entry of items i and j is max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift).
-    ``fit`` counts for every pair of different items the rows that contain both (as Σ x_i x_j), and
-    converts the counts to ``ppmi_`` (p, p) CSR. The SVD of this matrix approximates skip-gram with
-    negative sampling. Skip-gram factorises the same matrix without the maximum and under a weighted
-    loss, and only for a large rank are both factorisations exactly the same. The matrix is
-    symmetric only for β = 1. ``transform`` returns X ppmi_.
+    The entry of items i and j is max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift). Here,
+    #(i,j) is the number of rows of X that contain both items (computed as Σ x_i x_j), and #(i) is
+    the sum of #(i,j) over all items j other than i. ``fit`` computes these counts for every pair of
+    different items, and converts them to ``ppmi_``, a CSR matrix (p, p). The SVD of this matrix
+    approximates skip-gram with negative sampling. Skip-gram factorises the same matrix without the
+    maximum and under a weighted loss; the two factorisations are the same only if the rank is large
+    enough. The matrix is symmetric only for β = 1. ``transform`` returns X ppmi_.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Simulated interactions of the paper, with known item clusters."""
+"""Simulation of interactions as in the paper, with known item clusters."""
 
 import math
 from itertools import pairwise
@@ -50,9 +50,10 @@ _LARGEST_EXPONENT = 20.0
 # Popularities and activities that are drawn from a Pareto distribution use the inverse of an
 # exponent, so the exponent must be at least this large.
 _SMALLEST_DRAWN_EXPONENT = 0.1
-# For a user who interacts with at least 1/4 of the items, a random key is drawn for every item at
-# once (a race). For other users, one item is drawn after another; after as many draws as there are
-# items, the missing items are drawn by a race.
+# For a user who interacts with at least 1/4 of the items, the kernel draws a random key for every
+# item, and selects the items by their keys (a race). For other users, the kernel draws one item
+# after another, and ignores items that the user already has. If it has drawn as often as there are
+# items, it selects the missing items by a race.
 _RACE_SHARE = 4
 # Number of interactions in a task, which takes about 20 ms.
 _WORK_PER_BLOCK = 100_000
@@ -140,10 +141,11 @@ def simulate_interactions(
     n_clusters : int
         Number C of clusters, from 1 to n_items. A cluster may be tiny or empty.
     item_exponent : (float, float)
-        Lower and upper end of β_c, from 0 to 20. At least 0.1, unless popularity_distribution is
-        "rank_zipf".
+        Lower and upper end of the interval of β_c, from 0 to 20. Both ends must be at least 0.1
+        unless popularity_distribution is "rank_zipf".
     user_exponent : float
-        Exponent of the distribution of k_u, from 0 to 20. For "pareto_clipped", at least 0.1.
+        Exponent of the distribution of k_u, from 0 to 20. If activity_distribution is
+        "pareto_clipped", it must be at least 0.1.
     preset : str
         A name in ``fastcos.models.presets()``. "zipf_bounded" applies the power laws of the paper
         to the ranks of the items, and to numbers of interactions from 1 to n_items.
@@ -151,9 +153,10 @@ def simulate_interactions(
         Probabilities of the clusters: all equal, drawn from Dirichlet(1), or proportional to an
         array.
     popularity_distribution : str, optional
-        "rank_zipf": rank^-β for a random ranking of the items in a cluster. In the other
-        distributions, U is a uniformly distributed number from 0 to 1: "pareto_draw" is U^(-1/β),
-        "power_draw" is U^(1/β), and "bounded_pareto_draw" is U^(-1/β) with U from 0.01 to 1.
+        "rank_zipf": the popularity is rank^-β, for a random ranking of the items in a cluster. In
+        the other distributions, U is a uniformly distributed number from 0 to 1: "pareto_draw" is
+        U^(-1/β), "power_draw" is U^(1/β), and "bounded_pareto_draw" is U^(-1/β) with U from 0.01 to
+        1.
     popularity_scale : {"unscaled", "cluster_sum"}, optional
         With "cluster_sum", the popularities in every cluster are scaled to a sum of 1.
     preference_distribution : {"dirichlet", "softmax"}, optional
@@ -169,8 +172,8 @@ def simulate_interactions(
     interactions_per_user : int, optional
         The same k_u for every user, from 1 to n_items, instead of a distribution.
     random_state : int
-        Seed. The same seed yields the same interactions for any number of threads and for both
-        backends.
+        Seed. The same seed yields the same interactions for any number of threads and for both ways
+        in which kernels are compiled (by Numba, or into a native library).
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
