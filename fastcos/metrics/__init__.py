@@ -13,8 +13,9 @@ from another system. The functions are grouped by their inputs::
     one embedding      effective_rank, participation_ratio, isoscore, mean_cosine
 
 A metric of rows validates its arguments, leaves out zero rows and divides the other rows by their
-norms (``labelled``). The metric then computes the score either from sums of rows, in O(p k k) time,
-or by a kernel that computes the cosines of all pairs in tiles, in O(p p k) time and O(p k) memory::
+norms (``labelled``). The metric then computes the score either from sums of rows, in O(p k k) time
+for p rows of width k, or by a kernel that computes the cosines of all pairs in tiles, in O(p p k)
+time and O(p k) memory::
 
     items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
 

@@ -32,7 +32,7 @@ def cka(first: Any, second: Any) -> float:
     """Linear centred kernel alignment (CKA): |Y'X|^2 / (|X'X| |Y'Y|) of the centred rows.
 
     CKA lies between 0 and 1. CKA does not change if either embedding is rotated, translated, or
-    multiplied by a number; it does change if the columns are rescaled. The function takes O(p k k)
+    multiplied by a number; CKA does change if the columns are rescaled. The function takes O(p k k)
     time.
 
     Source: Kornblith et al., ICML 2019, arXiv:1905.00414, section 3.
@@ -40,7 +40,8 @@ def cka(first: Any, second: Any) -> float:
     Parameters
     ----------
     first, second : array_like (p, k1), (p, k2), float32 or float64
-        One row per item, for the same items. The rows must not all be equal.
+        One row per item; row i of both embeddings belongs to the same item. The rows of an
+        embedding must not all be equal.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class ModelChange(NamedTuple):
     Attributes
     ----------
     value : float
-        Frobenius norm of the difference.
+        Frobenius norm of the difference between the predictions.
     relative : float
         ``value`` divided by the norm of the predictions of the first model; infinite if these
         predictions are 0.
@@ -134,7 +135,7 @@ class ModelChange(NamedTuple):
 def model_change(
     first_users: Any, first_items: Any, second_users: Any, second_items: Any
 ) -> ModelChange:
-    """|P1 Q1' - P2 Q2'|, the norm of the difference of the predictions of two models.
+    """|P1 Q1' - P2 Q2'|, the Frobenius norm of the difference between two models' predictions.
 
     The result depends only on the predictions, so neither a rescaling nor another invertible map of
     the factors that preserves the predictions changes the result. If the result is about 0, the
@@ -180,9 +181,9 @@ def _size_of(matrix: Floats) -> float:
 
 
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
-    """Return both embeddings minus their means, divided by a power of two.
+    """Return both embeddings minus their means, each divided by a power of two.
 
-    The power of two is near the largest entry of the embedding.
+    The power of two is near the largest magnitude in the embedding, so that no square overflows.
     """
     centred = []
     for name, rows in zip(
@@ -211,7 +212,7 @@ class RSA(NamedTuple):
     value : float
         Correlation, from -1 to 1.
     low, high : float
-        Ends of a 95 % confidence interval; both equal value if all pairs were used.
+        Ends of a 95 % confidence interval; both are equal to ``value`` if all pairs were used.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """
@@ -230,15 +231,16 @@ def rsa(
     n_pairs: int = 100_000,
     random_state: int = 0,
 ) -> RSA:
-    """Representational similarity: correlation, over pairs of items, of cosines in two embeddings.
+    """Representational similarity: correlation, over pairs of items, of two embeddings' cosines.
 
     The correlation "pearson" is computed exactly from k x k Gram matrices in O(p k k) time. Let A
-    and B be the unit rows of the two embeddings. The sums, over ordered pairs of different items,
-    of the cosines, of their squares and of the products of two cosines are |sum A|^2 - p,
-    |A'A|^2 - p and |A'B|^2 - p. The correlation "spearman" is computed from the ranks of the
-    cosines of n_pairs pairs that are drawn with replacement, or of all pairs if there are at most
-    n_pairs; its confidence interval is that of Fisher's z with the variance
-    (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns changes both correlations.
+    and B be the unit rows of the two embeddings. Over all ordered pairs of different items, the
+    cosines in A sum to |sum of the rows of A|^2 - p, their squares sum to |A'A|^2 - p, and the
+    products of the cosines in A and in B sum to |A'B|^2 - p, where |.| is the Frobenius norm. The
+    correlation "spearman" is computed from the ranks of the cosines of n_pairs pairs that are drawn
+    with replacement, or of all pairs if there are at most n_pairs; its confidence interval is that
+    of Fisher's z with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns
+    changes both correlations.
 
     Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); for the interval,
     Bonett and Wright, Psychometrika 65 (2000).
@@ -361,10 +363,11 @@ def trustworthiness(
 ) -> Trustworthiness:
     """1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k), and the continuity.
 
-    U_k(i) contains the items that are among the k nearest items of i in the embedding but not among
-    the k nearest items of i in the original. r(i, j) is the rank of j among the neighbours of i in
-    the original. The continuity is the same score with original and embedding exchanged. Neighbours
-    are ranked by cosine and, for equal cosines, by ascending row number.
+    n is the number of items. U_k(i) contains the items that are among the k nearest items of i in
+    the embedding but not among the k nearest items of i in the original. r(i, j) is the rank of j
+    among the neighbours of i in the original. The continuity is the same score with original and
+    embedding exchanged. Neighbours are ranked by cosine and, for equal cosines, by ascending row
+    number.
 
     The function takes O(n n k) time, and O(n) memory per thread besides copies of the inputs.
     Results are bit-for-bit identical for any number of threads.
@@ -400,6 +403,7 @@ def trustworthiness(
         pair_reductions.rank_excess_rows, parallel.row_blocks(n, 48), A, packed(A, n_threads), B,
         packed(B, n_threads), k, excess, n_threads=n_threads,
     )  # fmt: skip
-    new, lost = excess.sum(axis=0).tolist()
-    worst = n * k * (2 * n - 3 * k - 1)
-    return Trustworthiness(1 - 2 * new / worst, 1 - 2 * lost / worst, n_left_out)
+    false_excess, missing_excess = excess.sum(axis=0).tolist()
+    largest_excess = n * k * (2 * n - 3 * k - 1) / 2
+    trust, continuity = 1 - false_excess / largest_excess, 1 - missing_excess / largest_excess
+    return Trustworthiness(trust, continuity, n_left_out)

@@ -1,16 +1,18 @@
 """AUC over pairs of rows: whether pairs within clusters score higher than other pairs.
 
-The AUCs of other modules have other pairs or other purposes:
+Other modules compute AUCs over other pairs or for other purposes:
 
 =================================== ================================================================
-``metrics.label_permutation``       from ranks of pairs of a sample of items, for each permutation
-                                    of the labels; the mean over labels, with equal weights
-``comparison.tasks.label_recovery`` of each query over its ranking of all items, by the kernel
+``metrics.label_permutation``       the AUC over the pairs of a sample of items, for each
+                                    permutation of the labels, computed from ranks; the mean over
+                                    labels gives equal weights to all labels
+``comparison.tasks.label_recovery`` the AUC of the ranking of all items for one query, by the kernel
                                     ``label_ranks.auc_of_ranked``; equal scores count one half
-``auditing.label_recovery``         from 256 bins of cosines, together with the derivative by each
-                                    cosine, for a gradient ascent that ``pair_auc`` evaluates
-``auditing.calibration.labelled``   of scores of pairs that the caller labelled, by scikit-learn's
-                                    ``roc_auc_score``
+``auditing.label_recovery``         an AUC from 256 bins of cosines, together with its derivative
+                                    with respect to each cosine, for a gradient ascent whose result
+                                    ``pair_auc`` evaluates
+``auditing.calibration.labelled``   the AUC of the scores of pairs that the caller labelled, by
+                                    ``roc_auc_score`` of scikit-learn
 =================================== ================================================================
 """
 
@@ -37,12 +39,12 @@ _ROWS = 192
 
 
 class PairAUC(NamedTuple):
-    """Area under the ROC curve over pairs.
+    """Area under the ROC curve (AUC) over pairs of rows.
 
     Attributes
     ----------
     value : float
-        The AUC, or the middle of the interval.
+        The AUC or, if only an interval is known, the middle of the interval.
     low, high : float
         Ends of an interval that certainly contains the AUC, including rounding errors. If the AUC
         was computed exactly, both ends equal value.
@@ -61,13 +63,14 @@ def pair_auc(
 ) -> PairAUC:
     """P(cosine of a same-label pair > cosine of a different-label pair) + P(both are equal) / 2.
 
-    The pairs are unordered pairs of different rows. By default, every cosine is counted in one of
-    2^16 equal bins, which decide the comparison of two cosines in different bins. Some comparisons
-    are undecided, because both cosines lie in the same bin or because the rounding error of a
-    cosine, which is at most (k + 8) 2^-51, may cross the edge of a bin. ``low`` is the AUC if all
-    undecided comparisons are lost by the same-label pair, and ``high`` is the AUC if all of them
-    are won. Apart from rounding errors, the width of the interval is the sum, over the bins, of the
-    share of same-label pairs in the bin times the share of different-label pairs in it.
+    The pairs are unordered pairs of different rows. If ``exact`` is false, every cosine is counted
+    in one of 2^16 equal bins, which decide the comparison of two cosines in different bins. Some
+    comparisons are undecided, because both cosines lie in the same bin or because the rounding
+    error of a cosine, which is at most (k + 8) 2^-51, may cross the edge of a bin. ``low`` is the
+    AUC if all undecided comparisons are lost by the same-label pair, and ``high`` is the AUC if all
+    of them are won. Apart from rounding errors, the width of the interval is the sum, over the
+    bins, of the share of same-label pairs in the bin times the share of different-label pairs in
+    it.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by less than their
     rounding error count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
@@ -267,11 +270,11 @@ def stratified_auc(
 ) -> StratifiedAUC:
     """AUC of :func:`pair_auc` within strata of pairs that have similar popularity.
 
-    The strata keep a few popular items from deciding the score. The popularity of a pair is the
-    geometric mean of the popularities of its two items. All strata contain the same number of pairs
-    (by default, they are deciles), except that pairs of equal popularity are in the same stratum.
-    Cosines are counted in 2^14 bins, as in :func:`pair_auc`. The function takes O(p p k) time and
-    O(p k) memory.
+    The strata prevent a few popular items from dominating the score. The popularity of a pair is
+    the geometric mean of the popularities of its two items. All strata contain the same number of
+    pairs (by default, they are deciles), except that pairs of equal popularity are in the same
+    stratum. Cosines are counted in 2^14 bins, as in :func:`pair_auc`. The function takes O(p p k)
+    time and O(p k) memory.
 
     Parameters
     ----------
@@ -323,7 +326,11 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return the upper ends of all strata except the last, as sums of two ascending levels."""
+    """Return the largest level of the pairs in each stratum except the last stratum.
+
+    levels (n,): ascending levels of the rows. The level of a pair is the sum of the levels of its
+    rows.
+    """
     n_pairs = len(levels) * (len(levels) - 1) // 2
     levels = validation.read_only(levels)
     cuts = []

@@ -39,14 +39,14 @@ def clustering_scores(
     random_state: int = 0,
     n_threads: int | None = None,
 ) -> ClusteringScores:
-    """ARI and AMI of labels and the clusters of spherical k-means, with one cluster per label.
+    """ARI and AMI between the labels and the clusters of spherical k-means, one per label.
 
-    Spherical k-means runs from several random starts, and the scores are those of the clusters with
-    the largest sum of cosines of the rows and their centres. The scores depend on the clustering
-    method and on the seed, so report them for several seeds. KMeans of scikit-learn on unit rows
-    maximises the sum of |S_c|^2 / n_c instead of the sum of |S_c|, where S_c is the sum of the
-    n_c rows of a cluster; its rounding depends on the number of threads. The results of this
-    function are bit-for-bit identical for any number of threads. The function takes
+    Spherical k-means runs from several random starts, and the function scores the clusters with the
+    largest sum of cosines between the rows and the centres of their clusters. The scores depend on
+    the clustering method and on the seed, so report them for several seeds. KMeans of scikit-learn
+    on unit rows maximises the sum of |S_c|^2 / n_c instead of the sum of |S_c|, where S_c is the
+    sum of the n_c rows of a cluster; its rounding errors depend on the number of threads. The
+    results of this function are bit-for-bit identical for any number of threads. The function takes
     O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
@@ -101,7 +101,7 @@ def spherical_kmeans(
     """Return the cluster of every unit row.
 
     Of the clusterings from n_starts random starts, the result is the clustering with the largest
-    sum of cosines of the rows and the centres of their clusters.
+    sum of cosines between the rows and the centres of their clusters.
     """
     best_total, best = -np.inf, np.zeros(len(rows), np.int64)
     for _ in range(n_starts):
@@ -161,8 +161,9 @@ def _centres(rows: Floats, codes: Any, centre_cosines: Floats, centres: Floats) 
     norms = np.sqrt((sums * sums).sum(axis=1))
     new_centres = centres.copy()
     # If the sum of a cluster is zero, it has no direction, and the centre does not change.
-    non_zero = norms > 0
-    new_centres[non_zero] = sums[non_zero] / norms[non_zero, None]
-    empty = np.flatnonzero(np.bincount(codes, minlength=len(centres)) == 0)
-    new_centres[empty] = rows[np.argsort(centre_cosines, kind="stable")[: len(empty)]]
+    is_nonzero = norms > 0
+    new_centres[is_nonzero] = sums[is_nonzero] / norms[is_nonzero, None]
+    empty_clusters = np.flatnonzero(np.bincount(codes, minlength=len(centres)) == 0)
+    far_rows = np.argsort(centre_cosines, kind="stable")[: len(empty_clusters)]
+    new_centres[empty_clusters] = rows[far_rows]
     return new_centres

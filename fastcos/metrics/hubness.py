@@ -1,4 +1,4 @@
-"""Hubness and popularity bias: measures of how few or how popular items fill neighbour lists."""
+"""Hubness and popularity bias: whether few items, or popular items, fill the neighbour lists."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ class Hubness(NamedTuple):
     Attributes
     ----------
     skewness : float
-        Third standardised moment; 0 if all N_k are equal.
+        Third standardised moment of N_k; 0 if all N_k are equal.
     robin_hood : float
         Share of the list entries that would have to change to make all N_k equal.
     antihub_share : float
@@ -33,7 +33,7 @@ class Hubness(NamedTuple):
 
 
 def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None) -> Hubness:
-    """Skewness, Robin Hood index and antihub share of the number of lists with an item.
+    """Skewness, Robin Hood index and antihub share of the number of lists that contain an item.
 
     Sources: Radovanović, Nanopoulos and Ivanović, JMLR 11 (2010); Feldbauer and Flexer, Knowl. Inf.
     Syst. 59 (2019).
@@ -95,7 +95,8 @@ class PopularityBias(NamedTuple):
     decile_cosines : tuple of 10 float
         Mean cosine to all other items by decile of popularity, starting with the rarest items.
     lift : float
-        Mean popularity of the listed items divided by the mean popularity of all items.
+        Mean popularity of the items in the lists, where each list entry counts, divided by the mean
+        popularity of all items.
     gini : float
         Gini coefficient of the number of lists that contain an item. The coefficient is 0 if all
         items are in equally many lists, and near 1 if few items fill all lists.
@@ -148,7 +149,7 @@ def popularity_bias(
     """
     rows = memmap.as_mapped_rows("items", items)
     counts = validation.as_weights("popularity", popularity, len(rows))
-    listed = occurrences(neighbors, len(rows), k).astype(np.float64)
+    list_counts = occurrences(neighbors, len(rows), k).astype(np.float64)
     resultant, non_zero = np.zeros(rows.shape[1]), np.empty(len(rows), np.bool_)
     norms, cosines = np.empty(len(rows)), np.empty(len(rows))
     for lo, chunk in memmap.iter_blocks("items", rows, CHUNK):
@@ -162,16 +163,16 @@ def popularity_bias(
         cosines[lo : lo + len(chunk)] = (unit_rows(chunk) * resultant).sum(axis=1)
     logs, cosines = np.log(counts[is_used]), (cosines[is_used] - 1) / (n - 1)
     order = np.argsort(logs, kind="stable")
-    ranks = 2 * np.arange(1, len(listed) + 1) - len(listed) - 1
+    ranks = 2 * np.arange(1, len(list_counts) + 1) - len(list_counts) - 1
     return PopularityBias(
         _correlation(logs, cosines),
         _correlation(logs, norms[is_used]),
-        _correlation(logs, listed[is_used]),
+        _correlation(logs, list_counts[is_used]),
         tuple(float(decile.mean()) for decile in np.array_split(cosines[order], 10)),
-        float((listed * counts).sum() / listed.sum() / counts.mean()),
+        float((list_counts * counts).sum() / list_counts.sum() / counts.mean()),
         # The Gini coefficient is the mean absolute difference of two items divided by twice the
         # mean.
-        float((ranks * np.sort(listed)).sum() / (len(listed) * listed.sum())),
+        float((ranks * np.sort(list_counts)).sum() / (len(list_counts) * list_counts.sum())),
         len(rows) - n,
     )
 

@@ -96,13 +96,15 @@ class LabelTest(Record):
     @property
     def verdict(self) -> str:
         """The result of the tests, in one or two sentences."""
-        weakly = "weakly " if self.auc < WEAK_AUC else ""
-        globally = f"{weakly}over all pairs (AUC {self.auc:.2f}, chance 0.50)"
-        locally = f"among neighbours (precision {self.precision:.2f}, chance {self.chance:.2f})"
-        tests = (locally, self.precision_p), (globally, self.auc_p)
-        shown = [text for text, p in tests if p <= SIGNIFICANT]
+        strength = "weakly " if self.auc < WEAK_AUC else ""
+        pair_test = f"{strength}over all pairs (AUC {self.auc:.2f}, chance 0.50)"
+        neighbor_test = (
+            f"among neighbours (precision {self.precision:.2f}, chance {self.chance:.2f})"
+        )
+        tests = (neighbor_test, self.precision_p), (pair_test, self.auc_p)
+        significant_tests = [text for text, p in tests if p <= SIGNIFICANT]
         names = ", ".join(class_test.label for class_test in self.classes[:3])
-        if shown:
+        if significant_tests:
             # A few labels may decide the means, so list the labels that are recovered individually.
             sentence = (
                 f" Tested individually, {len(self.classes)} of {self.n_tested} labels are "
@@ -110,7 +112,7 @@ class LabelTest(Record):
             )
             end = ", ..." if len(self.classes) > 3 else "."
             single_labels = f"{sentence}{end}" if 0 < len(self.classes) < self.n_tested else ""
-            return f"The labels are recovered {' and '.join(shown)}.{single_labels}"
+            return f"The labels are recovered {' and '.join(significant_tests)}.{single_labels}"
         if self.classes:
             return f"Only some labels are shown to be recovered among neighbours: {names}."
         return (
@@ -231,7 +233,7 @@ def permute_labels(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> BestTest:
-    """Test labels by permutations, for the best of several similarities.
+    """Test by permutations whether the best of several similarities recovers the labels.
 
     rankings: the lists and ranks under each similarity.
     queries (n,), units (m,): ascending numbers of the items to which the lists and the ranks
@@ -246,23 +248,23 @@ def permute_labels(
     """
     labelled = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled], minlength=len(names))
-    tested = np.flatnonzero(sizes > 1)
+    tested_labels = np.flatnonzero(sizes > 1)
     permuted = np.stack(list(_permutations(codes[units], len(units), generator)))
     aucs = np.stack([_aucs(ranking.ranks, permuted, n_threads) for ranking in rankings])
-    shares = _shares(rankings, queries, codes, len(names), generator, n_threads)[..., tested]
+    shares = _shares(rankings, queries, codes, len(names), generator, n_threads)[..., tested_labels]
     means = shares.mean(axis=2)
     pairs, neighbors, by_label = map(_deviations, (aucs, means, shares))
     largest = by_label.max(axis=0, initial=-np.inf)
     largest_of_all = largest.max(axis=1, initial=-np.inf)
     best_of_label = by_label[:, 0].argmax(axis=0)
     classes = []
-    for number, label in enumerate(tested.tolist()):
+    for number, label in enumerate(tested_labels.tolist()):
         p = _p_value(largest[0, number], largest_of_all)
         if p <= SIGNIFICANT:
             label_shares = shares[best_of_label[number], :, number]
             precision, chance = float(label_shares[0]), float(label_shares[1:].mean())
-            recovered = ClassTest(names[label], int(sizes[label]), precision, chance, p)
-            classes.append((recovered, int(best_of_label[number])))
+            class_test = ClassTest(names[label], int(sizes[label]), precision, chance, p)
+            classes.append((class_test, int(best_of_label[number])))
     classes.sort(key=lambda pair: -pair[0].precision / max(pair[0].chance, 1e-9))
     of_pairs, of_neighbors = int(pairs[:, 0].argmax()), int(neighbors[:, 0].argmax())
     test = LabelTest(
@@ -271,10 +273,10 @@ def permute_labels(
         precision=float(means[of_neighbors, 0]),
         chance=float(means[of_neighbors, 1:].mean()),
         precision_p=_p_value(neighbors[of_neighbors, 0], neighbors.max(axis=0)),
-        classes=tuple(recovered for recovered, _ in classes),
+        classes=tuple(class_test for class_test, _ in classes),
         n_items=len(labelled),
         n_classes=int((sizes > 0).sum()),
-        n_tested=len(tested),
+        n_tested=len(tested_labels),
     )
     return BestTest(test, of_pairs, of_neighbors, tuple(number for _, number in classes))
 
@@ -302,8 +304,8 @@ def _shares(
 
     The shape is (rankings, permutations, C).
     """
-    listed = np.unique(np.concatenate([ranking.lists.ravel() for ranking in rankings]))
-    other_items = np.setdiff1d(listed[listed >= 0], queries)
+    listed_items = np.unique(np.concatenate([ranking.lists.ravel() for ranking in rankings]))
+    other_items = np.setdiff1d(listed_items[listed_items >= 0], queries)
     items = np.concatenate([queries, other_items[codes[other_items] >= 0]])
     positions = np.full(len(codes) + 1, -1)  # The last entry maps -1 to -1.
     positions[items] = np.arange(len(items))
@@ -328,7 +330,7 @@ def _shares(
 def _aucs(
     ranks: npt.NDArray[np.signedinteger[Any]], permuted: Integers, n_threads: int | None
 ) -> Floats:
-    """Return the AUC of each permutation: pairs with the same label against other pairs.
+    """Return, for each permutation, the AUC of pairs with the same label against other pairs.
 
     The AUC is the mean over the labels that have both kinds of pairs.
     """

@@ -64,9 +64,9 @@ def as_neighbor_lists(
         raise ValueError(f"{name} must hold item numbers {bounds}, got {invalid}")
     ordered = np.sort(lists, axis=1)
     is_repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    repeated = np.flatnonzero(is_repeated.any(axis=1))
-    if len(repeated):
-        rows = validation.format_rows(repeated)
+    rows_with_repeats = np.flatnonzero(is_repeated.any(axis=1))
+    if len(rows_with_repeats):
+        rows = validation.format_rows(rows_with_repeats)
         raise ValueError(f"{name} must not repeat an item in a list, got repetitions in {rows}")
     return validation.read_only(lists)
 

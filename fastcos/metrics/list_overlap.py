@@ -17,8 +17,8 @@ _BLOCK = 2**19
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Mean over queries of #(A and B) / #(A or B) for two sets A and B of the k nearest items.
 
-    The Jaccard index lies between 0 and 1. For a query whose lists have the overlap
-    o = #(A and B) / k, it is o / (2 - o).
+    The Jaccard index lies between 0 and 1. For a query whose lists have the overlap o = #(A and B)
+    / k, the index is o / (2 - o).
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
     stability of embeddings by the overlap.
@@ -120,15 +120,15 @@ def rank_biased_overlap(
     depths = np.arange(1, k + 1)
     weights = (1 - q) / q * q**depths / depths
     residuals = _residuals(q, k)
-    values, open_parts = np.empty(len(a)), np.empty(len(a))
+    values, query_residuals = np.empty(len(a)), np.empty(len(a))
     for block, positions in _blocks_of_positions(a, b):
         shared_at = np.where(positions >= 0, np.maximum(positions, depths - 1), k)
         cells = np.arange(len(shared_at))[:, None] * (k + 1) + shared_at
         counts = np.bincount(cells.ravel(), minlength=len(shared_at) * (k + 1))
         overlap = np.cumsum(counts.reshape(-1, k + 1)[:, :k], axis=1)
         values[block] = overlap[:, -1] / k * q**k + (overlap * weights).sum(axis=1)
-        open_parts[block] = residuals[overlap[:, -1]]
-    return RankBiasedOverlap(float(values.mean()), float(open_parts.mean()))
+        query_residuals[block] = residuals[overlap[:, -1]]
+    return RankBiasedOverlap(float(values.mean()), float(query_residuals.mean()))
 
 
 def _residuals(q: float, k: int) -> Floats:

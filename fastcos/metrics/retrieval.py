@@ -1,4 +1,4 @@
-"""Retrieval metrics: how many neighbours share a label, and how many held-out items are listed."""
+"""Retrieval metrics: shares of neighbours with the same label, and of held-out items in lists."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from fastcos.validation import Floats, Integers
 
 
 def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
-    """Mean over items of (1/R) Σ_{i <= R} rel(i) P(i), with R the other items of the same label.
+    """Mean over items of (1/R) Σ_{i <= R} rel(i) P(i), where R other items have the same label.
 
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
     ascending row number; the cosine of a zero row is 0. rel(i) is 1 if the row at rank i has the
@@ -66,7 +66,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
 
 
 class NeighborPurity(NamedTuple):
-    """Precision at k.
+    """Precision at k of neighbour lists, beside the precision of random neighbours.
 
     Attributes
     ----------
@@ -86,8 +86,8 @@ def neighbor_purity(
 ) -> NeighborPurity:
     """Precision at k: the share of the k nearest items that have the label of the query.
 
-    For most embeddings with clusters, the share is near 1; :func:`map_at_r` then distinguishes
-    embeddings better.
+    For most embeddings with clear clusters, the share is near 1; in this case, :func:`map_at_r`
+    shows the differences between embeddings better.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> 
     >>> precision_at_k([[0, 2], [1, 0]], sp.csr_array(np.array([[0, 0, 1], [0, 1, 1]])))
     0.5
     """
-    hits, held = _hits(recommended, held_out, k)
-    return _mean_over_users(hits.mean(axis=1), held)
+    hits, held_out_csr = _hits(recommended, held_out, k)
+    return _mean_over_users(hits.mean(axis=1), held_out_csr)
 
 
 def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
@@ -187,8 +187,8 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
     >>> recall_at_k([[0, 2], [1, 0]], sp.csr_array(np.array([[0, 0, 1], [0, 1, 1]])))
     0.75
     """
-    hits, held = _hits(recommended, held_out, k)
-    return _mean_over_users(recalls_at_k(hits, held), held)
+    hits, held_out_csr = _hits(recommended, held_out, k)
+    return _mean_over_users(recalls_at_k(hits, held_out_csr), held_out_csr)
 
 
 def hit_rate_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
@@ -206,8 +206,8 @@ def hit_rate_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> f
     >>> hit_rate_at_k([[0, 1], [1, 0]], sp.csr_array(np.array([[0, 0, 1], [0, 1, 1]])))
     0.5
     """
-    hits, held = _hits(recommended, held_out, k)
-    return _mean_over_users(hits.max(axis=1), held)
+    hits, held_out_csr = _hits(recommended, held_out, k)
+    return _mean_over_users(hits.max(axis=1), held_out_csr)
 
 
 def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
@@ -229,9 +229,9 @@ def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     >>> mrr_at_k([[0, 2], [1, 0]], sp.csr_array(np.array([[0, 0, 1], [0, 1, 1]])))
     0.75
     """
-    hits, held = _hits(recommended, held_out, k)
+    hits, held_out_csr = _hits(recommended, held_out, k)
     reciprocal_ranks = 1 / np.arange(1, hits.shape[1] + 1)
-    return _mean_over_users((hits * reciprocal_ranks).max(axis=1), held)
+    return _mean_over_users((hits * reciprocal_ranks).max(axis=1), held_out_csr)
 
 
 def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
@@ -255,10 +255,10 @@ def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     >>> map_at_k([[0, 2], [1, 0]], sp.csr_array(np.array([[0, 0, 1], [0, 1, 1]])))
     0.5
     """
-    hits, held = _hits(recommended, held_out, k)
+    hits, held_out_csr = _hits(recommended, held_out, k)
     precisions = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    n_held = np.maximum(np.diff(held.indptr), 1)
-    return _mean_over_users((hits * precisions).sum(axis=1) / n_held, held)
+    n_held = np.maximum(np.diff(held_out_csr.indptr), 1)
+    return _mean_over_users((hits * precisions).sum(axis=1) / n_held, held_out_csr)
 
 
 def ndcg_at_k(
@@ -290,12 +290,12 @@ def ndcg_at_k(
     >>> round(ndcg_at_k([[0, 2], [1, 2]], held_out, graded=True), 3)
     0.684
     """
-    lists, held = _validated(recommended, held_out, k)
-    if validation.as_flag("graded", graded) and held.data.min() < 0:
+    lists, held_out_csr = _validated(recommended, held_out, k)
+    if validation.as_flag("graded", graded) and held_out_csr.data.min() < 0:
         rule = "hold gains greater than 0 if graded=True"
-        raise ValueError(f"held_out must {rule}, got {held.data.min():g}")
-    gains = gains_of(lists, held, graded=graded)
-    return _mean_over_users(ndcgs_at_k(gains, held, graded=graded), held)
+        raise ValueError(f"held_out must {rule}, got {held_out_csr.data.min():g}")
+    gains = gains_of(lists, held_out_csr, graded=graded)
+    return _mean_over_users(ndcgs_at_k(gains, held_out_csr, graded=graded), held_out_csr)
 
 
 def recalls_at_k(hits: Floats, held_out: sp.csr_array) -> Floats:
@@ -360,8 +360,8 @@ def _mean_over_users(scores: Floats, held_out: sp.csr_array) -> float:
 
 def _hits(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, sp.csr_array]:
     """Return the hits (n, k), 1 for held-out items and 0 for other items, and held_out as CSR."""
-    lists, held = _validated(recommended, held_out, k)
-    return gains_of(lists, held), held
+    lists, held_out_csr = _validated(recommended, held_out, k)
+    return gains_of(lists, held_out_csr), held_out_csr
 
 
 def _validated(recommended: Any, held_out: Any, k: int | None) -> tuple[Integers, sp.csr_array]:

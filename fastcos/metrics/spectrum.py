@@ -39,7 +39,7 @@ def effective_rank(items: Any) -> float:
 
 
 def participation_ratio(items: Any) -> float:
-    """(Σ σ²)² / Σ σ⁴ of the singular values σ.
+    """(Σ σ²)² / Σ σ⁴, where σ are the singular values of the rows.
 
     The ratio lies between 1 and k; it is 0 for a matrix of zeros. The rows are not centred. A
     rescaling of the columns changes the ratio. The function takes O(p k k) time.

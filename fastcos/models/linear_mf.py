@@ -115,7 +115,7 @@ class LinearMF(FactorModel):
 
     See Also
     --------
-    rescalings : the rescalings D that have a name, and the meaning of the cosines under each of them.
+    rescalings : the rescalings D that have a name, and the meaning of the cosines under each D.
     CosineMF : a model that is trained for the cosine.
 
     Notes
