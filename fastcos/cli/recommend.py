@@ -114,5 +114,5 @@ def _read(args: argparse.Namespace, measure: Any) -> tuple["Embeddings", Any, sp
     has_user_ids = args.user_ids is not None
     user_ids = io.read_ids(args.user_ids, len(users)) if has_user_ids else np.arange(len(users))
     X = align_to_users(factors, user_ids, args.interactions, data, has_user_ids=has_user_ids)
-    embeddings = Embeddings(factors.items, given_users=users, scoring=scoring)
+    embeddings = Embeddings(factors.items, user_rows=users, scoring=scoring)
     return embeddings, factors.ids, X, user_ids

@@ -10,19 +10,20 @@ from fastcos.comparison.candidates import Candidate
 from fastcos.comparison.leaderboard import BootstrapInterval, Leaderboard, LeaderboardRow
 from fastcos.validation import Floats
 
-# Coverage of the intervals over resampled units; the data and the models stay the same. A test is
-# significant if the interval lies above 0. If the units are independent and there is no true
-# difference, 2.5 % of all tests are significant.
+# Coverage of the bootstrap intervals. Only the units are resampled; the data and the models stay
+# the same. A test is significant if the whole interval of a difference lies above 0. If the units
+# are independent and there is no true difference, 2.5 % of all tests are significant.
 LEVEL = 0.95
 _TAIL = (1 - LEVEL) / 2
 # Number of bootstrap samples. With this number, the standard error of the ends of an interval is
-# about 1.5 % of its width.
+# about 1.5 % of the width of the interval.
 N_RESAMPLES = 2000
 # Largest number of candidates that the conclusion lists besides the recommended candidate.
 _MAX_LISTED = 3
 
-# An estimate is a function of weights (r, n), the number of times that each of n units occurs in
-# each of r samples, and of the numbers of c candidates. An estimate returns scores (r, c).
+# An estimate is a function with two arguments: weights (r, n), the number of times that each of n
+# units occurs in each of r samples, and the numbers of c candidates. An estimate returns the scores
+# (r, c) of these candidates on these samples.
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
@@ -64,7 +65,7 @@ class Evaluation:
     trivial_scores: further scores of the trivial answer, each as an estimate for one candidate.
     outcomes: the tests that the task has already performed.
     other_scores: further scores for the table.
-    success: the start of the sentence that lists significant and other tests.
+    success: the start of the sentence that lists the significant tests and then the other tests.
     few: the number of units below which the conclusion contains a warning.
     """
 
@@ -110,17 +111,17 @@ def rank(
     n = evaluation.n_units
     all_units = np.ones((1, n))
     samples = _samples(all_units, random)
-    resampled = evaluation.estimate(samples, range(len(candidates)))
-    rows = _rows(evaluation, candidates, all_units, resampled)
+    scores_on_samples = evaluation.estimate(samples, range(len(candidates)))
+    rows = _rows(evaluation, candidates, all_units, scores_on_samples)
     if evaluation.trivial:
-        baseline = rows[0].score.value, resampled[:, 0]
+        baseline = rows[0].score.value, scores_on_samples[:, 0]
         rows.append(_trivial_row(evaluation, all_units, samples, *baseline))
     rows.sort(key=lambda row: -row.score.value)
     halves = _CrossFitting(n, random)
     outcomes = [*evaluation.outcomes]
     if evaluation.chance is not None:
         outcomes.append(_test_chance(evaluation, len(candidates), halves, evaluation.chance))
-    succeeds = any(outcome.passed for outcome in outcomes)
+    beats_chance = any(outcome.passed for outcome in outcomes)
     gain = None
     if len(candidates) > 1:
         alternatives = range(1, len(candidates))
@@ -128,7 +129,7 @@ def rank(
     recommended = candidates[0]
     if gain is not None and gain.low > 0:
         recommended = next(row.candidate for row in rows if row.candidate in candidates[1:])
-    tied = _tied(candidates, rows, recommended, resampled) if succeeds else []
+    ties = _tied(candidates, rows, recommended, scores_on_samples) if beats_chance else []
     best_of_items, items_sentence = _best_of_items(evaluation, candidates, rows, halves)
     board = Leaderboard(
         task=evaluation.task,
@@ -138,20 +139,20 @@ def rank(
         chance_level={outcome.score: outcome.chance for outcome in outcomes},
         n_units=n,
         unit=evaluation.unit,
-        beats_chance=succeeds,
-        recommended=recommended if succeeds else None,
+        beats_chance=beats_chance,
+        recommended=recommended if beats_chance else None,
         gain=gain,
         conclusion="",
         left_out=dict(left_out),
-        not_distinguishable=tied,
-        best_of_items=best_of_items if succeeds else None,
+        not_distinguishable=ties,
+        best_of_items=best_of_items if beats_chance else None,
     )
     conclusion = _conclusion(evaluation, board, outcomes, candidates, items_sentence)
     return replace(board, conclusion=conclusion)
 
 
 def _rows(
-    evaluation: Evaluation, candidates: Sequence[Candidate], all_units: Floats, resampled: Floats
+    evaluation: Evaluation, candidates: Sequence[Candidate], all_units: Floats, scores_on_samples: Floats
 ) -> list[LeaderboardRow]:
     numbers = range(len(candidates))
     scores = evaluation.estimate(all_units, numbers)[0]
@@ -161,8 +162,8 @@ def _rows(
     return [
         LeaderboardRow(
             candidate,
-            _interval(scores[c], resampled[:, c]),
-            _interval(scores[c] - scores[0], resampled[:, c] - resampled[:, 0]),
+            _interval(scores[c], scores_on_samples[:, c]),
+            _interval(scores[c] - scores[0], scores_on_samples[:, c] - scores_on_samples[:, 0]),
             {name: float(values[c]) for name, values in other_scores.items()},
         )
         for c, candidate in enumerate(candidates)
@@ -170,12 +171,16 @@ def _rows(
 
 
 def _trivial_row(
-    evaluation: Evaluation, all_units: Floats, samples: Floats, baseline: float, resampled: Floats
+    evaluation: Evaluation,
+    all_units: Floats,
+    samples: Floats,
+    baseline: float,
+    baseline_on_samples: Floats,
 ) -> LeaderboardRow:
     """Return the row of the trivial answer.
 
-    baseline: the score of the baseline. resampled (r,): the score of the baseline on each sample of
-    the units.
+    baseline: the score of the baseline. baseline_on_samples (r,): the score of the baseline on each
+    sample of the units.
     """
     chance = evaluation.chance or evaluation.estimate
     value, on_samples = float(chance(all_units, [0])[0, 0]), chance(samples, [0])[:, 0]
@@ -186,7 +191,7 @@ def _trivial_row(
     return LeaderboardRow(
         Candidate(evaluation.trivial),
         _interval(value, on_samples),
-        _interval(value - baseline, on_samples - resampled),
+        _interval(value - baseline, on_samples - baseline_on_samples),
         other_scores,
     )
 
@@ -200,8 +205,8 @@ def _best_of_items(
     """Return the best candidate that compares items with each other, and a sentence about it.
 
     Return None and an empty sentence if all candidates compare items. The choice among these
-    candidates follows the same rule as the choice among all candidates: it is the baseline unless
-    the cross-fitted lead of another candidate over the baseline is significant.
+    candidates follows the same rule as the choice among all candidates: the baseline is chosen
+    unless the cross-fitted lead of another candidate over the baseline is significant.
     """
     numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
     if len(numbers) == len(candidates):
@@ -221,18 +226,18 @@ def _tied(
     candidates: Sequence[Candidate],
     rows: Sequence[LeaderboardRow],
     recommended: Candidate,
-    resampled: Floats,
+    scores_on_samples: Floats,
 ) -> list[Candidate]:
-    """Return the candidates whose scores do not differ significantly from the recommended one."""
-    leads = resampled[:, [candidates.index(recommended)]] - resampled
+    """Return the candidates that do not differ significantly from the recommended candidate."""
+    leads = scores_on_samples[:, [candidates.index(recommended)]] - scores_on_samples
     ends = np.quantile(leads, (_TAIL, 1 - _TAIL), axis=0).T
-    tied = {
+    ties = {
         candidate
         for candidate, (low, high) in zip(candidates, ends, strict=True)
         if low <= 0 <= high
     }
-    ranked = [row.candidate for row in rows]
-    return [candidate for candidate in ranked if candidate in tied - {recommended}]
+    candidates_by_score = [row.candidate for row in rows]
+    return [candidate for candidate in candidates_by_score if candidate in ties - {recommended}]
 
 
 class _CrossFitting:
@@ -251,13 +256,13 @@ class _CrossFitting:
 
         The reference is an estimate, of which candidate number 0 is used.
         """
-        values, resampled = [], []
-        for choosing, measuring in ((0, 1), (1, 0)):
-            best = numbers[int(estimate(self._halves[choosing], numbers)[0].argmax())]
-            half, samples = self._halves[measuring], self._samples[measuring]
+        values, scores_on_samples = [], []
+        for choice, test in ((0, 1), (1, 0)):
+            best = numbers[int(estimate(self._halves[choice], numbers)[0].argmax())]
+            half, samples = self._halves[test], self._samples[test]
             values.append(estimate(half, [best])[0, 0] - reference(half, [0])[0, 0])
-            resampled.append((estimate(samples, [best]) - reference(samples, [0]))[:, 0])
-        return _interval(float(np.mean(values)), np.mean(resampled, axis=0))
+            scores_on_samples.append((estimate(samples, [best]) - reference(samples, [0]))[:, 0])
+        return _interval(float(np.mean(values)), np.mean(scores_on_samples, axis=0))
 
 
 def _test_chance(
@@ -301,19 +306,19 @@ def _conclusion(
         failure = f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}."
         method = f" One half of {units} chose that candidate and the other half measured its lead."
         return f"{warning}{failure}" + (method if evaluation.chance else "")
-    ties, tied = "", board.not_distinguishable
-    if tied:
-        n_unlisted = len(tied) - _MAX_LISTED
+    ties_sentence, ties = "", board.not_distinguishable
+    if ties:
+        n_unlisted = len(ties) - _MAX_LISTED
         ending = f" and {n_unlisted} more" if n_unlisted > 0 else ""
-        names = ", ".join(map(str, tied[:_MAX_LISTED]))
-        ties = f" Not distinguishable from this recommendation: {names}{ending}."
+        names = ", ".join(map(str, ties[:_MAX_LISTED]))
+        ties_sentence = f" Not distinguishable from this recommendation: {names}{ending}."
     level = "".join(
         f" The level to exceed is that of the {evaluation.trivial}: {outcome.score} "
         f"{outcome.chance:.3f}."
         for outcome in outcomes
         if evaluation.trivial
     )
-    advice = _advice(board, candidates, units) + ties + level
+    advice = _advice(board, candidates, units) + ties_sentence + level
     if board.best_of_items != board.recommended:
         advice += items_sentence
     return warning + advice + _success(evaluation, outcomes, candidates)
@@ -330,16 +335,16 @@ def _success(
         f"({_describe_scores(outcome, candidates)})"
         for outcome in sorted(outcomes, key=lambda outcome: not outcome.passed)
     ]
-    joint = " and " if not results[-1].startswith("not ") else ", but "
-    return f" {evaluation.success} {joint.join(results)}."
+    conjunction = " and " if not results[-1].startswith("not ") else ", but "
+    return f" {evaluation.success} {conjunction.join(results)}."
 
 
 def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> str:
-    """Return the advice which candidate to use, with its cross-fitted gain over the baseline."""
+    """Return the advice on which candidate to use, with the cross-fitted gain over the baseline."""
     baseline, gain = board.row(board.baseline), board.gain
-    stay = f"Stay with {baseline.candidate}: {board.score} {baseline.score.value:.3f}"
+    advice = f"Stay with {baseline.candidate}: {board.score} {baseline.score.value:.3f}"
     if gain is None:
-        return f"{stay}; no other candidate was compared with it."
+        return f"{advice}; no other candidate was compared with it."
     best = next(row for row in board.rows if row.candidate in candidates[1:])
     method = f"If one half of {units} chooses and the other half measures"
     if gain.low > 0:
@@ -350,18 +355,18 @@ def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> 
         )
     result = "is worse" if gain.high < 0 else "does not differ significantly"
     return (
-        f"{stay}, compared with {best.score.value:.3f} for {best.candidate}. {method}, the best "
+        f"{advice}, compared with {best.score.value:.3f} for {best.candidate}. {method}, the best "
         f"alternative {result}: {gain}."
     )
 
 
-def _samples(included: Floats, random: np.random.Generator) -> Floats:
-    """Draw bootstrap samples of the units for which included (1, n) is 1; return counts (r, n)."""
-    size = int(included.sum())
-    return random.multinomial(size, included[0] / size, N_RESAMPLES).astype(np.float64)
+def _samples(mask: Floats, random: np.random.Generator) -> Floats:
+    """Draw bootstrap samples of the units for which mask (1, n) is 1; return counts (r, n)."""
+    size = int(mask.sum())
+    return random.multinomial(size, mask[0] / size, N_RESAMPLES).astype(np.float64)
 
 
-def _interval(value: float, resampled: Floats) -> BootstrapInterval:
-    """Return a value with its percentile interval over bootstrap samples."""
-    low, high = np.quantile(resampled, (_TAIL, 1 - _TAIL))
+def _interval(value: float, scores_on_samples: Floats) -> BootstrapInterval:
+    """Return a value with its percentile interval over the values on bootstrap samples."""
+    low, high = np.quantile(scores_on_samples, (_TAIL, 1 - _TAIL))
     return BootstrapInterval(float(value), float(low), float(high))

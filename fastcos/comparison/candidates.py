@@ -15,7 +15,8 @@ from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, check_kn
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
-# The name of the second objective among the rescalings, and the requirement of its measure.
+# The name that stands for the second objective (Eq. 2) in a list of rescalings, and the requirement
+# of its measure, eq2_cosine.
 EQ2 = "eq2"
 # The name that replaces the name of a rescaling if the rows are columns of the interactions and not
 # embeddings of a model.
@@ -66,9 +67,9 @@ class Embeddings:
     X (n, p): the interactions from which the model computes the embeddings of its users.
     rescaling: the rescaling of the embeddings.
     weight_decay: λ of Eq. 2; None for the default of the model.
-    given_users (n, d): the embeddings of the users if there is no model.
+    user_rows (n, d): the embeddings of the users if there is no model.
     scoring: rows whose inner products are the scores of a model with biases; None if the inner
-        products of given_users and items are the scores.
+        products of user_rows and items are the scores.
     """
 
     items: Rows
@@ -77,14 +78,14 @@ class Embeddings:
     X: Any = None
     rescaling: Any = None
     weight_decay: float | None = None
-    given_users: Rows | None = None
+    user_rows: Rows | None = None
     scoring: ScoringEmbeddings | None = None
 
     @parallel.lazy_attribute
     def users(self) -> Rows | None:
         """The embeddings of the users, (n, d)."""
         if self.model is None:
-            return self.given_users
+            return self.user_rows
         return self.model.user_embeddings(self.X, self.rescaling)
 
     @property
@@ -99,7 +100,7 @@ class Embeddings:
             EQ2: True,
             "popularity": self.popularity is not None,
             "model": self.has_eq1,
-            _OTHER_SIDE: self.model is not None or self.given_users is not None,
+            _OTHER_SIDE: self.model is not None or self.user_rows is not None,
             _TWO_HALVES: self.model is not None,
         }.get(requirement, False)
 
@@ -219,7 +220,7 @@ class Candidate:
 
 
 def select_candidates(
-    chosen: Sequence[str | Measure] | str | None,
+    measures: Sequence[str | Measure] | str | None,
     embeddings: Embeddings,
     *,
     with_users: bool = False,
@@ -227,35 +228,36 @@ def select_candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Return the candidates, the cosine first, and the measures that are left out.
 
-    chosen contains measures, or is None for all measures whose requirements the embeddings meet, or
+    measures is a list, or None for all measures whose requirements the embeddings meet, or
     "default" for twelve of these measures that have different rankings. Measures that are left out
-    are returned with their requirements. A measure in ``chosen`` whose requirements are not met
-    raises an error. Measures that compare users need ``with_users``; however, rows without a model
-    may be users themselves, which can be compared with each other.
+    are returned with their requirements. If the embeddings do not meet the requirements of a
+    measure in a list, the function raises an error. Measures that compare users need
+    ``with_users``; however, rows without a model may be users themselves, which can be compared
+    with each other.
     """
     left_out: dict[str, str] = {}
-    if chosen is None or chosen == DEFAULT:
+    if measures is None or measures == DEFAULT:
         user_measures = () if with_users else (*USER_ITEM, *USER_USER)
         names = [name for name in list_measures() if name.partition(":")[0] not in _DUPLICATES]
-        if chosen == DEFAULT:
+        if measures == DEFAULT:
             names = [name for name in names if name in DEFAULT_MEASURES]
-        selected = [_candidate(name) for name in names if name not in user_measures]
+        candidates = [_candidate(name) for name in names if name not in user_measures]
         left_out = {
             candidate.measure: _IN_WORDS.get(candidate.requires, candidate.requires)
-            for candidate in selected
+            for candidate in candidates
             if not embeddings.provide(candidate.requires)
         }
     else:
-        selected = [_candidate(choice, argument) for choice in validation.as_list(argument, chosen)]
-        for candidate in selected:
+        candidates = [_candidate(choice, argument) for choice in validation.as_list(argument, measures)]
+        for candidate in candidates:
             _check_requirements(argument, candidate, embeddings, with_users)
         labels = [
-            candidate.measure for candidate in selected if not isinstance(candidate.source, str)
+            candidate.measure for candidate in candidates if not isinstance(candidate.source, str)
         ]
         if repeated := next((label for label in labels if labels.count(label) > 1), None):
             rule = "differ by name or by a numeric parameter"
             raise ValueError(f"{argument} must {rule}, got {repeated} twice")
-    by_label = {candidate.measure: candidate for candidate in [_candidate(BASELINE), *selected]}
+    by_label = {candidate.measure: candidate for candidate in [_candidate(BASELINE), *candidates]}
     return [candidate for label, candidate in by_label.items() if label not in left_out], left_out
 
 

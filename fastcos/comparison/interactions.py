@@ -1,4 +1,4 @@
-"""The function ``compare``, which finds out which similarity to use for the items of a model."""
+"""The function ``compare``, which recommends a similarity measure for the items of a model."""
 
 import itertools
 import math
@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from fastcos import validation
 from fastcos.comparison.candidates import (
@@ -22,8 +23,9 @@ from fastcos.comparison.candidates import (
 from fastcos.comparison.examples import choose_examples
 from fastcos.comparison.models import (
     PREPROCESSINGS,
-    Fitted,
+    FittedModels,
     ModelVariant,
+    Settings,
     as_settings,
     fit_models,
     grid_variants,
@@ -47,6 +49,7 @@ from fastcos.metrics.label_permutation import label_names
 from fastcos.parallel import Progress
 from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
+from fastcos.validation import Integers
 
 # For each sampled item, this many labelled items (or items that the evaluated users have seen) are
 # ranked. With 2,000 sampled items, 10,000 items are ranked, so that even a label carried by 0.2 %
@@ -77,29 +80,31 @@ def compare(
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Comparison:
-    """Find out which similarity to use for items: every measure under every rescaling of a model.
+    """Compare every similarity measure under every rescaling of a model, and recommend one.
 
-    All rescalings of Eq. 1 are the same model, with the same predictions and the same loss. If
-    their scores differ, cosine similarity depends on a choice that the loss does not make. The
-    attributes ``named`` and ``grid`` of the result contain these scores. The attribute
-    ``leaderboard`` ranks all measures, with intervals, and recommends at most one of them.
+    Under every rescaling D, a model of Eq. 1 makes the same predictions and has the same loss. If
+    the scores of its cosines differ between rescalings, cosine similarity depends on a choice that
+    the loss does not make. The attributes ``named`` and ``grid`` of the result contain these
+    scores. The attribute ``leaderboard`` ranks all measures, with intervals, and recommends at most
+    one of them.
 
     With labels, the task is to find items with the same label, for up to 1,000 labelled queries
     that are distributed evenly over the labels. As in :func:`fastcos.audit`, permutations of the
-    labels test whether the best candidate recovers the labels locally (the ten nearest have the
-    label of the query), globally (AUC of items with the same label), or for a single label.
+    labels test whether the best candidate recovers the labels locally (whether the ten nearest
+    items have the label of the query), globally (AUC of pairs with the same label), or for a single
+    label.
 
     Without labels, the task is to predict a fifth of the interactions of every user from the other
     interactions, for up to 5,000 users. Each item that a user has seen votes for its 20 nearest
     items, with weight 1 / log2(1 + rank). ``user_item_dot`` and ``user_item_cosine`` recommend the
-    items with the highest scores; under ``project_back_users``, the 20 nearest users vote. A
-    measure must score higher than the recommendation of the most popular items.
+    items with the highest scores; under ``project_back_users``, the 20 nearest users vote. The best
+    measure must score higher than a recommendation of the most popular items to all users.
 
     The lead of the best candidate over the cosine (under D = I, or of Eq. 2 if that is the only
     objective) is cross-fitted: each half of the queries chooses a candidate, and the other half
     measures its lead. The intervals describe only the effect of sampling queries; the data and the
-    models stay the same. Another sample of the data changes scores more: on the paper's simulation,
-    it changes an AUC by 0.03 to 0.06.
+    models stay the same. If the data themselves are drawn again, scores change more: on the paper's
+    simulation, an AUC changes by 0.03 to 0.06.
 
     Parameters
     ----------
@@ -116,13 +121,13 @@ def compare(
     weight_decay : float, optional
         λ of Eq. 2, on the scale of singular values. Default: the square root of regularization, so
         that both objectives begin to suppress directions at the same singular value; if this would
-        make all columns zero, half of the largest singular value.
+        make all columns zero, the default is half of the largest singular value.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         Whether to compare both objectives, only Eq. 1 ("dropout") or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
         The rescalings of Eq. 1. Default: all named rescalings.
     preprocessing : sequence of str, default ("none",)
-        Transformations of X before the model: ``none``, ``standardize_columns``,
+        Transformations of X before the model is fitted: ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
         ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard contains models
         after each of these transformations.
@@ -133,7 +138,7 @@ def compare(
         the correlation of the columns of X are also compared, without a model. Pass a measure with
         further requirements as an object, such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
-        Whether to score the grid of exponents.
+        Whether to score also a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
         Number of random items from whose neighbours and labels the scores of the rescalings are
         computed. To score the measures, five times as many labelled items are ranked; without
@@ -189,7 +194,7 @@ def compare(
     >>> comparison.named[0].name, comparison.item_embeddings(comparison.named[0]).shape
     ('identity', (200, 20))
     """
-    started, chosen = time.monotonic(), measures not in (None, DEFAULT)
+    start_time, are_chosen = time.monotonic(), measures not in (None, DEFAULT)
     validation.check_progress(progress)
     validation.check_callable("executor", executor)
     if on_rescalings is not None:
@@ -209,24 +214,19 @@ def compare(
     grid_points = grid_variants(objective) if grid else []
     seeds = np.random.SeedSequence(settings.random_state).spawn(3)
     task_random, bootstrap_random, item_random = map(np.random.default_rng, seeds)
-    sampled = None
+    sampled_items = None
     if n_sampled is not None and validation.as_count("n_sampled", n_sampled, 2) < p:
-        sampled = np.sort(item_random.permutation(p)[:n_sampled])
+        sampled_items = np.sort(item_random.permutation(p)[:n_sampled])
 
     popularity = np.bincount(X.indices, minlength=p).astype(np.int64)
-    fitted = fit_models(X, settings, progress=progress)
-    n_ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
+    models = fit_models(X, settings, progress=progress)
     names_of_labels = [] if codes is None else label_names(labels)
-    if codes is None:
-        task: Task = (held_out := HeldOutTask.split(X, task_random, n_items=n_ranked))
-        training_X = held_out.training_X
-    else:
-        task = LabelTask(codes, popularity > 0, task_random, n_ranked, names=names_of_labels)
-        training_X = X
+    n_ranked = None if n_sampled is None else RANKED_PER_SAMPLED * n_sampled
+    task, training_X = _draw_task(X, codes, names_of_labels, popularity, n_ranked, task_random)
     examples = choose_examples(codes, popularity, n_examples) if n_examples else None
     candidates, left_out = _candidates(
-        measures, fitted, named, X, preprocessings,
-        with_users=codes is None, with_columns=not chosen,
+        measures, models, named, X, preprocessings,
+        with_users=codes is None, with_columns=not are_chosen,
     )  # fmt: skip
     jobs = list(dict.fromkeys(map(representative, candidates)))
     total, done = len(named) + len(grid_points) + len(jobs), itertools.count()
@@ -236,40 +236,76 @@ def compare(
             progress(next(done), total)
 
     tick()
-    evaluator = RescalingEvaluator(fitted.models, codes, popularity, settings.random_state, sampled)
+    evaluator = RescalingEvaluator(
+        models.by_objective, codes, popularity, settings.random_state, sampled_items
+    )
     tables = score_rescalings(evaluator, named, grid_points, tick, executor)
     if on_rescalings is not None:
         on_rescalings(tables.named)
-    task_models = fitted if training_X is X else fit_models(training_X, settings)
-    results, unfinished = _results_until(
-        math.inf if budget is None else started + budget,
+    task_models = models if training_X is X else fit_models(training_X, settings)
+    results, remaining = _results_until(
+        math.inf if budget is None else start_time + budget,
         candidates,
         evaluate_models(task, training_X, task_models, named, settings, jobs, executor, examples),
         tick,
     )
-    left_out |= {str(candidate): f"more than {budget:g} s" for candidate in unfinished}
+    left_out |= {str(candidate): f"more than {budget:g} s" for candidate in remaining}
+    leaderboard = rank_results(
+        task, results, left_out, bootstrap_random, are_chosen=are_chosen, examples=examples
+    )
     return Comparison(
-        leaderboard=rank_results(
-            task, results, left_out, bootstrap_random, chosen=chosen, examples=examples
-        ),
+        leaderboard=leaderboard,
         **tables._asdict(),
-        sampled=sampled,
+        sampled=sampled_items,
         labels=codes,
         label_names=names_of_labels,
         popularity=popularity,
-        parameters={
-            "n_users": X.shape[0],
-            "n_items": p,
-            "n_interactions": X.nnz,
-            "n_labelled": None if codes is None else int((codes >= 0).sum()),
-            **settings._asdict(),
-            "regularization": fitted.regularization,
-            "weight_decay": fitted.weight_decay,
-            "preprocessing": preprocessings,
-            "n_sampled": n_sampled,
-        },
-        models=fitted.models,
+        parameters=_parameters(X, codes, settings, models, preprocessings, n_sampled),
+        models=models.by_objective,
     )
+
+
+def _draw_task(
+    X: sp.csr_array,
+    codes: Integers | None,
+    names: Sequence[str],
+    popularity: Integers,
+    n_ranked: int | None,
+    random: np.random.Generator,
+) -> tuple[Task, sp.csr_array]:
+    """Return the task, and the interactions on which the models of this task are trained.
+
+    codes (p,): codes of the labels to recover, or None to predict held-out interactions.
+    names: the name of the label of each code.
+    popularity (p,): the number of users of each item; items without users are not ranked.
+    n_ranked: about this number of items are ranked; None ranks all items.
+    """
+    if codes is None:
+        held_out = HeldOutTask.split(X, random, n_items=n_ranked)
+        return held_out, held_out.training_X
+    return LabelTask(codes, popularity > 0, random, n_ranked, names=names), X
+
+
+def _parameters(
+    X: sp.csr_array,
+    codes: Integers | None,
+    settings: Settings,
+    models: FittedModels,
+    preprocessings: Sequence[str],
+    n_sampled: int | None,
+) -> dict[str, Any]:
+    """Return the parameters with which the comparison can be repeated on the same data."""
+    return {
+        "n_users": X.shape[0],
+        "n_items": X.shape[1],
+        "n_interactions": X.nnz,
+        "n_labelled": None if codes is None else int((codes >= 0).sum()),
+        **settings._asdict(),
+        "regularization": models.regularization,
+        "weight_decay": models.weight_decay,
+        "preprocessing": preprocessings,
+        "n_sampled": n_sampled,
+    }
 
 
 def _results_until(
@@ -278,7 +314,7 @@ def _results_until(
     evaluations: Iterable[tuple[Candidate, CandidateScores | ValueError]],
     tick: Callable[[], None],
 ) -> tuple[list[tuple[Candidate, CandidateScores | ValueError]], list[Candidate]]:
-    """Evaluate candidates until the deadline; return the results, and candidates without a result.
+    """Evaluate candidates until the deadline; return the results and the remaining candidates.
 
     deadline: a value of time.monotonic. evaluations: the result for each candidate's
     representative; the results are computed one by one. tick is called after each evaluation.
@@ -289,18 +325,18 @@ def _results_until(
         tick()
         if time.monotonic() > deadline:
             break
-    results, unfinished = [], []
+    results, remaining = [], []
     for candidate in candidates:
         result_key = representative(candidate)
         if result_key in results_by_candidate:
             results.append((candidate, results_by_candidate[result_key]))
         else:
-            unfinished.append(candidate)
-    return results, unfinished
+            remaining.append(candidate)
+    return results, remaining
 
 
 def _preprocessings(preprocessing: Sequence[str] | str) -> list[str]:
-    """Return the names without repetition; "none" comes first, because the baseline uses it."""
+    """Return the distinct names; "none", which the baseline uses, comes first."""
     if isinstance(preprocessing, str):
         preprocessing = [preprocessing]
     names = validation.as_list("preprocessing", preprocessing)
@@ -310,7 +346,7 @@ def _preprocessings(preprocessing: Sequence[str] | str) -> list[str]:
 
 def _candidates(
     measures: Sequence[str | Measure] | str | None,
-    fitted: Fitted,
+    models: FittedModels,
     named: Sequence[ModelVariant],
     X: Any,
     preprocessings: Sequence[str],
@@ -325,16 +361,16 @@ def _candidates(
     their requirements.
     """
     names = [variant.name for variant in named]
-    embeddings = ModelEmbeddings(fitted, named, X)(names[0])
-    selected, left_out = select_candidates(measures, embeddings, with_users=with_users)
-    model_candidates = under_rescalings(selected, names)
+    embeddings = ModelEmbeddings(models, named, X)(names[0])
+    measure_candidates, left_out = select_candidates(measures, embeddings, with_users=with_users)
+    model_candidates = under_rescalings(measure_candidates, names)
     column_candidates = [Candidate(name, NO_MODEL) for name in OF_COLUMNS] if with_columns else []
     if column_candidates and X.shape[0] * X.shape[1] > MAX_ENTRIES:
         column_candidates = []
         left_out["cosine with no model"] = f"at most {MAX_ENTRIES:,} entries of X"
-    preprocessed = [
+    preprocessed_candidates = [
         replace(candidate, preprocessing=name)
         for name in preprocessings[1:]
         for candidate in model_candidates
     ]
-    return [*model_candidates, *column_candidates, *preprocessed], left_out
+    return [*model_candidates, *column_candidates, *preprocessed_candidates], left_out

@@ -94,7 +94,7 @@ class Leaderboard(Record):
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str
-        Measures that were not evaluated, and their requirements.
+        The measures that were not evaluated, each with the requirement that the data did not meet.
     not_distinguishable : list of Candidate
         Candidates whose score does not differ significantly from the score of the recommended
         candidate, because the 95 % interval of the difference contains 0. The list is in descending

@@ -53,10 +53,10 @@ def as_settings(
     )
 
 
-class Fitted(NamedTuple):
+class FittedModels(NamedTuple):
     """Models by objective, their regularisation strengths, and the interactions of their users."""
 
-    models: dict[str, LinearMF]
+    by_objective: dict[str, LinearMF]
     regularization: float
     weight_decay: float
     users: Any
@@ -82,7 +82,7 @@ def fit_models(
     settings: Settings,
     preprocessing: str = "none",
     progress: Progress | None = None,
-) -> Fitted:
+) -> FittedModels:
     """Fit the models of both objectives, or of the chosen objective, by one factorisation of X.
 
     X is preprocessed first. The regularisation strengths in settings are in units of X, so the
@@ -103,7 +103,7 @@ def fit_models(
     largest = float(model.singular_values_[0])
     if decay is None or preprocessing != "none":
         decay = math.sqrt(strength)
-        if decay >= largest:  # Every column would be zero.
+        if decay >= largest:  # With this decay, every column would be zero.
             decay = largest / 2
     if settings.objective != "dropout" and 0 < largest <= decay:
         rule = f"less than the largest singular value of X, {largest:g}"
@@ -113,7 +113,7 @@ def fit_models(
         for objective, value in (("dropout", strength), ("weight_decay", decay))
         if settings.objective in ("both", objective)
     }
-    return Fitted(models, strength, decay, users)
+    return FittedModels(models, strength, decay, users)
 
 
 class ModelVariant(NamedTuple):
@@ -129,7 +129,7 @@ class ModelVariant(NamedTuple):
 
 
 def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
-    """Return Eq. 1 under the chosen rescalings, followed by Eq. 2.
+    """Return the variants of Eq. 1 under the chosen rescalings, followed by the variant of Eq. 2.
 
     The default is all rescalings that have a name. Variants of an objective that is not compared
     are left out.
@@ -148,6 +148,6 @@ def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> 
 
 
 def grid_variants(objective: str) -> list[ModelVariant]:
-    """Return Eq. 1 under a grid of exponents of D, or no variants if only Eq. 2 is compared."""
+    """Return the variants of Eq. 1 under a grid of D; none if only Eq. 2 is compared."""
     grid = () if objective == "weight_decay" else rescaling_grid()
     return [ModelVariant(f"grid {D.formula}", "dropout", D) for D in grid]

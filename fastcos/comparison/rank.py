@@ -142,13 +142,17 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
     """Fit Eq. 1 with this rank; by default, λ is the square of singular value number 10."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # compare uses the square of singular value number rank / 5, and the paper uses rank 50.
+        # The default of ``compare`` is the square of singular value number rank / 5. The paper uses
+        # rank 50, for which this number is 10.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 
 
 def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
-    """Return the smallest rank within one standard error of the best; ndcg is (ranks, users)."""
+    """Return the smallest rank whose NDCG is within one standard error of the largest NDCG.
+
+    ndcg (ranks, users): the NDCG of each rank for each user.
+    """
     means = ndcg.mean(axis=1)
     return ranks[int(np.argmax(means >= means.max() - _errors(ndcg)))]
 
@@ -174,7 +178,7 @@ def largest_gap(values: Floats) -> int:
 
 
 def shuffled_users(X: sp.csr_array, random: np.random.Generator) -> sp.csr_array:
-    """Replace the users of each item by random users; only their number stays the same."""
+    """Replace the users of each item by random users; each item keeps its number of users."""
     columns = sp.csc_array(X)
     counts = np.diff(columns.indptr)
     rows = [random.choice(X.shape[0], count, replace=False) for count in counts.tolist()]

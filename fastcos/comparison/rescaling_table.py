@@ -26,7 +26,7 @@ MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """Scores under the named rescalings and on the grid, and neighbours under the named ones."""
+    """Scores under the named and the grid rescalings, and neighbours under named rescalings."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]
@@ -65,7 +65,7 @@ def score_rescalings(
 
 
 class RescalingEvaluator:
-    """Scores variants of item embeddings by one set of labels and of reference neighbours."""
+    """Scores variants of item embeddings, all with the same labels and reference neighbours."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class RescalingEvaluator:
         self._popularity, self._sampled = popularity, sampled
         if codes is not None and sampled is not None:
             self._codes = np.full_like(codes, -1)
-            labelled = np.random.default_rng(random_state).permutation(np.flatnonzero(codes >= 0))
-            self._codes[labelled[: len(sampled)]] = codes[labelled[: len(sampled)]]
+            labelled_items = np.random.default_rng(random_state).permutation(np.flatnonzero(codes >= 0))
+            self._codes[labelled_items[: len(sampled)]] = codes[labelled_items[: len(sampled)]]
         reference_items = next(iter(models.values())).item_embeddings()
         self._k = min(N_NEIGHBORS, len(reference_items) - 1)
         self._reference = self._neighbors(reference_items)
@@ -88,7 +88,7 @@ class RescalingEvaluator:
     def evaluate(self, job: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
         """Return the scores and the neighbour lists of a variant.
 
-        The second entry of the job says whether to cluster the items, to compute AMI and ARI.
+        The second entry of the job says whether to cluster the items, which AMI and ARI require.
         """
         variant, cluster = job
         D, items = variant.rescaling, variant.embeddings(self._models)

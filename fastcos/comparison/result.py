@@ -59,8 +59,9 @@ class RescalingScores(Record):
     effective_rank : float
         Effective rank of the item embeddings.
     jaccard_at_10 : float
-        Jaccard index of the ten nearest neighbours and the ten nearest neighbours under D = I; mean
-        over items. If Eq. 1 is not compared, the reference is the solution of Eq. 2 instead.
+        Mean, over items, of the Jaccard index between the ten nearest neighbours of an item under
+        this D and under D = I. If Eq. 1 is not compared, the reference is the solution of Eq. 2
+        instead.
     jaccard_error : float or None
         Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int
@@ -163,9 +164,9 @@ class Comparison(Record):
         return self.models[row.objective].item_embeddings(row.rescaling)
 
     def auc_range(self, *, grid: bool = False) -> float | None:
-        """Return the width of the range of the pairwise AUC of Eq. 1 over rescalings.
+        """Return the largest minus the smallest pairwise AUC of Eq. 1 over rescalings.
 
-        The range is over the named rescalings or, if grid is true, over the grid.
+        The rescalings are the named rescalings or, if grid is true, those of the grid.
         """
         rows = self.grid if grid else [row for row in self.named if row.name != EQ2]
         values = [row.pair_auc for row in rows if row.pair_auc is not None]

@@ -11,7 +11,7 @@ from fastcos.comparison.bootstrap import rank
 from fastcos.comparison.candidates import NO_MODEL, Candidate, Embeddings
 from fastcos.comparison.examples import Example, find_example
 from fastcos.comparison.leaderboard import Leaderboard
-from fastcos.comparison.models import Fitted, ModelVariant, Settings, fit_models
+from fastcos.comparison.models import FittedModels, ModelVariant, Settings, fit_models
 from fastcos.comparison.tasks.held_out import HeldOutTask
 from fastcos.comparison.tasks.label_recovery import LabelTask
 from fastcos.comparison.tasks.rated_pairs import PairTask
@@ -33,8 +33,9 @@ def run_here(evaluator: Any, jobs: Sequence[Any]) -> Iterable[Any]:
 class CandidateEvaluator:
     """Scores candidates on a task.
 
-    embeddings is a function that returns the embeddings under the rescaling with a name. examples
-    contains the items whose neighbours under each candidate are part of the result.
+    embeddings is a function that takes the name of a rescaling, and returns the embeddings under
+    this rescaling. examples contains the items whose neighbours under each candidate are part of
+    the result.
     """
 
     def __init__(
@@ -42,13 +43,13 @@ class CandidateEvaluator:
     ) -> None:
         self._task, self._embeddings, self._examples = task, embeddings, examples
         # Candidates under the same rescaling are adjacent, so caching one rescaling is enough.
-        self._cached: tuple[str, Embeddings] | None = None
+        self._cache: tuple[str, Embeddings] | None = None
 
     def evaluate(self, job: Candidate) -> CandidateScores | ValueError:
         """Score a candidate; return an error if the measure cannot be used with these rows."""
-        if self._cached is None or self._cached[0] != job.rescaling:
-            self._cached = job.rescaling, self._embeddings(job.rescaling)
-        embeddings, items = self._cached[1], self._examples
+        if self._cache is None or self._cache[0] != job.rescaling:
+            self._cache = job.rescaling, self._embeddings(job.rescaling)
+        embeddings, items = self._cache[1], self._examples
         try:
             scores = self._task.score(job, embeddings)
             return scores, None if items is None else find_example(job, embeddings, items)
@@ -62,7 +63,7 @@ def rank_results(
     left_out: dict[str, str],
     random: np.random.Generator,
     *,
-    chosen: bool,
+    are_chosen: bool,
     examples: Integers | None,
 ) -> Leaderboard:
     """Rank the candidates by the results of ``CandidateEvaluator.evaluate``.
@@ -80,19 +81,19 @@ def rank_results(
             scores.append(candidate_scores)
             if example is not None:
                 example_of[candidate] = example
-        elif chosen or not candidates:
+        elif are_chosen or not candidates:
             raise result
         else:
             left_out[str(candidate)] = str(result)
-    ranked = rank(task.evaluation(scores), candidates, left_out, random)
-    return replace(ranked, example_items=examples, examples=example_of)
+    leaderboard = rank(task.evaluation(scores), candidates, left_out, random)
+    return replace(leaderboard, example_items=examples, examples=example_of)
 
 
 class ModelEmbeddings:
     """The embeddings of the models after one preprocessing, by the name of the rescaling."""
 
-    def __init__(self, fitted: Fitted, variants: Sequence[ModelVariant], X: Any) -> None:
-        self._fitted = fitted
+    def __init__(self, models: FittedModels, variants: Sequence[ModelVariant], X: Any) -> None:
+        self._models = models
         self._popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         self._variants = {variant.name: variant for variant in variants}
         self._interactions = X
@@ -102,21 +103,21 @@ class ModelEmbeddings:
         if name == NO_MODEL:
             columns = np.ascontiguousarray(self._interactions.T.toarray(), dtype=np.float32)
             return Embeddings(columns, self._popularity)
-        variant, fitted = self._variants[name], self._fitted
+        variant, models = self._variants[name], self._models
         return Embeddings(
-            items=variant.embeddings(fitted.models),
+            items=variant.embeddings(models.by_objective),
             popularity=self._popularity,
-            model=fitted.models[variant.objective],
-            X=fitted.users,
+            model=models.by_objective[variant.objective],
+            X=models.users,
             rescaling=variant.rescaling,
-            weight_decay=fitted.weight_decay,
+            weight_decay=models.weight_decay,
         )
 
 
 def evaluate_models(
     task: Task,
     X: Any,
-    fitted: Fitted,
+    models: FittedModels,
     variants: Sequence[ModelVariant],
     settings: Settings,
     candidates: Iterable[Candidate],
@@ -125,11 +126,11 @@ def evaluate_models(
 ) -> Iterator[tuple[Candidate, Any]]:
     """Yield every candidate with its scores on models of X.
 
-    Candidates with the same preprocessing are adjacent, so models are fitted only once per
-    preprocessing.
+    ``models`` are the models of X without preprocessing. Candidates with the same preprocessing are
+    adjacent, so models are fitted only once per preprocessing.
     """
     for name, group in itertools.groupby(candidates, key=lambda candidate: candidate.preprocessing):
-        models = fitted if name == "none" else fit_models(X, settings, name)
-        evaluator = CandidateEvaluator(task, ModelEmbeddings(models, variants, X), examples)
+        group_models = models if name == "none" else fit_models(X, settings, name)
+        evaluator = CandidateEvaluator(task, ModelEmbeddings(group_models, variants, X), examples)
         jobs = list(group)
         yield from zip(jobs, executor(evaluator, jobs), strict=True)

@@ -21,8 +21,8 @@ ARRAYS_OF_PAIRS = 8
 # for raw scores and for items.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
-# Bytes per entry of an item on disk while it is scored: four copies of 8 bytes are in memory, the
-# entry as it was read, transformed, normalised and packed.
+# Bytes per entry of an item on disk while the item is scored. Four copies of 8 bytes are in memory:
+# the entry as it was read, and the entry after it was transformed, normalised and packed.
 BYTES_PER_ENTRY = 32
 
 
@@ -40,8 +40,9 @@ def raw_score_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield slices of the queries, and their raw float64 scores (b, m) with the rows of the pool.
 
-    For one query, raw scores are in the same order as scores. If the rows do not fit into the
-    working memory, they are read once per slice, so slices are as long as memory permits.
+    queries (n,) and pool (m,) contain row numbers. For one query, the raw scores rank the items of
+    the pool in the same order as the scores do. If the rows do not fit into the working memory,
+    they are read once per slice, so slices are as long as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)

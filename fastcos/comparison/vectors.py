@@ -1,4 +1,4 @@
-"""The function ``compare_vectors``, which finds out which similarity to use for given vectors."""
+"""The function ``compare_vectors``, which recommends a similarity measure for vectors."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -43,16 +43,16 @@ def compare_vectors(
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Leaderboard:
-    """Find out which similarity to use for vectors, or for a model that you have trained.
+    """Compare similarity measures for vectors or for a model of yours, and recommend one.
 
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
-    pairs, the task is to agree with people's ratings: the score is Spearman's correlation, which
-    must exceed 0. With held_out, the task is to predict interactions that the model has not seen,
-    as :func:`fastcos.compare` does without labels; the best measure must score higher than
-    recommending the most popular items. With held_out, you can judge a model, such as implicit's
-    ALS or BPR, both by its recommendations (the scores of users and items) and by its similar
-    items. The lead of the best measure over the cosine is cross-fitted, as in
-    :func:`fastcos.compare`.
+    pairs, the task is to agree with people's ratings of pairs: the score is Spearman's correlation
+    between the values of a measure and the ratings, and it must exceed 0. With held_out, the task
+    is to predict interactions that the model has not seen, as :func:`fastcos.compare` does without
+    labels; the best measure must score higher than recommending the most popular items. With
+    held_out, you can judge a model, such as implicit's ALS or BPR, both by its recommendations (the
+    scores of users and items) and by its similar items. The lead of the best measure over the
+    cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose ``fit`` searches
@@ -68,7 +68,8 @@ def compare_vectors(
     labels : sequence (p,) of int or str, optional
         One label per row; None leaves a row out. Pass exactly one of labels, pairs and held_out.
     pairs : (pairs, ratings), optional
-        Row numbers ``pairs`` (m, 2), and ``ratings`` (m,), which are larger for more similar pairs.
+        Row numbers ``pairs`` (m, 2), and ``ratings`` (m,) of these pairs, which are larger for more
+        similar pairs.
     held_out : sparse matrix or array_like (n, p), optional
         Interactions of n users with p items on which the model was not trained. Every non-zero is
         an item to predict, whatever its value is. At most 5,000 users are evaluated.
@@ -118,14 +119,14 @@ def compare_vectors(
     The following call judges a model of interactions by interactions that it has not seen:
 
     >>> X = fastcos.simulate_interactions(600, 80, random_state=0).X
-    >>> seen, held_out = X.copy(), X.copy()
+    >>> train, test = X.copy(), X.copy()
     >>> is_held_out = random.random(X.nnz) < 0.2
-    >>> seen.data[is_held_out] = 0
-    >>> held_out.data[~is_held_out] = 0
-    >>> model = fastcos.LinearMF(10, regularization=10.0).fit(seen)
+    >>> train.data[is_held_out] = 0
+    >>> test.data[~is_held_out] = 0
+    >>> model = fastcos.LinearMF(10, regularization=10.0).fit(train)
     >>> board = fastcos.compare_vectors(
-    ...     model.item_embeddings(), users=model.user_embeddings(seen),
-    ...     held_out=held_out, interactions=seen, measures=["query_metric_cosine", "user_item_dot"],
+    ...     model.item_embeddings(), users=model.user_embeddings(train),
+    ...     held_out=test, interactions=train, measures=["query_metric_cosine", "user_item_dot"],
     ... )
     >>> sorted(row.candidate.measure for row in board.rows)
     ['cosine', 'most popular items', 'query_metric_cosine', 'user_item_dot']
@@ -159,12 +160,12 @@ def compare_vectors(
     task, examples = question.task, None
     if n_examples:
         examples = choose_examples(question.codes, question.example_priority, n_examples)
-    embeddings = Embeddings(rows, question.popularity, given_users=users, scoring=scoring)
-    chosen = measures not in (None, DEFAULT)
+    embeddings = Embeddings(rows, question.popularity, user_rows=users, scoring=scoring)
+    are_chosen = measures not in (None, DEFAULT)
     with_users = users is not None and held_out is not None
     candidates, left_out = select_candidates(measures, embeddings, with_users=with_users)
     if not fits_in_memory:
-        candidates, unsupported = _readable_in_blocks(candidates, embeddings, chosen=chosen)
+        candidates, unsupported = _readable_in_blocks(candidates, embeddings, are_chosen=are_chosen)
         left_out |= dict.fromkeys(unsupported, "rows in memory")
     results = []
     evaluator = CandidateEvaluator(task, {"": embeddings}.__getitem__, examples)
@@ -172,7 +173,7 @@ def compare_vectors(
         results.append(result)
         if progress is not None:
             progress(len(results), len(candidates))
-    return rank_results(task, results, left_out, bootstrap_random, chosen=chosen, examples=examples)
+    return rank_results(task, results, left_out, bootstrap_random, are_chosen=are_chosen, examples=examples)
 
 
 def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
@@ -190,7 +191,7 @@ def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
 
 
 class _Question(NamedTuple):
-    """A task, and facts about the items besides their vectors.
+    """A task, and further data about the items that are not in their vectors.
 
     example_priority: items with larger numbers are preferred as examples. codes: the number of the
     label of each item, or -1 for no label. popularity: the number of interactions of each item.
@@ -206,9 +207,9 @@ def _held_out_question(
     interactions: Any, held_out: Any, n_items: int, users: Any, task_random: np.random.Generator
 ) -> _Question:
     """Return the task to predict held-out interactions of each user."""
-    seen, hidden = _as_held_out(interactions, held_out, n_items, users)
-    counts = np.bincount(seen.indices, minlength=n_items).astype(np.int64)
-    task = HeldOutTask(seen, hidden, task_random)
+    training_X, held_out_X = _as_held_out(interactions, held_out, n_items, users)
+    counts = np.bincount(training_X.indices, minlength=n_items).astype(np.int64)
+    task = HeldOutTask(training_X, held_out_X, task_random)
     return _Question(task, counts, popularity=counts.astype(np.float64))
 
 
@@ -235,7 +236,7 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
 
 
 def _readable_in_blocks(
-    candidates: Sequence[Candidate], embeddings: Embeddings, *, chosen: bool
+    candidates: Sequence[Candidate], embeddings: Embeddings, *, are_chosen: bool
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates that can be fitted to rows on disk, and the other candidates' names.
 
@@ -245,7 +246,7 @@ def _readable_in_blocks(
         candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks
     ]
     unsupported = [candidate.measure for candidate in candidates if candidate not in supported]
-    if chosen and unsupported:
+    if are_chosen and unsupported:
         rule = "have the capability 'blocks' for rows on disk that do not fit working_memory"
         raise ValueError(f"measures must {rule}, got {validation.format_value(unsupported[0])}")
     return supported, unsupported
@@ -253,13 +254,13 @@ def _readable_in_blocks(
 
 def _as_held_out(interactions: Any, held_out: Any, n_items: int, users: Any) -> tuple[Any, Any]:
     """Check interactions and held-out interactions; return both as matrices (n, p)."""
-    hidden = as_interactions("held_out", held_out)
-    n_users = hidden.shape[0] if users is None else len(users)
-    validation.check_shape("held_out", hidden.shape, (n_users, n_items))
+    held_out_X = as_interactions("held_out", held_out)
+    n_users = held_out_X.shape[0] if users is None else len(users)
+    validation.check_shape("held_out", held_out_X.shape, (n_users, n_items))
     if interactions is None:
         raise ValueError("interactions must be given with held_out, got None")
-    seen = as_interactions("interactions", interactions)
-    validation.check_shape("interactions", seen.shape, hidden.shape)
-    n_eligible = int(np.count_nonzero(np.diff(hidden.indptr)))
+    training_X = as_interactions("interactions", interactions)
+    validation.check_shape("interactions", training_X.shape, held_out_X.shape)
+    n_eligible = int(np.count_nonzero(np.diff(held_out_X.indptr)))
     validation.check_enough("held_out", n_eligible, 2, "users with interactions")
-    return seen, hidden
+    return training_X, held_out_X

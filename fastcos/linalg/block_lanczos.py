@@ -294,10 +294,10 @@ class _Basis:
         with parallel.blas_lock():
             basis_part += C @ R
             R = S @ R
-        missing = Z.shape[1] - Q.shape[1]
-        if missing:
-            Q = np.hstack([Q, self._random_columns(missing, Q)])
-            R = np.vstack([R, np.zeros((missing, R.shape[1]))])
+        n_missing = Z.shape[1] - Q.shape[1]
+        if n_missing:
+            Q = np.hstack([Q, self._random_columns(n_missing, Q)])
+            R = np.vstack([R, np.zeros((n_missing, R.shape[1]))])
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:

@@ -71,18 +71,18 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
         defect = csr.VALID
     # The new array computes its own flags, because X.has_canonical_format may be outdated after an
     # edit in place.
-    clean = sp.csr_array((data, indices, indptr), shape=X.shape, copy=defect > csr.VALID)
+    matrix = sp.csr_array((data, indices, indptr), shape=X.shape, copy=defect > csr.VALID)
     if defect == csr.NOT_CANONICAL:
         with np.errstate(over="ignore"):
-            clean.sum_duplicates()
+            matrix.sum_duplicates()
         # Sums of duplicates may overflow.
-        _worst_defect(name, clean.indptr, clean.indices, clean.data, X.shape[1])
+        _worst_defect(name, matrix.indptr, matrix.indices, matrix.data, X.shape[1])
     if defect > csr.VALID:
-        clean.eliminate_zeros()
-    clean.has_canonical_format = True
-    if X.dtype.kind in "iub" and np.abs(clean.data).max(initial=0) <= _EXACT_FLOAT32:
-        clean.data = clean.data.astype(np.float32)
-    return clean
+        matrix.eliminate_zeros()
+    matrix.has_canonical_format = True
+    if X.dtype.kind in "iub" and np.abs(matrix.data).max(initial=0) <= _EXACT_FLOAT32:
+        matrix.data = matrix.data.astype(np.float32)
+    return matrix
 
 
 def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:

@@ -394,18 +394,18 @@ def as_operator(
     n, p = X.shape
     divisors = None if scale is None else validation.as_positive_diagonal("scale", scale, p)
     operator = _unshifted(X, divisors, n_threads)
-    left, right = [], []
+    left_columns, right_columns = [], []
     if center is not None:
-        left.append(np.ones(n))
-        right.append(validation.as_vector("center", center, p))
+        left_columns.append(np.ones(n))
+        right_columns.append(validation.as_vector("center", center, p))
     if row_center is not None:
-        left.append(validation.as_vector("row_center", row_center, n))
-        right.append(np.ones(p))
-    if not left:
+        left_columns.append(validation.as_vector("row_center", row_center, n))
+        right_columns.append(np.ones(p))
+    if not left_columns:
         return operator
-    R = np.column_stack(right)
+    R = np.column_stack(right_columns)
     return _ShiftedOperator(
-        operator, np.column_stack(left), R if divisors is None else R / divisors[:, None]
+        operator, np.column_stack(left_columns), R if divisors is None else R / divisors[:, None]
     )
 
 

@@ -316,13 +316,13 @@ def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
     """Return the triplets of orthonormal vectors in X's smaller dimension, with their residuals."""
-    exact = vectors.astype(np.float64, copy=False)
-    Z = side.gram_matmul(exact)
-    squares = np.einsum("ij,ij->j", exact, Z) / np.einsum("ij,ij->j", exact, exact)
+    vectors64 = vectors.astype(np.float64, copy=False)
+    Z = side.gram_matmul(vectors64)
+    squares = np.einsum("ij,ij->j", vectors64, Z) / np.einsum("ij,ij->j", vectors64, vectors64)
     s = np.sqrt(np.maximum(squares, 0))
     order = np.argsort(-s, kind="stable")
     values = np.where(s <= _RANK_TOLERANCE * s.max(), 0, s)
-    residuals = _residuals(Z, exact, values)[order]
+    residuals = _residuals(Z, vectors64, values)[order]
     s = values[order]
     if (np.diff(order) < 0).any():
         vectors = vectors[:, order]
@@ -379,9 +379,9 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
         if squares[i] > _REPEATED:
             remainder[i:, i:] -= np.outer(remainder[i:, i], remainder[i, i:] / squares[i])
     distances = np.sqrt(np.where(squares > _REPEATED, squares, 0))
-    divided = np.full_like(residuals, np.inf)
-    np.divide(residuals, distances, out=divided, where=distances > 0)
-    return np.where(distances < _INDEPENDENT, divided, residuals)
+    scaled_residuals = np.full_like(residuals, np.inf)
+    np.divide(residuals, distances, out=scaled_residuals, where=distances > 0)
+    return np.where(distances < _INDEPENDENT, scaled_residuals, residuals)
 
 
 def _shorter_side(operator: Operator) -> Operator:

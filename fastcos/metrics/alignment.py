@@ -109,9 +109,9 @@ def procrustes(first: Any, second: Any) -> float:
     0.0
     """
     X, Y = _centred(first, second)
-    crossed = cross_products(X, Y)
+    products = cross_products(X, Y)
     with parallel.blas_lock():
-        nuclear = np.linalg.svd(crossed, compute_uv=False).sum()
+        nuclear = np.linalg.svd(products, compute_uv=False).sum()
         nuclear /= np.linalg.norm(X) * np.linalg.norm(Y)
     return float(max(1 - nuclear * nuclear, 0.0))
 

@@ -115,8 +115,8 @@ def pair_auc(
         if not fits:
             rule = f"fit in the working memory of {memory:g} MiB"
             raise ValueError(f"exact=True must {rule}, got a need of {n_bytes / 2**20:.0f} MiB")
-        same, other = _pair_scores(grouped, n_threads)
-        value = _auc_of_scores(same, other, 2 * _rounding(grouped.rows))
+        same_scores, other_scores = _pair_scores(grouped, n_threads)
+        value = _auc_of_scores(same_scores, other_scores, 2 * _rounding(grouped.rows))
         return PairAUC(value, value, value, grouped.n_left_out)
     counts, near = _histograms(grouped, np.zeros(n), np.empty(0), _N_BINS, n_threads)
     return PairAUC(*auc_of_counts(counts[0], near[0]), grouped.n_left_out)
@@ -154,16 +154,18 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
     Each of these scores affects 1/n of the comparisons, where n is the number of scores in its
     histogram.
     """
-    other, same = counts
-    below = np.concatenate([[0], np.cumsum(other)[:-1]])
-    n_same, n_other = int(same.sum()), int(other.sum())
+    other_counts, same_counts = counts
+    below = np.concatenate([[0], np.cumsum(other_counts)[:-1]])
+    n_same, n_other = int(same_counts.sum()), int(other_counts.sum())
     total = n_same * n_other
     if total >= 2**63:  # Use Python integers, which do not overflow.
-        same, below, other = (array.astype(object) for array in (same, below, other))
-    wins, tied = int(same @ below), int(same @ other)
+        same_counts, below, other_counts = (
+            array.astype(object) for array in (same_counts, below, other_counts)
+        )
+    wins, ties = int(same_counts @ below), int(same_counts @ other_counts)
     uncertain = int(near[1, 0]) * n_other + int(near[0, 0]) * n_same
-    low, high = max(0, wins - uncertain) / total, min(total, wins + tied + uncertain) / total
-    return (2 * wins + tied) / (2 * total), low, high
+    low, high = max(0, wins - uncertain) / total, min(total, wins + ties + uncertain) / total
+    return (2 * wins + ties) / (2 * total), low, high
 
 
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
@@ -209,28 +211,28 @@ def _pair_scores(grouped: LabelledRows, n_threads: int | None) -> tuple[Floats, 
     """Return the cosines of all same-label pairs, and of all different-label pairs."""
     ends, n = _row_ends(grouped), len(grouped.rows)
     n_same, n_other = ends - np.arange(n) - 1, n - ends
-    same = parallel.unfilled(int(n_same.sum()), np.float64)
-    other = parallel.unfilled(int(n_other.sum()), np.float64)
+    same_scores = parallel.unfilled(int(n_same.sum()), np.float64)
+    other_scores = parallel.unfilled(int(n_other.sum()), np.float64)
     panels, s, o = packed(grouped.rows, n_threads), 0, 0
     for first in range(0, n, _ROWS):
         scores = products(grouped.rows[first : first + _ROWS], panels, n, n_threads)
         np.clip(scores, -1, 1, out=scores)
         for i, line in enumerate(scores, first):
-            same[s : s + n_same[i]] = line[i + 1 : ends[i]]
-            other[o : o + n_other[i]] = line[ends[i] :]
+            same_scores[s : s + n_same[i]] = line[i + 1 : ends[i]]
+            other_scores[o : o + n_other[i]] = line[ends[i] :]
             s, o = s + n_same[i], o + n_other[i]
-    return same, other
+    return same_scores, other_scores
 
 
-def _auc_of_scores(same: Floats, other: Floats, tolerance: float) -> float:
-    same.sort()
-    other.sort()
-    doubled = 0
-    for first in range(0, len(same), 2**20):
-        chunk = same[first : first + 2**20]
-        doubled += int(np.searchsorted(other, chunk - tolerance, "left").sum())
-        doubled += int(np.searchsorted(other, chunk + tolerance, "right").sum())
-    return float(doubled / (2 * len(same) * len(other)))
+def _auc_of_scores(same_scores: Floats, other_scores: Floats, tolerance: float) -> float:
+    same_scores.sort()
+    other_scores.sort()
+    twice_wins = 0
+    for first in range(0, len(same_scores), 2**20):
+        chunk = same_scores[first : first + 2**20]
+        twice_wins += int(np.searchsorted(other_scores, chunk - tolerance, "left").sum())
+        twice_wins += int(np.searchsorted(other_scores, chunk + tolerance, "right").sum())
+    return float(twice_wins / (2 * len(same_scores) * len(other_scores)))
 
 
 class StratifiedAUC(NamedTuple):

@@ -219,9 +219,9 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     share the mean of their ranks, so doubled ranks are whole numbers.
     """
     np.fill_diagonal(scores, -np.inf)
-    doubled = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
-    np.fill_diagonal(doubled, 0)
-    return doubled.astype(np.int16 if 2 * len(scores) < 2**15 else np.int32)
+    twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
+    np.fill_diagonal(twice_ranks, 0)
+    return twice_ranks.astype(np.int16 if 2 * len(scores) < 2**15 else np.int32)
 
 
 def permute_labels(
@@ -246,11 +246,11 @@ def permute_labels(
     standard deviations. The p-values refer to the largest deviation of any similarity, and for
     single labels to the largest deviation of any similarity and label.
     """
-    labelled = np.flatnonzero(codes >= 0)
-    sizes = np.bincount(codes[labelled], minlength=len(names))
+    labelled_items = np.flatnonzero(codes >= 0)
+    sizes = np.bincount(codes[labelled_items], minlength=len(names))
     tested_labels = np.flatnonzero(sizes > 1)
-    permuted = np.stack(list(_permutations(codes[units], len(units), generator)))
-    aucs = np.stack([_aucs(ranking.ranks, permuted, n_threads) for ranking in rankings])
+    permuted_codes = np.stack(list(_permutations(codes[units], len(units), generator)))
+    aucs = np.stack([_aucs(ranking.ranks, permuted_codes, n_threads) for ranking in rankings])
     shares = _shares(rankings, queries, codes, len(names), generator, n_threads)[..., tested_labels]
     means = shares.mean(axis=2)
     pairs, neighbors, by_label = map(_deviations, (aucs, means, shares))
@@ -274,7 +274,7 @@ def permute_labels(
         chance=float(means[of_neighbors, 1:].mean()),
         precision_p=_p_value(neighbors[of_neighbors, 0], neighbors.max(axis=0)),
         classes=tuple(class_test for class_test, _ in classes),
-        n_items=len(labelled),
+        n_items=len(labelled_items),
         n_classes=int((sizes > 0).sum()),
         n_tested=len(tested_labels),
     )
@@ -315,11 +315,11 @@ def _shares(
     step = max(1, _ENTRIES // len(items))
     for lo in range(0, _PERMUTATIONS + 1, step):
         n = min(step, _PERMUTATIONS + 1 - lo)
-        permuted = validation.read_only(np.stack([next(permutations) for _ in range(n)]))
+        permuted_codes = validation.read_only(np.stack([next(permutations) for _ in range(n)]))
         for number, neighbors in enumerate(lists):
             n_same, n_labelled = (parallel.unfilled((n, n_labels), np.int64) for _ in range(2))
             parallel.run(
-                kernels.count_same, parallel.row_blocks(n, 8), permuted, neighbors, n_same,
+                kernels.count_same, parallel.row_blocks(n, 8), permuted_codes, neighbors, n_same,
                 n_labelled,
                 n_threads=n_threads,
             )  # fmt: skip

@@ -210,20 +210,20 @@ class CosineMF(FactorModel):
         settings, random = self._settings(), self.random_state
         is_generator = isinstance(random, np.random.Generator)
         seed = int(random.integers(2**63)) if is_generator else self._seed()
-        fitted = train(X, settings, seed, progress)
-        A, B, bias = fitted.parameters
+        result = train(X, settings, seed, progress)
+        A, B, bias = result.parameters
         if settings.similarity == "layer_norm":
             A -= A.mean(axis=1, keepdims=True)
             B = _unit(B - B.mean(axis=1, keepdims=True))
         self.encoder_ = A
         self.components_ = np.ascontiguousarray(B.T)
-        has_users = ~np.isneginf(fitted.log_counts)
-        item_bias = bias + settings.negative_exponent * np.maximum(fitted.log_counts, 0)
+        has_users = ~np.isneginf(result.log_counts)
+        item_bias = bias + settings.negative_exponent * np.maximum(result.log_counts, 0)
         lowest_bias = item_bias[has_users].min()
         self.item_bias_ = np.where(has_users, item_bias, lowest_bias).astype(np.float32)
-        self.n_iter_ = fitted.best_epoch
-        self.loss_curve_ = np.array(fitted.losses)
-        self.validation_curve_ = np.array(fitted.validation_losses)
+        self.n_iter_ = result.best_epoch
+        self.loss_curve_ = np.array(result.losses)
+        self.validation_curve_ = np.array(result.validation_losses)
         return self
 
     def user_embeddings(self, X: Any) -> Floats:

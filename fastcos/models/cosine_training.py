@@ -214,9 +214,9 @@ class _Trainer:
             A, raw = _SMALL_START * A, _SMALL_START * raw
         A, raw = A.astype(np.float32), raw.astype(np.float32)
         q = negative_sampling_distribution(self.log_counts, self.settings.negative_exponent)
-        expected = np.where(is_empty, 1, self.settings.n_negatives * q)
-        share = np.where(is_empty, 1, negative_sampling_distribution(self.log_counts, 1.0))
-        bias = np.log(share / expected) if self.settings.item_bias else np.zeros(p)
+        expected_draws = np.where(is_empty, 1, self.settings.n_negatives * q)
+        shares = np.where(is_empty, 1, negative_sampling_distribution(self.log_counts, 1.0))
+        bias = np.log(shares / expected_draws) if self.settings.item_bias else np.zeros(p)
         return raw, Parameters(A, raw.copy(), bias.astype(np.float32))
 
     def objective(self, penalty: float = 0.0) -> training.Objective:

@@ -229,10 +229,10 @@ class LinearMF(FactorModel):
         """
         check_is_fitted(self)
         strength = validation.as_real("regularization", regularization, low=0)
-        other = copy.copy(self).set_params(objective=objective, regularization=regularization)
-        settings = other._settings(len(self.singular_values_))
+        model = copy.copy(self).set_params(objective=objective, regularization=regularization)
+        settings = model._settings(len(self.singular_values_))
         shrinkage = _shrinkage(self.singular_values_, settings.objective, strength)
-        return other._shrink(shrinkage, strength)
+        return model._shrink(shrinkage, strength)
 
     def default_regularization(self, objective: str) -> float:
         """Return the λ at which an objective begins to suppress direction number k/5.

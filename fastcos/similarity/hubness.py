@@ -94,12 +94,12 @@ class _Local(BaseMeasure):
         item_numbers = lookup.find(rows) if is_looked_up else np.full(len(rows), -1)
         statistics = np.empty(len(rows))
         statistics[item_numbers >= 0] = self._statistics[item_numbers[item_numbers >= 0]]
-        new = np.flatnonzero(item_numbers < 0)
-        if len(new):
+        new_rows = np.flatnonzero(item_numbers < 0)
+        if len(new_rows):
             population = self._population if are_items else self._rows
-            new_rows, k = self._moved_rows(rows[new]), min(self.n_neighbors, len(population))
-            lists = nearest_rows(new_rows, population, k, self.neighbor_metric)
-            statistics[new] = self._statistic(new_rows, *lists, population)
+            moved_rows, k = self._moved_rows(rows[new_rows]), min(self.n_neighbors, len(population))
+            lists = nearest_rows(moved_rows, population, k, self.neighbor_metric)
+            statistics[new_rows] = self._statistic(moved_rows, *lists, population)
         return statistics
 
     def _moved_rows(self, rows: Rows) -> Rows:

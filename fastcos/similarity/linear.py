@@ -253,9 +253,9 @@ class _Whitened(Mapped):
         Constant columns of the items are dropped. The moments of the other columns must have full
         rank, unless ridge is positive or only the leading n_components directions are used.
         """
-        varying = np.flatnonzero(np.diag(moment) > 0)
-        values, vectors = spectrum(moment[np.ix_(varying, varying)])
-        n_directions = len(varying)
+        varying_columns = np.flatnonzero(np.diag(moment) > 0)
+        values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])
+        n_directions = len(varying_columns)
         if self.n_components is not None:
             n_directions = validation.as_count(
                 "n_components", self.n_components, 1, max(1, n_directions)
@@ -270,7 +270,7 @@ class _Whitened(Mapped):
             raise ValueError(f"items must {rule}, got {got}")
         values = np.maximum(values, 0) + self.ridge * values.mean()
         self.root_ = np.zeros((len(moment), n_directions))
-        self.root_[varying] = vectors[:, :n_directions] / np.sqrt(values[:n_directions])
+        self.root_[varying_columns] = vectors[:, :n_directions] / np.sqrt(values[:n_directions])
 
 
 @register

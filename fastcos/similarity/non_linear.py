@@ -208,10 +208,10 @@ class MutualProximity(BaseMeasure):
         """Return mean and deviation of the cosines of every row; items have stored values."""
         item_numbers = self._lookup.find(rows)
         mean, deviation = (moments[item_numbers] for moments in self._item_moments)
-        new = np.flatnonzero(item_numbers < 0)
-        if len(new):
-            is_inside = np.full(len(new), False)
-            mean[new], deviation[new] = self._moments_of(unit_rows(rows[new]), is_inside)
+        new_rows = np.flatnonzero(item_numbers < 0)
+        if len(new_rows):
+            is_inside = np.full(len(new_rows), False)
+            mean[new_rows], deviation[new_rows] = self._moments_of(unit_rows(rows[new_rows]), is_inside)
         return mean, deviation
 
     def _moments_of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

@@ -19,8 +19,9 @@ from fastcos.validation import Floats, Integers
 
 # Number of evaluated users. The standard error of a mean of scores from 0 to 1 is at most 0.007.
 N_USERS = 5000
-# For fewer users than this number, the conclusion contains a warning; no sample of users is
-# smaller. With this number, the standard error of a mean of scores from 0 to 1 is at most 0.022.
+# If fewer users than this number are evaluated, the conclusion contains a warning. A sample of
+# users contains at least this number of users. With this number, the standard error of a mean of
+# scores from 0 to 1 is at most 0.022.
 FEW_USERS = 500
 # Number of recommended items, which is the k of NDCG@k and recall@k.
 N_RECOMMENDED = 20
@@ -53,14 +54,14 @@ class HeldOutTask:
     ) -> None:
         self.training_X = training_X
         eligible = np.flatnonzero(np.diff(held_out.indptr))
-        sampled = random.permutation(eligible)[:n_users]
+        sampled_users = random.permutation(eligible)[:n_users]
         if n_items is not None:  # Use only the first users, who together have seen n_items items.
-            seen = sp.csr_array(self.training_X[sampled])
-            _, first = np.unique(seen.indices, return_index=True)
-            n_seen = np.searchsorted(np.sort(first), seen.indptr[1:])
-            sampled = sampled[: max(FEW_USERS, np.searchsorted(n_seen, n_items, side="right"))]
-        self.users = np.sort(sampled)
-        self._seen = sp.csr_array(self.training_X[self.users])
+            training_rows = sp.csr_array(self.training_X[sampled_users])
+            _, first = np.unique(training_rows.indices, return_index=True)
+            n_seen = np.searchsorted(np.sort(first), training_rows.indptr[1:])
+            sampled_users = sampled_users[: max(FEW_USERS, np.searchsorted(n_seen, n_items, side="right"))]
+        self.users = np.sort(sampled_users)
+        self._training_rows = sp.csr_array(self.training_X[self.users])
         self._held_out = sp.csr_array(held_out[self.users])
         self._k = min(N_RECOMMENDED, training_X.shape[1])
 
@@ -78,7 +79,7 @@ class HeldOutTask:
         return HeldOutTask(training_X, held_out, random, n_users, n_items)
 
     def most_popular(self) -> UserScores:
-        """Return the scores of recommending the most popular items to all users.
+        """Return the scores of a recommendation of the most popular items to all users.
 
         These scores are the chance level of the task.
         """
@@ -88,18 +89,19 @@ class HeldOutTask:
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
         """Score the recommendations of a candidate."""
-        recommended = recommend(candidate, embeddings, self.users, self.training_X, self._k)
-        return self._scores(recommended.indices)
+        neighbors = recommend(candidate, embeddings, self.users, self.training_X, self._k)
+        return self._scores(neighbors.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
-        """Score the recommendation of items by their inner products with users (n, k)."""
-        recommended = top_k(users[self.users], items, self._k, measure="dot", exclude=self._seen)
-        return self._scores(recommended.indices)
+        """Score the recommendation of items (p, k) by their inner products with users (n, k)."""
+        neighbors = top_k(users[self.users], items, self._k, measure="dot", exclude=self._training_rows)
+        return self._scores(neighbors.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
         """Return the evaluation, in which candidates are ranked by NDCG.
 
-        The best candidate must exceed the NDCG of recommending the most popular items.
+        The NDCG of the best candidate must exceed the NDCG of a recommendation of the most popular
+        items.
         """
         ndcg, recall = (mean_estimate(np.stack(values)) for values in zip(*scores, strict=True))
         popular = self.most_popular()

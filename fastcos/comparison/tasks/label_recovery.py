@@ -1,4 +1,4 @@
-"""Label recovery: AUC, average precision, precision@10 and a majority vote per labelled item.
+"""Label recovery: AUC, average precision, precision@10 and a majority vote of labelled items.
 
 Labels can be recovered in two ways. Labels are recovered globally if pairs with the same label
 score higher than pairs with different labels (AUC). Labels are recovered locally if the nearest
@@ -36,8 +36,9 @@ from fastcos.validation import Floats, Integers
 N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
-# Number of groups of columns per voter. With this number, only about 5 % more columns than there
-# are voters exceed the lower bound that follows from the maxima of the groups.
+# Number of groups of columns per voter. The maxima of the groups give a lower bound on the scores
+# of the voters; with this number of groups, the columns above the bound are only about 5 % more
+# than the voters.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of their
 # scores take 0.2 MB per candidate.
@@ -74,13 +75,13 @@ class LabelTask:
     def __init__(
         self,
         codes: Integers,
-        present: npt.NDArray[np.bool_],
+        is_present: npt.NDArray[np.bool_],
         random: np.random.Generator,
         n_items: int | None = None,
         *,
         names: Sequence[str] | None = None,
     ) -> None:
-        self._pool = np.flatnonzero((codes >= 0) & present)
+        self._pool = np.flatnonzero((codes >= 0) & is_present)
         if n_items is not None and n_items < len(self._pool):
             self._pool = np.sort(random.choice(self._pool, n_items, replace=False))
         self._codes = as_shared_labels(codes[self._pool])
@@ -186,15 +187,15 @@ def _outcomes(best: BestTest) -> list[Outcome]:
     If neither is significant but a single label is recovered, the test of this label comes first.
     """
     test = best.test
-    locally, globally = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
-    weakly = "weakly " if globally and test.auc < WEAK_AUC else ""
+    is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
+    strength = "weakly " if is_global and test.auc < WEAK_AUC else ""
     outcomes = [
-        Outcome("precision@10 per class", test.precision, test.chance, best.of_neighbors, locally,
+        Outcome("precision@10 per class", test.precision, test.chance, best.of_neighbors, is_local,
                 f"p = {test.precision_p:.2g} for the best of all", scope="locally"),
-        Outcome("AUC per class", test.auc, 0.5, best.of_pairs, globally,
-                f"p = {test.auc_p:.2g} for the best of all", scope=f"{weakly}globally"),
+        Outcome("AUC per class", test.auc, 0.5, best.of_pairs, is_global,
+                f"p = {test.auc_p:.2g} for the best of all", scope=f"{strength}globally"),
     ]  # fmt: skip
-    if test.classes and not (locally or globally):
+    if test.classes and not (is_local or is_global):
         label = test.classes[0]
         outcomes.insert(
             0,

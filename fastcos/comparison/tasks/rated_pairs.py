@@ -34,7 +34,7 @@ def _mean_ranks(groups: Integers, weights: Floats) -> Floats:
 
 
 class PairTask:
-    """The task to score rated pairs of rows; its score is the correlation with the ratings."""
+    """The task to score rated pairs of rows, where the scores should correlate with the ratings."""
 
     def __init__(self, pairs: Integers, ratings: Floats) -> None:
         self._pairs, self._ratings = pairs, tie_groups(ratings)
