@@ -175,8 +175,8 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
     """Return whether `width` successive values, not counting the last value, are equal within tol.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
-    eigenvalue. An eigenvalue that occurs this often may therefore have more eigenvectors, and the
-    values after it are then ranked too high.
+    eigenvalue. An eigenvalue that occurs `width` times may therefore have more eigenvectors, and
+    the values after it are then ranked too high.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -242,7 +242,7 @@ class _Basis:
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
 
     def rounding(self, values: Floats) -> float:
-        """Return the relative residual of the smallest non-zero value that rounding causes."""
+        """Return the relative residual that rounding causes in the smallest non-zero value."""
         positive = values[values > zero_level(np.dtype(np.float64)) * values[0]]
         return float(np.finfo(self.dtype).eps * values[0] / positive[-1]) if len(positive) else 0.0
 
@@ -258,7 +258,7 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block by random columns; return False if the basis has no room."""
+        """Double the next block by adding random columns; return False if they do not fit."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])

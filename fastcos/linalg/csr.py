@@ -107,7 +107,10 @@ def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
-    """Return the unchecked entries of a CSR matrix of floats; return None for other matrices."""
+    """Return the arrays of a CSR matrix of floats, whose entries are not checked, or None.
+
+    The function returns None for other matrices.
+    """
     is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
         return None
@@ -176,7 +179,7 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
     try:
         X = X.tocoo()
-    except (ValueError, TypeError, IndexError) as error:  # a malformed dictionary of keys (DOK)
+    except (ValueError, TypeError, IndexError) as error:  # raised by a malformed dictionary of keys
         raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
     for field, coordinates, size in zip(("row", "col"), X.coords, X.shape, strict=True):
         if len(coordinates) != len(X.data):

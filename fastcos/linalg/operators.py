@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Matrix = npt.NDArray[np.floating[Any]]
 
-# The following constants that trade one run time for another were measured by bench/lab/curves.py.
+# The values of the following constants are based on times that bench/lab/curves.py measured.
 
 # The work of one block of rows: the number of its non-zeros times the number of columns of the
 # factor. A block of this size takes a few milliseconds.

@@ -146,10 +146,11 @@ class InteractionShards:
         Parameters
         ----------
         path : path-like
-            A new directory. It appears only when it is complete.
+            A new directory, which appears only when it is complete.
         X : sparse matrix or array (n, p), or array_like
         user_ids, item_ids : array_like, optional
-            By default the row numbers 0 .. n-1 and the column numbers 0 .. p-1.
+            Ids of the users and of the items. Default: the row numbers 0 .. n-1 and the column
+            numbers 0 .. p-1.
         entries_per_shard : int
             A shard ends with the row in which it reaches this number of non-zeros.
 

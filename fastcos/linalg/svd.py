@@ -339,7 +339,7 @@ def _certified(
 
 
 def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
-    """Return the relative residuals of svd_residuals, from vectors and their Gram products Z."""
+    """Return the residuals that svd_residuals defines; Z is the Gram matrix times the vectors."""
     squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
     # Without a scale, the squares of small remainders would underflow. Dividing by a power of two
     # causes no rounding error.

@@ -1,4 +1,4 @@
-"""Similarity measures: how rows are encoded for a search, and how its raw scores become scores.
+"""Similarity measures, which encode rows for a search and convert raw scores to final scores.
 
 A search ranks items by a raw score: an inner product, a cosine or a squared distance of encoded
 rows. A measure defines how rows are encoded, and how a raw score becomes the score in the result::

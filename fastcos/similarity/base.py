@@ -34,11 +34,11 @@ _MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "ite
 class Measure(Protocol):
     """A similarity measure whose scores are computed from raw scores of encoded rows.
 
-    A search ranks item b for query q by a float64 raw score of the encoded rows
-    x = encode_queries(q) and y = encode_items(b). With ``metric_type`` "dot", the raw score is
-    <x, y> + item_bias(b); with "cosine", it is <x, y> / (|x| |y|), or 0 if x or y is a zero row;
-    with "euclidean", it is -|x - y|^2. ``to_score`` then turns raw scores into the scores that a
-    caller sees. If the raw score of one item of a query is higher than the raw score of another
+    A search ranks item b for query q by a float64 raw score of the encoded rows x =
+    encode_queries(q) and y = encode_items(b). With ``metric_type`` "dot", the raw score is <x, y> +
+    item_bias(b); with "cosine", it is <x, y> / (|x| |y|), or 0 if x or y is a zero row; with
+    "euclidean", it is -|x - y|^2. ``to_score`` then turns raw scores into the scores that the
+    search returns. If the raw score of one item of a query is higher than the raw score of another
     item, ``to_score`` must not return a lower score for the first item.
 
     Attributes
@@ -111,7 +111,7 @@ class Capabilities(NamedTuple):
         Whether items may be memory-mapped and read in blocks, and results written to a directory
         (``out=``).
     sparse : bool
-        Whether rows may be sparse.
+        Whether the items and the queries may be sparse matrices.
     save : bool
         Whether an index with this measure can be saved, because the measure is registered by name.
     append : bool
@@ -195,7 +195,7 @@ def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedR
 
 
 class Invariances(NamedTuple):
-    """For six changes of the embeddings, whether they change the scores of a measure.
+    """States for six changes of the embeddings whether they change the scores of a measure.
 
     Each attribute is named after one change of the embeddings, which is described below. The value
     of an attribute is "y" if the scores stay the same, "rank" if the order of the scores stays the

@@ -29,7 +29,7 @@ class CanonicalFactors(NamedTuple):
         The columns of users are orthogonal, and so are the columns of items. The squared norms of
         the columns of users, and those of the columns of items, are ``singular_values``.
     singular_values : ndarray (k,), float64
-        Singular values of the product, descending; 0 beyond its rank.
+        Singular values of the product, descending. The values beyond the rank of the product are 0.
     """
 
     users: Floats
@@ -117,14 +117,14 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     validation.check_same_width("items", Q, "users", P)
     k = P.shape[1]
     # The columns of users and items are first scaled to similar norms, so that no product overflows
-    # or underflows. The factors are powers of two, so that the scaling does not round.
+    # or underflows. The scales are powers of two, so that the scaling does not round.
     balance = np.exp2(np.round(0.5 * np.log2(_column_norms(P)) - 0.5 * np.log2(_column_norms(Q))))
     with parallel.blas_lock():
         Q_users, R_users = np.linalg.qr(P / balance)
         Q_items, R_items = np.linalg.qr(Q * balance)
         U, s, Vt = np.linalg.svd(R_users @ R_items.T)
-    # Singular values that may be the effect of rounding the entries of the inputs do not count for
-    # the rank.
+    # Singular values that may be the effect of rounding the entries of the inputs are not counted
+    # in the rank.
     scale = np.linalg.norm(P / balance, axis=0) @ np.linalg.norm(Q * balance, axis=0)
     input_dtypes = [side.dtype for side in (users, items) if side.dtype.kind == "f"]
     eps = max(np.finfo(dtype).eps for dtype in (np.dtype(np.float64), *input_dtypes))
@@ -162,8 +162,8 @@ def query_metric(
     that the model predicts for the two items; if ``centered`` is False, it is the cosine of the two
     columns of predicted scores. Neither an invertible map of the factors nor the norms of the items
     change this cosine. The query metric exists for every model whose scores are dot products of
-    users and items, or of queries and items, such as a dual encoder. Only the k x k matrix C is
-    stored.
+    users and items, or of queries and items, such as a dual encoder. The result contains only C and
+    its factor L, not the users.
 
     However, this cosine does change if the same vector is added to all items. Losses that only
     compare items with each other, such as BPR or a softmax over items, do not determine such a

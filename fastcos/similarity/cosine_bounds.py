@@ -309,7 +309,7 @@ def rescaling_distance(first: Any, second: Any) -> float:
     >>> round(rescaling_distance([1.0, 1.0, 1.0], [d**-2 for d in D]), 4)  # 2 ln 4
     2.7726
     """
-    from scipy.linalg import eigh  # deferred, because the import takes 0.1 s
+    from scipy.linalg import eigh  # The import takes 0.1 s, so it is deferred.
 
     first = _as_metric("first", first)
     second = _as_metric("second", second, len(first))

@@ -36,7 +36,7 @@ class GradientNoise(NamedTuple):
         The weights of the items and of the users. The weight of an item or user is the step times
         the sum of the squared slopes of its observations, plus twice its weight decay times the
         number of its observations. In one epoch, the row x of an item or user with weight w changes
-        the difference of the two Gram matrices by step times w times xx'.
+        the difference of the Gram matrices of users and items by step times w times xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.
@@ -181,8 +181,8 @@ def gradient_noise(
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # The Gram matrices of the converged items and users, and the weighted Gram matrix, which is the
-    # same for converged items and converged users.
+    # These are the Gram matrices of the converged items and of the converged users, and the
+    # weighted Gram matrix, which is the same for both.
     items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     weighted = G @ noise_of_items @ G
     epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit

@@ -1,9 +1,9 @@
 """Similarities that reduce hubness: query normalisation, CSLS, local scaling and DisSim Local.
 
-Hubs are items that are near to very many other items. Each measure corrects a score by statistics
-of the query and of the item. All measures of this module except query normalisation search the
-nearest neighbours of the items in ``fit``. A search by one of these measures therefore makes two
-passes over all pairs, or three if the queries are not items.
+Hubs are items that are near to very many other items. Each measure of this module corrects a score
+by statistics of the query and of the item. All measures of this module except query normalisation
+search the nearest neighbours of the items in ``fit``. A search by one of these measures therefore
+makes two passes over all pairs, or three if the queries are not items.
 """
 
 from typing import Any, ClassVar

@@ -79,7 +79,7 @@ class CosineMoments(NamedTuple):
     n: int
 
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation (n,) of the cosines of unit rows with the population.
+        """Return mean and deviation (n,) of the cosines of each unit row with the population.
 
         is_inside (n,) says for each row whether it belongs to the population; the mean and the
         deviation of such a row leave out the cosine of the row with itself. Both are 0 if the

@@ -1,4 +1,4 @@
-"""Measures that compare the rows (row - mean) root by their cosine, for some matrix root."""
+"""Measures that map each row to (row - mean) root and compare the mapped rows by the cosine."""
 
 from typing import Any
 

@@ -12,8 +12,8 @@ from fastcos.validation import Floats, Rows
 # Number of entries in a block, which takes 16 MiB in float64. The last bits of the sums depend on
 # this number.
 _ENTRIES_PER_BLOCK = 2**21
-# Number of rows in one QR decomposition. The number is constant, so that the numbers are always
-# added in the same order.
+# Number of rows in one QR decomposition. This value is constant, so that sums are always added in
+# the same order.
 _ROWS_PER_QR = 4096
 
 

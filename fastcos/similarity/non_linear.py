@@ -236,7 +236,7 @@ class NormAngleDistance(BaseMeasure):
     Parameters
     ----------
     weight : float, default 1
-        λ > 0.
+        The weight λ of the angle, greater than 0.
     """
 
     name = "norm_angle_distance"

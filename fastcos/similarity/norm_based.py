@@ -20,7 +20,7 @@ class RadialCosine(BaseMeasure):
     Parameters
     ----------
     power : float, default 0.5
-        γ >= 0.
+        The exponent γ of the norms, at least 0.
     """
 
     name = "radial_cosine"
@@ -64,7 +64,7 @@ class ScaledSimilarity(_MeanNorm):
     Parameters
     ----------
     alpha : float, default 0.5
-        From 0 to 1.
+        The weight α of the cosine, from 0 to 1.
     """
 
     name = "scaled_similarity"
@@ -100,7 +100,7 @@ class FeatureAugmented(_MeanNorm):
     Parameters
     ----------
     weight : float, default 1
-        β >= 0.
+        The weight β of the norm, at least 0.
     normalized : bool, default False
         Whether the augmented rows are scaled to unit norm.
     """

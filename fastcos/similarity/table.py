@@ -37,11 +37,11 @@ class MeasureRow(NamedTuple):
     raw_score : {"cosine", "dot", "euclidean"}
         The comparison of transformed rows; "euclidean" is minus the squared distance.
     transform : callable, optional
-        Takes rows (n, d) and returns rows (n, d').
+        Function that takes rows (n, d) and returns rows (n, d').
     centre_and_scale : callable, optional
-        Takes the items (p, d) and returns a centre (d,) and a scale (d,).
+        Function that takes the items (p, d) and returns a centre (d,) and a scale (d,).
     to_score : callable, optional
-        Takes raw scores and returns scores. A higher raw score must not give a lower score.
+        Function that takes raw scores and returns scores. A higher raw score must not give a lower score.
     takes_sparse_rows : bool
         Whether rows may be sparse.
     """
@@ -62,7 +62,7 @@ def share_of_half_turn(cosines: Floats) -> Floats:
 
 
 def negative_distances(negative_squares: Floats) -> Floats:
-    """Return minus the distances, whose squares are minus the arguments."""
+    """Return the negative distances that belong to negative squared distances."""
     return -np.sqrt(-negative_squares)
 
 
