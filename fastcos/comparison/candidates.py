@@ -53,7 +53,7 @@ _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_c
 # Requirements that measure classes declare and embeddings can meet.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
-# What a candidate requires, in words that the leaderboard shows to its readers.
+# The requirements of candidates, in the words that the leaderboard shows to its readers.
 _IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 
 

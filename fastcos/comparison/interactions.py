@@ -138,7 +138,7 @@ def compare(
         the correlation of the columns of X are also compared, without a model. Pass a measure with
         further requirements as an object, such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
-        Whether to score also a grid of rescalings D = S^a Σ^b.
+        Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
         Number of random items from whose neighbours and labels the scores of the rescalings are
         computed. To score the measures, five times as many labelled items are ranked; without

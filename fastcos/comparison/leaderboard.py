@@ -73,8 +73,8 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate. If the task is to predict held-out interactions, there is also a row
-        for recommending the most popular items, which is not a candidate.
+        One row per candidate. If the task is to predict held-out interactions, another row contains
+        the scores of a recommendation of the most popular items, which is not a candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
@@ -94,7 +94,8 @@ class Leaderboard(Record):
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str
-        The measures that were not evaluated, each with the requirement that the data did not meet.
+        The measures that were not evaluated, each with the reason, such as a requirement that the
+        data did not meet.
     not_distinguishable : list of Candidate
         Candidates whose score does not differ significantly from the score of the recommended
         candidate, because the 95 % interval of the difference contains 0. The list is in descending

@@ -30,7 +30,7 @@ class RankChoice:
     ranks : ndarray (m,), int64
         The compared ranks, ascending.
     ndcg : ndarray (m,), float64
-        NDCG@20 of held-out interactions for the model of each rank; mean over users.
+        Mean, over users, of NDCG@20 for held-out interactions, for the model of each rank.
     ndcg_error : ndarray (m,), float64
         Standard error, over users, of the difference to the NDCG of the best rank.
     singular_values : ndarray (k,), float64
@@ -80,7 +80,8 @@ def choose_rank(
         The ranks to compare, from 2 to min(n, p). Default: 2 to 100, in about equal steps on a
         logarithmic scale.
     regularization : float, optional
-        λ of Eq. 1 for all ranks. The default is the default of :func:`fastcos.compare` at rank 50.
+        λ of Eq. 1 for all ranks. Default: the value that :func:`fastcos.compare` chooses for rank
+        50.
     random_state : int, default 0
         Seed of the held-out interactions, the noise and the solver.
 

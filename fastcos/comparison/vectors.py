@@ -49,7 +49,7 @@ def compare_vectors(
     pairs, the task is to agree with people's ratings of pairs: the score is Spearman's correlation
     between the values of a measure and the ratings, and it must exceed 0. With held_out, the task
     is to predict interactions that the model has not seen, as :func:`fastcos.compare` does without
-    labels; the best measure must score higher than recommending the most popular items. With
+    labels; the best measure must score higher than a recommendation of the most popular items. With
     held_out, you can judge a model, such as implicit's ALS or BPR, both by its recommendations (the
     scores of users and items) and by its similar items. The lead of the best measure over the
     cosine is cross-fitted, as in :func:`fastcos.compare`.

@@ -19,11 +19,11 @@ time and O(p k) memory::
 
     items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
 
-These functions compare rows by cosine. For another measure, pass the rows to which the measure maps
-the items. Results are bit-for-bit identical for any number of threads. The field ``n_left_out`` of
-a result is the number of rows that the score does not use. The functions raise ValueError for
-numbers that are not finite, rows or labels of different lengths, lists with a repeated or unknown
-item, and data for which the score is undefined.
+The metrics of rows compare rows by their cosine. For another measure, pass the rows to which the
+measure maps the items. Results are bit-for-bit identical for any number of threads. The field
+``n_left_out`` of a result is the number of rows that the score does not use. The functions raise
+ValueError for numbers that are not finite, rows or labels of different lengths, lists with a
+repeated or unknown item, and data for which the score is undefined.
 """
 
 from fastcos.metrics.alignment import (

@@ -90,9 +90,9 @@ def procrustes(first: Any, second: Any) -> float:
 
     The disparity is 1 - |X'Y|_*^2, where X and Y are the embeddings, centred and scaled to
     Frobenius norm 1, and |.|_* is the nuclear norm. The disparity lies between 0 and 1, and it is 0
-    if one embedding is a translated, rotated, reflected and scaled copy of the other. The
-    embeddings may have different numbers of columns. A rescaling of the columns changes the
-    disparity. The function takes O(p k k) time.
+    if one embedding is a translated, rotated, reflected or scaled copy of the other. The embeddings
+    may have different numbers of columns. A rescaling of the columns changes the disparity. The
+    function takes O(p k k) time.
 
     Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
 
@@ -377,7 +377,7 @@ def trustworthiness(
     Parameters
     ----------
     original, embedding : array_like (p, k1), (p, k2), float32 or float64
-        One row per item, for the same items.
+        One row per item; row i of both matrices belongs to the same item.
     k : int
         Number of neighbours, less than half of the number of items with non-zero rows.
     n_threads : int, optional

@@ -246,7 +246,7 @@ class StratifiedAUC(NamedTuple):
     low, high : float
         Ends of an interval that certainly contains the mean.
     worst : float
-        Smallest AUC of a stratum.
+        Smallest AUC of any stratum.
     strata : tuple of float
         AUC of each stratum, starting with the rarest pairs. The AUC is NaN for a stratum without
         same-label pairs or without different-label pairs.

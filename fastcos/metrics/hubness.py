@@ -88,10 +88,11 @@ class PopularityBias(NamedTuple):
     cosine_correlation : float
         Correlation, over items, of log popularity with the mean cosine to all other items.
     norm_correlation : float
-        Correlation of log popularity with the norm of the row.
+        Correlation, over items, of log popularity with the norm of the item's row.
     hubness_correlation : float
-        Correlation of log popularity with the number of lists that contain the item. A correlation
-        is NaN if one of the two quantities is constant, up to 1e-13 of its largest value.
+        Correlation, over items, of log popularity with the number of lists that contain the item. A
+        correlation is NaN if one of the two quantities is constant, up to 1e-13 of its largest
+        value.
     decile_cosines : tuple of 10 float
         Mean cosine to all other items by decile of popularity, starting with the rarest items.
     lift : float

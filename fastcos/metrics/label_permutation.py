@@ -71,7 +71,7 @@ class LabelTest(Record):
         the label of the item, as a mean over labels; the mean of this share over permutations; and
         its p-value.
     classes : tuple of ClassTest
-        The labels whose recovery is significant, by descending lift.
+        The labels whose recovery is significant, by descending quotient of precision and chance.
     n_items, n_classes : int
         Number of labelled items, and number of different labels.
     n_tested : int
@@ -177,7 +177,7 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The test of several similarities, where each value is that of the best similarity.
+    """The result of testing several similarities; each value is that of the best similarity.
 
     The best similarity for a test is the similarity whose value deviates most from its mean over
     the permutations. of_pairs, of_neighbors and of_classes are the numbers of the similarities to

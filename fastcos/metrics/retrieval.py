@@ -39,7 +39,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     Returns
     -------
     Score
-        The value is from 0 to 1. Zero rows, and rows whose label no other row has, are left out as
+        The value is from 0 to 1. Zero rows, and rows whose label no other row has, are not used as
         queries.
 
     Examples

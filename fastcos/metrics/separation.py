@@ -18,12 +18,12 @@ from fastcos.validation import Floats
 # Distances and variances below this value count as 0, because they may be rounding errors of
 # products of unit rows.
 _ROUNDING = 1e-13
-# Number of products of rows and clusters in a block. They take 32 MiB.
+# Number of products of rows and clusters in a block. These products take 32 MiB.
 _BLOCK = 2**22
 
 
 class WithinBetween(NamedTuple):
-    """Mean cosines of pairs.
+    """Mean cosines of pairs within clusters and of pairs between clusters.
 
     Attributes
     ----------

@@ -73,7 +73,7 @@ class FactorModel(
     - ``_fitted_arrays``, which describes the fitted arrays of floats: a dict from the name of each
       array, without the final underscore, to one letter per axis. Axes with the same letter have
       the same length, and the letter p stands for the items. A final "?" says that the attribute
-      may be None; None is not stored;
+      may be None; such an attribute is not stored;
     - ``_saved_fields``, which returns a JSON document with the validated "parameters";
     - ``_restore``, which sets the other attributes from this document.
     """

@@ -57,7 +57,7 @@ class CosineMF(FactorModel):
     similarity : {"cosine", "layer_norm", "dot"}, default "cosine"
         "layer_norm" is layer normalisation over the k dimensions without gain and offset, which
         equals the cosine of rows that sum to 0 (arXiv:1607.06450). "dot" does not normalise the
-        rows, for comparison.
+        rows; use it to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
         "info_nce" is the negative logarithm of the softmax among the drawn items
         (arXiv:1807.03748); "negative_sampling" is the negative logarithm of the logistic function
@@ -78,8 +78,8 @@ class CosineMF(FactorModel):
         Items are drawn with probabilities proportional to their number of users to this power
         (arXiv:1310.4546). With 0, all items with users are equally probable.
     propensity_exponent : float, default 0.0
-        The weight of an interaction x with an item is x / (number of the item's users) to this
-        power, an inverse propensity (arXiv:1602.05352). With 0, the weight is x.
+        The weight of an interaction x with an item is x divided by a propensity, which is the
+        number of the item's users to this power (arXiv:1602.05352). With 0, the weight is x.
     norm_penalty : float, default 0.0
         Weight of the penalty, the sum of (|row| - 1)^2 over the rows of P and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
@@ -103,7 +103,7 @@ class CosineMF(FactorModel):
     components_ : ndarray (k, p), float32
         The matrix B', whose columns have norm 1 unless the similarity is "dot".
     encoder_ : ndarray (p, k), float32
-        The matrix A.
+        The matrix A, which maps the rows of X to users P = XA.
     item_bias_ : ndarray (p,), float32
         The biases bias_i, corrected for the probabilities of the negative samples. Items without
         interactions have the smallest bias of all items.
@@ -119,7 +119,7 @@ class CosineMF(FactorModel):
 
     See Also
     --------
-    LinearMF : closed forms, whose cosines depend on a rescaling.
+    LinearMF : a model in closed form, whose cosines depend on a rescaling.
 
     Notes
     -----
@@ -193,7 +193,7 @@ class CosineMF(FactorModel):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> "CosineMF":
-        """Train on the interactions X.
+        """Train the model on the interactions X.
 
         Parameters
         ----------

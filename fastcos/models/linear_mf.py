@@ -182,7 +182,7 @@ class LinearMF(FactorModel):
         y : None, not used
         progress : callable, optional
             Called as progress(done, total), as :func:`fastcos.randomized_svd` calls it. The solver
-            "direct" calls it only once, at the end.
+            "direct" calls this function only once, at the end.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)

@@ -1,4 +1,4 @@
-"""Transformers of sparse interactions before training: popularity, activity, co-occurrence.
+"""Transformers that change sparse interactions, by popularity or co-occurrence, before training.
 
 All transformers of this module preserve sparsity and follow scikit-learn: ``fit`` learns the
 parameters that ``transform`` applies to other rows. Subtracting means would make X dense, so

@@ -172,8 +172,8 @@ def simulate_interactions(
     interactions_per_user : int, optional
         The same k_u for every user, from 1 to n_items, instead of a distribution.
     random_state : int
-        Seed. The same seed yields the same interactions for any number of threads and for both ways
-        in which kernels are compiled (by Numba, or into a native library).
+        Seed. The same seed yields the same interactions for any number of threads and for both
+        values of the setting ``backend``.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
@@ -356,8 +356,8 @@ def _draw_items(
 
     The shapes are preference (n, C), item_cluster (p,), popularity (p,) and activity (n,); key
     contains two 32-bit words. A user for whom fewer than activity[u] items have a positive weight
-    gets all items of positive weight. The result is a binary CSR matrix. The cost is proportional
-    to the number of interactions, not to n p.
+    gets all items of positive weight. The result is a binary CSR matrix. The function takes time
+    proportional to the number of interactions, not to n p.
     """
     n_items, n_clusters = len(item_cluster), preference.shape[1]
     order = np.argsort(item_cluster, kind="stable")
@@ -376,7 +376,7 @@ def _draw_items(
     index_type = np.int32 if max(n_drawn, n_items) <= INT32_MAX else np.int64
     indices = parallel.unfilled(n_drawn, index_type)
     # For each block, the kernel first clears one mark per item. With at least 4 n_items
-    # interactions per block, clearing the marks costs little.
+    # interactions per block, clearing the marks takes little time.
     blocks = parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items))
     clusters = Clusters(*map(validation.read_only, (starts, order, cumulative, log_weight)))
     parallel.run(

@@ -164,7 +164,7 @@ class LabelTask:
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
         bounds = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]
-        cells = np.flatnonzero(scores >= bounds[:, np.newaxis])  # np.nonzero is much slower.
+        cells = np.flatnonzero(scores >= bounds[:, np.newaxis])  # np.nonzero would be much slower.
         (query, column), candidates = np.divmod(cells, m), scores.ravel()[cells]
         order = np.lexsort((self._order[column], -candidates, query))
         firsts = np.cumsum(counts := np.bincount(query, minlength=n)) - counts
@@ -184,7 +184,8 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the tests among neighbours and over all pairs.
 
-    If neither is significant but a single label is recovered, the test of this label comes first.
+    If neither test is significant but a single label is recovered, the test of this label comes
+    first.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
