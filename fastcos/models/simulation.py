@@ -241,9 +241,18 @@ def simulate_interactions(
     }
     if n_threads is not None:
         n_threads = validation.as_thread_count("n_threads", n_threads)
+    return _simulate(parameters, n_threads, progress)
+
+
+def _simulate(
+    parameters: dict[str, Any], n_threads: int | None, progress: parallel.Progress | None
+) -> Simulation:
+    """Draw the interactions that these validated parameters describe."""
+    n_users, n_items = parameters["n_users"], parameters["n_items"]
+    n_clusters = parameters["n_clusters"]
     *streams, item_seed = np.random.SeedSequence(parameters["random_state"]).spawn(6)
     clusters, slopes, popularities, preferences, activities = map(np.random.default_rng, streams)
-    shares = choices["cluster_probabilities"]
+    shares = parameters["cluster_probabilities"]
     if shares == "dirichlet":
         shares = clusters.dirichlet(np.ones(n_clusters))
     elif shares == "uniform":
@@ -253,10 +262,10 @@ def simulate_interactions(
     cluster_exponent = slopes.uniform(lowest, highest, size=n_clusters)
     popularity = _popularity(popularities, item_cluster, cluster_exponent, parameters)
     preference = _preference(preferences, parameters)
-    if interactions_per_user is None:
+    if parameters["interactions_per_user"] is None:
         activity = _activity(activities, parameters)
     else:
-        activity = np.full(parameters["n_users"], interactions_per_user, np.int64)
+        activity = np.full(n_users, parameters["interactions_per_user"], np.int64)
     first, second = item_seed.generate_state(2).tolist()
     X = _draw_items(
         preference, item_cluster, popularity, activity, (first, second), n_threads, progress
