@@ -50,7 +50,7 @@ _EQUAL = {
 # The requirements of these measures if there is a model. Without a model, they compare the
 # unchanged rows.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# Requirements that measure classes declare and embeddings can meet.
+# These are requirements that classes of measures declare and that embeddings can meet.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
 # The requirements of candidates, in the words that the leaderboard shows to its readers.

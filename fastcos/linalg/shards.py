@@ -71,7 +71,7 @@ class InteractionShards:
     nnz : int
         The number of non-zeros.
     dtype : dtype
-        float32, or float64 if the values need it.
+        float32, or float64 if some of the shards contain float64 values.
     user_ids, item_ids : ndarray (n,), (p,)
         Ids of the rows and of the columns, int64 or str.
     column_sums, column_lows, column_highs : ndarray (p,), float64

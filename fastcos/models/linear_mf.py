@@ -33,8 +33,8 @@ _DIRECT_SIDE = 1024
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# The default λ begins to suppress directions at singular value number _KNEE_SHARE * k, as in the
-# simulation of the paper.
+# The default λ suppresses the directions after singular value number _KNEE_SHARE * k, as λ does in
+# the simulation of the paper.
 _KNEE_SHARE = 0.2
 
 

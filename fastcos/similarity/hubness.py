@@ -138,18 +138,18 @@ class CSLS(_Local):
     name = "csls"
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return unit rows, float64."""
+        """Return the rows scaled to unit norm, float64."""
         return unit_rows(B)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return 2 raw - r(q)."""
+        """Return 2 raw - r(q), where r(q) is the mean cosine of a query and its neighbours."""
         return 2 * raw - self._statistics_of(Q, are_items=False)[:, None]
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         return scores.mean(axis=1)
 
     def item_bias(self, B: Rows) -> Floats:
-        """Return -r(b) / 2."""
+        """Return -r(b) / 2, where r(b) is the mean cosine of an item and its neighbours."""
         return -0.5 * self._statistics_of(B, are_items=True)
 
 
@@ -175,22 +175,22 @@ class LocalScaling(_Local):
         super().__init__(n_neighbors, other=other)
 
     def encode_queries(self, Q: Rows) -> Rows:
-        """Return unit rows, float64."""
+        """Return the rows scaled to unit norm, float64."""
         return unit_rows(Q)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return unit rows / s, float64."""
+        """Return the unit row of each item divided by the scale s of the item, float64."""
         return unit_rows(B, 1 / self._positive(self._statistics_of(B, are_items=True)))
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return exp(2 raw / s)."""
+        """Return exp(2 raw / s), where s is the scale of the query."""
         return np.exp(2 * raw / self._positive(self._statistics_of(Q, are_items=False))[:, None])
 
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         return np.sqrt(np.maximum(0, 2 - 2 * scores[:, -1]))
 
     def item_bias(self, B: Rows) -> Floats:
-        """Return -1 / s."""
+        """Return -1 / s, where s is the scale of each item."""
         return -1 / self._positive(self._statistics_of(B, are_items=True))
 
     def _positive(self, scales: Floats) -> Floats:
@@ -228,12 +228,12 @@ class DisSimLocal(_Local):
         return self._moved_rows(B)
 
     def item_bias(self, B: Rows) -> Floats:
-        """Return (|b - c|² - |b|²) / 2."""
+        """Return (|b - c|² - |b|²) / 2 for each item b and the centroid c of its neighbours."""
         norms = norms_of(self._moved_rows(B))
         return 0.5 * (self._statistics_of(B, are_items=True) - norms * norms)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return 2 raw - |q|² + |q - c|²."""
+        """Return 2 raw - |q|² + |q - c|² for each query q and the centroid c of its neighbours."""
         norms = norms_of(self._moved_rows(Q))
         return 2 * raw + (self._statistics_of(Q, are_items=False) - norms * norms)[:, None]
 

@@ -274,7 +274,7 @@ class NormAngleDistance(BaseMeasure):
         return -(gaps + self.weight * np.arccos(cosines))
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return minus the smallest distance of two rows whose encoded rows have the s² of -raw."""
+        """Return the largest score for a squared distance s² = -raw of the encoded rows."""
         # The rounding errors of encoded rows and of their squared distance are proportional to the
         # magnitude of the terms that are subtracted.
         norms = np.hypot(norms_of(Q), self._median_norm)
