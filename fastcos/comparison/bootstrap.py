@@ -152,7 +152,10 @@ def rank(
 
 
 def _rows(
-    evaluation: Evaluation, candidates: Sequence[Candidate], all_units: Floats, scores_on_samples: Floats
+    evaluation: Evaluation,
+    candidates: Sequence[Candidate],
+    all_units: Floats,
+    scores_on_samples: Floats,
 ) -> list[LeaderboardRow]:
     numbers = range(len(candidates))
     scores = evaluation.estimate(all_units, numbers)[0]

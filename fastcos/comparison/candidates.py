@@ -248,7 +248,9 @@ def select_candidates(
             if not embeddings.provide(candidate.requires)
         }
     else:
-        candidates = [_candidate(choice, argument) for choice in validation.as_list(argument, measures)]
+        candidates = [
+            _candidate(choice, argument) for choice in validation.as_list(argument, measures)
+        ]
         for candidate in candidates:
             _check_requirements(argument, candidate, embeddings, with_users)
         labels = [

@@ -79,7 +79,9 @@ class RescalingEvaluator:
         self._popularity, self._sampled = popularity, sampled
         if codes is not None and sampled is not None:
             self._codes = np.full_like(codes, -1)
-            labelled_items = np.random.default_rng(random_state).permutation(np.flatnonzero(codes >= 0))
+            labelled_items = np.random.default_rng(random_state).permutation(
+                np.flatnonzero(codes >= 0)
+            )
             self._codes[labelled_items[: len(sampled)]] = codes[labelled_items[: len(sampled)]]
         reference_items = next(iter(models.values())).item_embeddings()
         self._k = min(N_NEIGHBORS, len(reference_items) - 1)

@@ -173,7 +173,9 @@ def compare_vectors(
         results.append(result)
         if progress is not None:
             progress(len(results), len(candidates))
-    return rank_results(task, results, left_out, bootstrap_random, are_chosen=are_chosen, examples=examples)
+    return rank_results(
+        task, results, left_out, bootstrap_random, are_chosen=are_chosen, examples=examples
+    )
 
 
 def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:

@@ -211,7 +211,9 @@ class MutualProximity(BaseMeasure):
         new_rows = np.flatnonzero(item_numbers < 0)
         if len(new_rows):
             is_inside = np.full(len(new_rows), False)
-            mean[new_rows], deviation[new_rows] = self._moments_of(unit_rows(rows[new_rows]), is_inside)
+            mean[new_rows], deviation[new_rows] = self._moments_of(
+                unit_rows(rows[new_rows]), is_inside
+            )
         return mean, deviation
 
     def _moments_of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:

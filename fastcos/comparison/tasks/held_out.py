@@ -59,7 +59,9 @@ class HeldOutTask:
             training_rows = sp.csr_array(self.training_X[sampled_users])
             _, first = np.unique(training_rows.indices, return_index=True)
             n_seen = np.searchsorted(np.sort(first), training_rows.indptr[1:])
-            sampled_users = sampled_users[: max(FEW_USERS, np.searchsorted(n_seen, n_items, side="right"))]
+            sampled_users = sampled_users[
+                : max(FEW_USERS, np.searchsorted(n_seen, n_items, side="right"))
+            ]
         self.users = np.sort(sampled_users)
         self._training_rows = sp.csr_array(self.training_X[self.users])
         self._held_out = sp.csr_array(held_out[self.users])
@@ -94,7 +96,9 @@ class HeldOutTask:
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
         """Score the recommendation of items (p, k) by their inner products with users (n, k)."""
-        neighbors = top_k(users[self.users], items, self._k, measure="dot", exclude=self._training_rows)
+        neighbors = top_k(
+            users[self.users], items, self._k, measure="dot", exclude=self._training_rows
+        )
         return self._scores(neighbors.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
