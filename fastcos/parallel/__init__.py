@@ -10,12 +10,13 @@ that run kernels::
             |-- backend "pool": the caller and helping threads take block after block
             +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
 
-Outputs come from :func:`unfilled`, so that a row that no block has written is visible. Each block
-writes its own rows, so results are bit-identical on any number of threads. Objects that several
-threads share are changed under :func:`writer_lock`, and their attributes are made once, at first
-use, by :class:`lazy_attribute`. A forked child inherits no held lock of fastcos. Small matrices
-that are needed between kernels are multiplied and factorised under :func:`one_blas_thread`. Other
-products and factorisations of searches, models and linear algebra run under :func:`blas_lock`.
+Outputs come from :func:`unfilled`, so that a row that no block has written can be recognised. Each
+block writes its own rows, so results are bit-identical on any number of threads. Objects that
+several threads share are changed under :func:`writer_lock`, and their attributes are made once, at
+first use, by :class:`lazy_attribute`. A lock of fastcos that a thread holds during a fork is free
+in the child process. Small matrices that are needed between kernels are multiplied and factorised
+under :func:`one_blas_thread`. Other products and factorisations of searches, models and linear
+algebra run under :func:`blas_lock`.
 
 :mod:`fastcos.parallel.memmap` reads blocks of rows of a memory-mapped file, which is never held in
 memory as a whole, and tells apart the kinds of rows that kernels read.

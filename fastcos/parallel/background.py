@@ -38,12 +38,14 @@ class _Child(NamedTuple):
     parent: int
 
 
-_children: dict[str, _Child] = {}  # by type of rows
+# For each type of rows, the process that compiles its searches.
+_children: dict[str, _Child] = {}
+# For each type of rows that no other process compiles, the reason.
 failures: dict[str, str] = {}
 
 
 def start(dtype: str) -> None:
-    """Start a process that compiles searches of rows of a type, only once; report it on stderr."""
+    """Start one process that compiles searches of rows of a type, and report it on stderr."""
     if dtype in _children or dtype in failures:
         return
     reason = _obstacle()
@@ -79,7 +81,7 @@ def start(dtype: str) -> None:
 
 
 def is_running(dtype: str) -> bool:
-    """Return whether a process that was started here compiles kernels for a type.
+    """Return whether a process that this process started compiles kernels for a type of rows.
 
     Compiling processes that have failed, for any type, are reported once.
     """
@@ -94,7 +96,7 @@ def is_running(dtype: str) -> bool:
 
 
 def is_running_elsewhere(dtype: str) -> bool:
-    """Return whether a process that another program has started compiles kernels for a type."""
+    """Return whether a process that another program started compiles kernels for a type of rows."""
     directory = code_cache.cache_directory()
     if directory is None or not code_cache.is_writable():
         return False
@@ -105,7 +107,7 @@ def is_running_elsewhere(dtype: str) -> bool:
 
 
 def lock_name(dtype: str) -> str:
-    """Return the name under which the only process that compiles a type holds a lock."""
+    """Return the name of the lock that the only process that compiles a type of rows holds."""
     return f"background-{dtype}"
 
 
@@ -115,7 +117,7 @@ def why_not(dtype: str) -> str:
 
 
 def _reason_of_end(child: _Child) -> str | None:
-    """Return None while a process runs, "" if it has compiled, or the reason of its failure."""
+    """Return None while a process runs, "" if it has succeeded, or the reason of its failure."""
     if os.getpid() != child.parent:  # a forked process cannot wait for a child of its parent
         return None if time.monotonic() < child.deadline else "another process has not finished"
     status = child.process.poll()
@@ -159,7 +161,7 @@ def _import_path() -> list[str]:
 
 
 def _fail(dtype: str, reason: str) -> None:
-    """Store the reason why no other process compiles a type, and report it on stderr.
+    """Store the reason why no other process compiles a type of rows, and report it on stderr.
 
     The reason is not reported if the user has turned the compiling process off.
     """

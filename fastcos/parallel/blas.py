@@ -1,4 +1,4 @@
-"""Locks that make a fork wait for calls of BLAS, and a limit of BLAS to one thread."""
+"""Locks by which a fork waits for calls of BLAS, and a limit of BLAS to one thread."""
 
 import contextlib
 import functools
@@ -105,7 +105,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _is_unnoticed() -> bool:
-    """Return whether no other thread is likely to set or read the number of BLAS threads."""
+    """Return whether probably no other thread sets or reads the number of BLAS threads."""
     current = threading.current_thread()
     return all(thread is current or thread.daemon for thread in threading.enumerate())
 

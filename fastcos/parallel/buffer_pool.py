@@ -27,7 +27,8 @@ _HUGE_PAGE = 2**21
 _LARGE = 2**22
 # The largest number of freed blocks that the pool keeps; together they fit into working_memory.
 MAX_FREE_BLOCKS = 4
-# The madvise advice that the system may take the pages of a block, or None on systems without it.
+# The advice to madvise that the system may take the pages of a block; None on systems without this
+# advice.
 MADV_FREE = getattr(mmap, "MADV_FREE", None)
 
 _free_blocks: collections.deque["_Block"] = collections.deque(maxlen=MAX_FREE_BLOCKS)
@@ -72,7 +73,7 @@ class _Block:
         self.memory = _starting_at(_HUGE_PAGE, -(-size // _HUGE_PAGE) * _HUGE_PAGE)
 
     def release(self) -> None:
-        """Allow the system to take the pages, and keep the block for the next array.
+        """Allow the system to take the pages of this block, and keep the block for the next array.
 
         A finaliser may run in any thread at any time, so it must not wait for a lock. The pool is a
         deque, which needs no lock.

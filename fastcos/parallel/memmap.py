@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 
-# The smallest number of rows of a block. With fewer rows, the overhead of a block would take longer
-# than the search.
+# The smallest number of rows that are read as one block. With fewer rows, reading the block would
+# have more overhead than searching it takes.
 _MIN_ROWS = 64
 # The number of scattered rows that are copied before their pages are released, because the system
 # maps up to 16 pages for each row.
@@ -62,11 +62,12 @@ def as_mapped_rows(
     or_vector: bool = False,
     is_measured: bool = False,
 ) -> Any:
-    """Return X as valid rows; for rows that are read in blocks, check only shape and type.
+    """Return X as valid rows; of rows that are read in blocks, check only the shape and the type.
 
     on_disk says whether mapped rows are returned unchanged, for the caller to read in blocks.
-    narrow says whether narrow rows are returned unchanged, and with widen, narrow rows become
-    float32 at once. or_vector and is_measured are arguments of validation.as_rows.
+    narrow says whether narrow rows (of one- or two-byte numbers) are returned unchanged, and widen
+    says whether narrow rows are converted to float32 at once instead. or_vector and is_measured are
+    arguments of validation.as_rows.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):
@@ -94,7 +95,7 @@ def has_kernels(X: Any) -> bool:
     return is_narrow(X) and X.dtype.name in _BITS
 
 
-def as_kept(name: str, X: Any) -> Any:
+def as_stored(name: str, X: Any) -> Any:
     """Return rows as an index stores them.
 
     Rows of one- or two-byte numbers for which there is no kernel are converted to float32.
@@ -115,7 +116,7 @@ def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
 
 
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return narrow rows in the type in which kernels read them, and other rows unchanged."""
+    """Return rows of one- or two-byte numbers in the type that kernels read; leave other rows."""
     if not has_kernels(X):
         return X
     native = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
@@ -123,7 +124,7 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return rows in the form of as_bits, viewed as the numbers that they represent."""
+    """Return rows that as_bits has returned as the numbers that they represent, without a copy."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
@@ -211,7 +212,7 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
 
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
-    """Return how many rows to process at once: all rows of X, or as many rows of a map as fit."""
+    """Return how many rows to process at once: all, or for a map, as many as fit in memory."""
     if not is_on_disk(X):
         return len(X)
     return max(1, min(len(X), int(memory / bytes_per_row)))

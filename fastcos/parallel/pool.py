@@ -41,7 +41,7 @@ _inside = threading.local()
 
 
 class _State:
-    """The locks and threads of one process, and whether prange is safe in it."""
+    """The locks and threads of one process, and whether Numba's prange is safe in this process."""
 
     def __init__(self, *, is_forked: bool = False) -> None:
         self.lock, self.writer_lock = threading.Lock(), threading.RLock()
@@ -137,7 +137,7 @@ class lazy_attribute(Generic[Owner, Value]):
 
 
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an output array filled with values that no kernel writes: NaN, -7 or 249.
+    """Return an output array that is filled with values that no kernel writes.
 
     Floats are NaN, integers -7, and bytes 249.
     """
@@ -171,7 +171,7 @@ def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -
 def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return for every target the first row i with cumulative[i] + i at least the target."""
+    """For every target, return the first row i for which cumulative[i] + i reaches the target."""
     # The rows for all targets are found by bisection at once, which reads few rows. An array of
     # cumulative + i would take 2 ms per 400,000 rows.
     low, high = np.zeros_like(targets), np.full_like(targets, len(cumulative) - 1)
@@ -306,7 +306,7 @@ class _Job:
             self._done += hi - lo
 
     def _has_ended(self, seconds: float) -> bool:
-        """Wait at most `seconds` (no limit if -1) until no helping thread is running a block.
+        """Wait until no helping thread is running a block, at most `seconds` (-1: no limit).
 
         The method returns whether no helping thread is running a block.
         """
@@ -361,7 +361,7 @@ def _work(state: _State) -> None:
 
 
 def _prange_is_safe() -> bool:
-    """Return whether prange has run in this process on a layer that allows several callers."""
+    """Return whether prange runs in this process on a threading layer that allows many callers."""
     state = _state
     # On the workqueue layer, two callers that try prange at the same time would abort the process.
     with state.lock:

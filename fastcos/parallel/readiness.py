@@ -42,7 +42,8 @@ _SECONDS_IN_NUMPY = 20.0
 # The time in seconds between two checks whether another process has compiled code for the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If these kernels are compiled, all kernels that searches of packed and unpacked rows call are too.
+# If these kernels are compiled, all other kernels that searches of packed and unpacked rows call
+# are compiled, too.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,
@@ -54,8 +55,8 @@ class State:
     """The row types whose kernels are compiled, and the time that searches in NumPy have taken."""
 
     def __init__(self) -> None:
-        # The count starts again when a type of rows becomes ready, so that every type may spend the
-        # whole time in NumPy.
+        # The seconds are counted from 0 again when a type of rows becomes ready, so that searches
+        # of each type may run in NumPy for the whole time.
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False
         # The types of rows whose kernels are compiled.
@@ -64,7 +65,7 @@ class State:
         self.next_check: dict[str, float] = {}
 
     def add_ready(self, name: str) -> None:
-        """Record that searches of rows of a type run compiled kernels from now on."""
+        """Record that searches of rows of the type `name` run compiled kernels from now on."""
         self.ready.add(name)
         self.seconds_in_numpy = 0.0
 

@@ -43,14 +43,14 @@ during ``fit``. The first search of few queries for k neighbours is planned, and
 the plan together with the arguments of the kernel (``prepared``). The next search with the same
 number of queries and the same k therefore launches the kernel at once.
 
-A call of ``top_k`` with at most 7 queries packs nothing, because packing a row takes as long as 7
-scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a call is
-usually ``score_all``; it is ``rows_as_given`` for 4 to 7 queries of many float32 rows on CPUs with
-AVX-512, and ``numpy`` while the kernels are not compiled.
+A call of ``top_k`` with at most 7 queries packs nothing, because packing a row takes as long as
+computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
+call is usually ``score_all``; it is ``rows_as_given`` for 4 to 7 queries of many float32 rows on
+CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
 
-A measure that is an inner product after encoding is searched by a scan of the codes. A measure that
-only has an upper bound of this form is searched by ``filter_refine``. ``execute.finish`` converts
-raw scores to results.
+If a measure is an inner product of encoded rows, a scan of the packed rows finds the neighbours. If
+a measure only has an upper bound that is an inner product, ``filter_refine`` finds candidates by
+the bound and ranks them by the measure. ``execute.finish`` converts raw scores to results.
 
 The modules of the search, from the bottom up:
 

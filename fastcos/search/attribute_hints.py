@@ -1,4 +1,4 @@
-"""Errors for the attribute names of other libraries that say which attribute to use instead."""
+"""Errors for attribute names of other libraries: the message names the attribute to use instead."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A descriptor for an attribute that does not exist, with a hint which attribute to use."""
+    """A descriptor whose access raises an error that names the attribute to use instead."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement
@@ -21,9 +21,11 @@ class _MissingAttribute:
 
 
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a class decorator: access to a name in ``replacements`` raises a helpful error.
+    """Return a class decorator that makes access to each name in ``replacements`` an error.
 
-    The error is an AttributeError, so that ``hasattr`` is False for the class and its instances.
+    ``replacements`` maps the name of a missing attribute to the name of the attribute to use, which
+    the error names. The error is an AttributeError, so ``hasattr`` is False for the class and its
+    instances.
     """
 
     def decorate(cls: Class) -> Class:

@@ -15,14 +15,14 @@ SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries form a batch, so that their rows and results fit in memory."""
+    """Return how many queries form a batch whose rows and results fit the working memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
 
 
 class BlockSizes(NamedTuple):
-    """The queries of a batch, the items of a segment, and the bytes for searching the segment."""
+    """The sizes of a batch of queries and of a segment of items, and the bytes for the search."""
 
     queries: int
     items: int
@@ -34,7 +34,8 @@ def plan_blocks(
 ) -> BlockSizes:
     """Return how many queries and items are read at once, if items are read in blocks.
 
-    query_bytes and item_bytes are the memory of a query and of an item, including its encoded copy.
+    query_bytes and item_bytes are the numbers of bytes that one query and one item take, including
+    their encoded copies.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k
@@ -48,8 +49,8 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the memory for blocks of low-precision rows, which are converted to float32.
 
-    n_bytes is the memory of the original rows. Converted blocks may take as much memory as these
-    rows.
+    n_bytes is the size of the original rows in bytes. The converted blocks may take at least as
+    much memory as the original rows.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

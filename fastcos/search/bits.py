@@ -12,15 +12,17 @@ from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import as_exclude_self, rounded_scores
 from fastcos.search.results import Neighbors
 
-# The measures of packed bits. The number tells the kernel whether the measure is a cosine.
+# The measures of packed bits. The kernel is given 1 for a cosine, and 0 for minus the Hamming
+# distance.
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 
-# The number of queries in one block. The items are laid out once for all queries of a block.
+# The number of queries in one block. The kernel rearranges the items once for all queries of a
+# block.
 _QUERIES_PER_BLOCK = 64
 # The number of rows whose bits are counted at once.
 _ROWS_PER_COUNT = 1 << 14
-# The bytes of a neighbour until its score is converted to float32: an item number and a raw score.
-# The kernel stores up to 4 k + 64 neighbours for each query of a block.
+# The bytes that a neighbour takes until its score is converted to float32: an item number and a
+# float64 score. The kernel stores up to 4 k + 64 neighbours for each query of a block.
 _BYTES_PER_NEIGHBOR = 16
 
 Words = npt.NDArray[np.uint64]
@@ -36,9 +38,9 @@ def bit_top_k(
     min_score: float | None,
     options: ExecutionOptions,
 ) -> Neighbors:
-    """Find the nearest neighbours among rows of packed bits, (n, b) uint8 with eight bits per byte.
+    """Find the nearest neighbours among rows of packed bits, which are uint8 arrays (n, b).
 
-    The arguments and the result are those of ``top_k``. The bits are packed in the order of
+    The arguments and the result are those of ``top_k``. Each byte holds eight bits, in the order of
     np.packbits and FAISS. The search takes O(n m b / 8) time. Rows are copied only if their number
     of bytes is not a multiple of eight.
     """
@@ -118,7 +120,7 @@ def _as_words(rows: npt.NDArray[np.uint8]) -> Words:
 
 
 def _norms(rows: Words) -> npt.NDArray[np.float64]:
-    """Return the Euclidean norm of every row of bits, followed by zeros up to a whole vector."""
+    """Return the Euclidean norm of every row of bits, followed by LANES zeros as padding."""
     norms = np.zeros(len(rows) + LANES)
     for lo in range(0, len(rows), _ROWS_PER_COUNT):
         block = rows[lo : lo + _ROWS_PER_COUNT]

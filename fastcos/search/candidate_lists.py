@@ -1,4 +1,4 @@
-"""Exact scores of lists of items, and the best items of each list, where every query has a list."""
+"""Searches in which every query has its own list of items: exact scores, and the best items."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,13 +21,13 @@ from fastcos.validation import Floats, Integers
 
 # The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
-# The memory of a pair in bytes while its list is scored and ordered. A pair has a position, a row
-# and a score, both in the list and in lists that are padded to one length.
+# The bytes that a listed item takes while its list is scored and ordered: a position, a row number
+# and a score, once in the list, and once more in lists that are padded to one length.
 _BYTES_PER_PAIR = 128
-# The maximal number of entries of lists that are padded to one length for a measure of pairs,
-# unless a single list is longer.
+# If lists are padded to one length and scored by a method of the measure, they have at most this
+# many entries together, unless a single list is longer.
 _PADDED_ENTRIES = 1 << 16
-# The maximal number of lists that are padded to one length.
+# The largest number of lists that are padded to one length at once.
 _PADDED_ROWS = 1 << 10
 
 
@@ -58,8 +58,8 @@ def best_of_positions(
 ) -> Ranking:  # fmt: skip
     """Return positions and raw scores (n, k) of the best items in the list of each query.
 
-    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. The lists are divided so that the
-    lists that are scored at once fit the working memory.
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. As many lists are scored at once
+    as fit the working memory.
     """
     n, lengths = len(Q), np.diff(indptr)
     longest = float(lengths.max(initial=0)) * _BYTES_PER_PAIR
@@ -80,7 +80,7 @@ def best_of_positions(
 
 
 def row_ranges(counts: npt.NDArray[np.integer[Any]], max_total: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (lo, hi) of rows whose counts add up to at most max_total, or single rows."""
+    """Yield ranges (lo, hi) of rows whose counts sum to at most max_total, or single rows."""
     ends = np.cumsum(counts, dtype=np.int64)
     lo = 0
     while lo < len(counts):
@@ -96,7 +96,8 @@ def score_lists(
 ) -> Floats:  # fmt: skip
     """Return the raw scores (L,) of the items at the positions in the list of each query.
 
-    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. Removed items score -inf.
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. The score of a removed item is
+    -inf.
     """
     raw_scores = np.full(len(positions), -np.inf)
     for segment in items.segments:
@@ -119,7 +120,7 @@ def _score_rows(
     measure: Measure, segment: Segment, Q: validation.Rows, queries: EncodedRows, starts: Integers,
     row_numbers: Integers, options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Return the raw scores (L,) of rows of a segment; ``starts[i]`` is the start of query i."""
+    """Return the raw scores (L,) of listed rows; the list of query i begins at ``starts[i]``."""
     if is_upper_bounded(measure):
         precomputed = measure.precompute(segment.rows)
         return score_pairs_by_measure(measure, precomputed, Q, starts, row_numbers)
@@ -137,10 +138,10 @@ def score_pairs_by_measure(
     measure: UpperBounded, precomputed: Any, Q: validation.Rows, starts: Integers,
     row_numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Return raw scores of pairs that the measure scores, because kernels cannot.
+    """Return the raw scores of pairs by a measure for which there is no kernel.
 
-    starts (n + 1,) are the starts of the queries in row_numbers. precomputed is the result of
-    ``measure.precompute`` for the rows.
+    The rows of query i are ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is the result of
+    ``measure.precompute`` for all rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
     for lo, hi in padded_ranges(counts):
@@ -155,9 +156,9 @@ def score_pairs_by_measure(
 
 
 def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield ranges (lo, hi) of rows that have at most _PADDED_ENTRIES entries when padded.
+    """Yield ranges (lo, hi) of lists that have at most _PADDED_ENTRIES entries after padding.
 
-    A row with more entries is a range of its own.
+    ``counts`` holds the length of every list. A list with more entries forms a range of its own.
     """
     lo = 0
     while lo < len(counts):
@@ -173,7 +174,7 @@ def best_of_scored(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best entries of each scored list.
 
-    An entry with the score -inf is not an item.
+    Entries with the score -inf are left out.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = padding(n, k)

@@ -17,15 +17,15 @@ def community_detection(
     batch_size: int = 1024,
     show_progress_bar: bool = False,
 ) -> list[list[int]]:
-    """Find disjoint groups of similar rows, as ``sentence_transformers.util.community_detection``.
+    """Find disjoint groups of similar rows, like ``community_detection`` of sentence-transformers.
 
     The candidates are the neighbourhoods of all rows. The neighbourhood of a row, which is its
     central row, consists of every row whose cosine with the central row is at least threshold. The
     largest candidates come first. A candidate is dropped if an earlier community contains its
-    central row. Otherwise its members are the rows that no earlier community contains, and the
-    candidate is dropped if these are fewer than min_community_size. Unlike the groups of
-    :func:`fastcos.search.near_duplicates`, communities are not chains: every member is similar to
-    the central row.
+    central row. Otherwise the members of the new community are the rows of the candidate that no
+    earlier community contains. If there are fewer than min_community_size such rows, the candidate
+    is dropped as well. Unlike the groups of :func:`fastcos.search.near_duplicates`, communities are
+    not chains: every member is similar to the central row.
 
     The result is exact: cosines are computed in float64 from the original embeddings and compared
     in float32. All cosines are computed twice, in O(m^2 d) time each.
@@ -37,19 +37,20 @@ def community_detection(
     embeddings : array_like (m, d)
         One row per item. Tensors in main memory and lists of vectors are accepted as well.
     threshold : float or Calibration, default 0.75
-        The smallest cosine of similar rows, as min_score of :func:`fastcos.neighbors_above`.
+        Two rows are similar if their cosine is at least this number. A Calibration is accepted as
+        in :func:`fastcos.neighbors_above`.
     min_community_size : int, default 10
         The smallest number of members of a community.
     batch_size, show_progress_bar
-        Accepted for calls that were written for sentence-transformers, and not used: the setting
-        ``working_memory`` decides how much is computed at once.
+        These two arguments of sentence-transformers are accepted and have no effect. The setting
+        ``working_memory`` decides how many rows are compared at once.
 
     Returns
     -------
     list of list of int
         The communities by descending size, and communities of equal size in the order in which they
         were chosen. The first member of a community is its central row. The other members follow by
-        descending cosine with the central row, and members with equal cosines by lower row.
+        descending cosine with the central row, and members with equal cosines in ascending order.
 
     Raises
     ------

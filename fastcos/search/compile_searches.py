@@ -23,7 +23,8 @@ _SECONDS_OF_WAITING = 120.0
 # The number that is added to the niceness of the process, so that searches on a busy machine take
 # precedence over compilation.
 _NICENESS = 5
-# The rows and columns of the searches that are compiled, just enough for a search by tiles.
+# The numbers of rows and columns of the example that is searched to compile the kernels, just large
+# enough for a search by tiles.
 _ROWS, _COLUMNS = 512, 16
 
 
@@ -60,7 +61,7 @@ def compile_searches(dtype: str) -> None:
 
 
 def main(dtype: str) -> None:
-    """Compile at low priority, unless another process on this machine compiles the same in time."""
+    """Compile at low priority, unless another process compiles the same code in time."""
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)
     end = time.monotonic() + _SECONDS_OF_WAITING

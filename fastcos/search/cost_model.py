@@ -16,7 +16,7 @@ from fastcos.kernels.simd.panel import PANEL
 
 @dataclass(frozen=True, eq=False)
 class CostModel:
-    """Every threshold by which a search is planned, and the rates by which its time is estimated.
+    """Every threshold by which searches are planned, and every rate by which time is estimated.
 
     The numbers were measured by ``python -m bench.lab.search_plan``; ``docs/dev/costs.md`` contains
     the measurements. Thresholds that compare methods are in multiply-adds, in bytes, or in units of
@@ -26,14 +26,13 @@ class CostModel:
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
-    # If there are fewer rows than a few panels (of 32 packed rows each), the tiled kernel is no
-    # faster than scoring every pair.
+    # With fewer rows than this, a search by tiles is no faster than scoring every pair.
     min_rows_for_tiles: int = 4 * PANEL
-    # The filter stores a candidate in 64 bits: a 32-bit score and a 32-bit slot, which is the place
-    # of the row in the packed order.
+    # Tiles search at most this many rows, because they store a candidate in 64 bits: a 32-bit
+    # score, and a 32-bit slot, which is the place of the row in the packed order.
     max_rows_for_tiles: int = 2**31
-    # If a query asks for more than this share of the rows, a filter drops too few rows to save
-    # time.
+    # If k is more than this share of the number of rows, the bounds of the tiles drop too few rows
+    # to save time.
     max_neighbor_share: float = 1 / 8
     # Packing a row takes as long as computing this many float64 scores of the row.
     scores_per_packed_row: int = 7
@@ -45,17 +44,19 @@ class CostModel:
     # Below this number of multiply-adds, a search of unpacked rows takes less than 10 ms and needs
     # no kernels of its own.
     min_work_as_given: int = 2**28
-    # A float64 score takes as long as the tiles need to read this many rows for one query: 7 rows
-    # if 384 float32 columns of the scored row are in a cache, 16 rows if they are read from memory.
+    # Computing the float64 score of a row takes as long as reading this many rows by tiles for one
+    # query. With 384 float32 columns, this number is 7 if the scored row is in a cache, and 16 if
+    # the scored row is read from memory.
     tile_rows_per_score: int = 16
     # In a search of only some of the rows, reading the rows takes as long as comparing them with
     # this many queries.
     queries_per_filtered_sweep: int = 4
     # The number of bytes that a packed row takes besides its codes: norm, slot, bias and factors.
     bytes_beside_codes: int = 160
-    # If a search of an index excludes at most this many ids, it finds as many additional neighbours
-    # and drops the excluded items afterwards. If more ids are excluded, they are masked before the
-    # search; masking takes a time proportional to the number of items.
+    # If at most this many ids are excluded from a search of an index, the search finds as many
+    # additional neighbours, and the excluded items are dropped afterwards. If more ids are
+    # excluded, a mask excludes them before the search, which takes a time proportional to the
+    # number of items.
     max_dropped_ids: int = 64
     # Duplicate rows are grouped only if a row has on average at least this many copies, itself
     # included. If rows have fewer copies, most groups are single rows, and grouping costs more than
@@ -77,10 +78,11 @@ class CostModel:
     min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
-    # With at most this many queries, threads share the rows; with more, they share the queries.
+    # With at most this many queries, the rows are divided among the threads. With more queries, the
+    # queries are divided.
     max_queries_sharing_rows: int = 64
-    # A thread is woken only if it has at least this many bytes of codes to read. If it had fewer,
-    # waking the thread and merging its results would take longer than the thread saves.
+    # A thread is woken only if it has at least this many bytes of codes to read. With fewer bytes
+    # to read, waking the thread and merging its results would take longer than the thread saves.
     min_bytes_per_thread: int = 1 << 23
     # Reading the codes once more takes as long as comparing them with this many queries. The tiles
     # of AMX compare a whole panel of queries at a time.
@@ -93,8 +95,8 @@ class CostModel:
     # which must fit in the second-level cache.
     max_queries_per_block: int = 256
     block_buffer_bytes: int = 1 << 22
-    # With at least this many columns, blocks are twice as large, because a row is read only once
-    # for all queries of a block that score it.
+    # With at least this many columns, a block contains twice as many queries, because a row is read
+    # only once for all queries of a block that score the row.
     wide_columns: int = 768
     # The seconds that a block of queries takes in addition to its products, for any number of
     # queries, and the seconds that each query takes in addition if it is compared by itself.
@@ -104,13 +106,14 @@ class CostModel:
     # 0.1; the value 0.5 makes the planner prefer larger blocks when two plans take about the same
     # time.
     block_overhead_panels: float = 0.5
-    # With at most this many threads, the rows are not divided in a search with many queries. With
-    # more threads, the rows are divided if the search then takes less than this share of the time
-    # that it takes without division, because every range has candidates of its own.
+    # With at most the first number of threads, only the queries are divided in a search with many
+    # queries. With more threads, the rows are divided as well if the search is then estimated to
+    # take less than the second number times the time without dividing the rows. The rows are not
+    # divided for a small gain, because every range of rows collects candidates of its own.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. Another pass follows only
-    # if a threshold was damaged.
+    # if a shared threshold was damaged.
     max_sharing_passes: int = 2
     # The number of pairs that one task of an exhaustive search scores, for rows of up to 64
     # columns. A task of this size takes about 2 ms.
@@ -172,14 +175,15 @@ class CostModel:
     # serve as queries.
     projection_sample_rows: int = 2048
     projection_sample_queries: int = 64
-    # The number of rows in a sample that shows whether rows have the same length along most axes,
-    # and the largest effective number of columns with which a projection is considered, as a share
-    # of the columns. The share is 0.15 for a text model whose rows are long along few axes, and 1
-    # for independent columns.
+    # The effective number of columns of the rows is estimated from a sample of this many rows. A
+    # projection is considered if the effective number is at most ``max_spread`` times the number of
+    # columns. The ratio of the two numbers is 0.15 for a text model whose rows are long along few
+    # axes, and 1 for independent columns.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
-    # Pairs of a number k of neighbours and the average rank of the threshold among the scores of a
-    # query during a sweep. The number of axes is chosen for the mean of the values of k in usual_k.
+    # Pairs of a number k of neighbours, and the average rank of the threshold among all scores of a
+    # query while the rows are read. The number of axes is chosen for the mean of the values of k in
+    # usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -192,58 +196,64 @@ class CostModel:
     pair_overhead_columns: float = 2200.0
     pair_cost_per_column: float = 2.0
     # A projection is added if the tiles are estimated to be at least this many times as fast with
-    # it, for few queries and for many queries. The gain in speed must be large, because a
-    # projection does not save the float64 scores, and because the queries must be projected.
+    # the projection as without it: the first number holds for few queries, the second for many. The
+    # gain in speed must be large, because a projection does not save the float64 scores, and
+    # because the queries must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
-    # The smallest number of queries in a batch in memory, so that every thread has some queries;
-    # the share of the working memory for the encoded rows and results of a batch; and the bytes
-    # that a query takes besides its columns and its k results.
+    # A batch in memory has at least this many queries, so that every thread has some queries.
     min_batch_queries: int = 1024
+    # The share of the working memory for the encoded rows and the results of a batch of queries.
     batch_share: float = 0.25
+    # The bytes that a query takes besides its columns and its k results.
     batch_bytes_per_query: int = 128
     # If rows are read in blocks, the first number is the share of the working memory for searching
     # a segment, and the second number the largest share for the queries. Every batch packs all
     # rows, and every segment packs all queries.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
-    # The bytes of the norms, bias and search state of a row; of the code of an entry, while it is
-    # computed and packed; of an entry that the measure transforms in float64; and of a neighbour in
-    # three lists.
+    # The bytes that a row takes besides its entries while it is searched: norm, bias and state.
     read_bytes_per_row: int = 160
+    # The bytes that the code of an entry takes while the code is computed and packed.
     read_bytes_per_code: int = 2
+    # The bytes that an entry of a row takes while the measure transforms the row in float64.
     read_bytes_per_encoded_entry: int = 16
+    # The bytes that a neighbour takes in the three lists of neighbours that exist at a time.
     read_bytes_per_neighbor: int = 48
-    # The smallest number of queries of a batch that is written to ``out``, for rows on disk and for
-    # rows in memory.
+    # The smallest number of queries whose results are written to ``out`` at once: first for rows on
+    # disk, then for rows in memory.
     min_written_queries_on_disk: int = 1 << 17
     min_written_queries: int = 1024
-    # The smallest memory in bytes for blocks of low-precision rows: in total, and per column.
+    # Blocks of low-precision rows may take at least this many bytes: in total, and per column.
     low_precision_memory: float = float(1 << 25)
     low_precision_bytes_per_column: float = 5120.0
-    # The number of queries that NumPy searches at once, because a matrix product is no faster with
-    # more queries; and the bytes that one candidate takes, including the copies from which the best
-    # are selected.
+    # The number of queries that NumPy searches at once. A matrix product is no faster with more.
     numpy_batch_queries: int = 1024
+    # The bytes that one candidate of a search in NumPy takes, including the copies of the candidate
+    # from which the best candidates are selected.
     numpy_bytes_per_candidate: int = 96
 
     # --- Measures that only bound an inner product -----------------------------------------------
-    # The number of candidates that are refined in addition to k; the first length of a list of
-    # further candidates, and the factor by which a list that was too short grows; the bytes of a
-    # candidate; and the number of queries that are refined together.
+    # The number of candidates that are scored by the measure in addition to k.
     extra_candidates: int = 14
+    # The first capacity of the list of further candidates of a query.
     refined_capacity: int = 256
+    # The factor by which the capacity grows if the list was too short.
     refined_growth: int = 8
+    # The bytes that a candidate takes while it is scored by the measure.
     refined_bytes_per_candidate: int = 128
+    # The number of queries whose candidates are scored together.
     refined_queries: int = 1024
 
     # --- Rates by which the time of a search is estimated ----------------------------------------
-    # The bytes per second that one thread, and all threads together, read from memory; the bytes of
-    # codes that stay in the caches; and the bytes per second that a thread reads from the caches.
+    # The bytes per second that one thread reads from memory.
     bytes_per_second_of_thread: float = 1.6e10
+    # The bytes per second that all threads together read from memory.
     bytes_per_second: float = 6.5e10
+    # Codes of at most this many bytes stay in the caches.
     cached_bytes: float = float(1 << 25)
+    # The bytes per second that one thread reads from the caches.
     cached_bytes_per_second_of_thread: float = 6.0e10
     # The multiply-adds per second of one thread by instruction set, first for full tiles, and then
     # for queries that are compared one by one.
@@ -255,18 +265,19 @@ class CostModel:
         ("amx", 1.0e11), ("vnni", 2.0e11), ("avxvnni", 6.0e10), ("avx2", 4.0e10),
         ("avx512", 2.0e10), ("generic", 6.0e9),
     )  # fmt: skip
-    # The seconds per query that a tile takes in addition to its products.
+    # The seconds that a tile takes per query in addition to its products.
     seconds_per_tile_lane: float = 2.0e-9
     # The share of the rows whose full codes are multiplied in spite of a projection.
     share_after_projection: float = 0.15
-    # The number of candidates of a query that are scored in float64: the number per neighbour, and
-    # a number in addition; then the seconds for one candidate, and for each of its columns.
+    # For each query, this many candidates per neighbour are scored in float64.
     scored_pairs_per_neighbor: float = 4.0
+    # For each query, this many candidates are scored in addition, for any k.
     scored_pairs_besides: float = 30.0
+    # The seconds for scoring one candidate, and for each of its columns.
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
-    # If every pair is scored, the seconds for a pair, and for each of its columns. The rows are
-    # consecutive.
+    # If every pair is scored, the seconds for scoring one pair, and for each of its columns. A pair
+    # takes less time than a candidate, because consecutive rows are read from memory.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.
@@ -278,12 +289,15 @@ class CostModel:
     # kernels are not compiled.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
-    # The seconds that a call takes in addition to its work: a prepared search of an index; any
-    # other search; fitting a measure; waking threads and merging their results; one row of a mask.
+    # The seconds that a prepared search of an index takes in addition to reading and computing.
     seconds_per_prepared_call: float = 9.0e-6
+    # The seconds that any other search takes in addition to reading and computing.
     seconds_per_call: float = 1.2e-4
+    # The seconds for fitting a measure.
     seconds_per_fit: float = 2.0e-4
+    # The seconds for waking threads and merging their results.
     seconds_per_handover: float = 5.0e-5
+    # The seconds per item for a mask of allowed items.
     seconds_per_masked_row: float = 2.0e-9
 
 
@@ -293,7 +307,7 @@ COSTS = CostModel()
 
 @contextmanager
 def costs_replaced(**changes: object) -> Iterator[None]:
-    """Within a `with` block, plan searches by other costs; for single-threaded tests."""
+    """Plan searches by changed costs within a ``with`` block; for single-threaded tests."""
     global COSTS
     before = COSTS
     COSTS = dataclasses.replace(before, **changes)  # type: ignore[arg-type]
@@ -304,7 +318,7 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return the seconds in which threads read `read` bytes of rows or codes of `size` bytes."""
+    """Return the seconds in which threads read `read` bytes in all, from `size` bytes of data."""
     if size <= costs.cached_bytes:
         return read / (n_threads * costs.cached_bytes_per_second_of_thread)
     return read / min(n_threads * costs.bytes_per_second_of_thread, costs.bytes_per_second)

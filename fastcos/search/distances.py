@@ -14,16 +14,16 @@ from fastcos.validation import Floats, Integers
 
 # The measures whose scores are distances, up to a sign and a constant.
 MEASURES = ("cosine", "neg_euclidean")
-# The number of entries of neighbours' rows that are compared at once, which take 4 MiB in float64.
+# The number of entries of rows that are compared at once; they take 4 MiB in float64.
 _ENTRIES_AT_ONCE = 1 << 19
 
 
 def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integers) -> Floats:
     """Return the float64 distances (n, k) of rows (n, d) to the items at positions (n, k).
 
-    If the measure is cosine, a distance is half the squared distance of the unit rows, which is
-    1 - cosine, or 1 if a row is zero. If the measure is neg_euclidean, it is the Euclidean
-    distance. The ids of the index must be its positions.
+    If the measure is cosine, the distance of two rows is half the squared distance of their unit
+    rows, which is 1 - cosine, or 1 if a row is zero. If the measure is neg_euclidean, the distance
+    is the Euclidean distance. The ids of the index must be its positions.
     """
     n, k = positions.shape
     distances = np.empty((n, k))

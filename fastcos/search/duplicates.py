@@ -27,8 +27,8 @@ _EXPANDED_ROWS = 1024
 class DuplicateGroups(NamedTuple):
     """Groups of equal rows, in the order of their first rows.
 
-    first (u,) holds the lowest row of each group. group_of (p,) holds the group of each row that is
-    searched. The rows of group g are members[starts[g] : starts[g + 1]], ascending, where members
+    first (u,) holds the lowest row of each group. group_of (p,) holds the number of the group of
+    each row. The rows of group g are members[starts[g] : starts[g + 1]], ascending, where members
     has the shape (n,) and starts (u + 1,).
     """
 
@@ -41,7 +41,8 @@ class DuplicateGroups(NamedTuple):
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     """Return the groups of duplicate rows (with equal bias), or None if there are few copies.
 
-    The function takes O(n d) time, which is wasted if ``packing.norms_repeat`` returns False.
+    The function takes O(n d) time. Callers first ask ``packing.norms_repeat``, which takes less
+    time and returns False if equal rows are so rare that this function would return None.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
@@ -104,7 +105,7 @@ def expand(
     k: int,
     n_threads: int,
 ) -> Ranking:
-    """Expand the best groups of every distinct query to columns (n, k) and raw scores (n, k).
+    """Expand the best groups of every distinct query to row numbers and raw scores (n, k).
 
     group_of_query (n,) holds the number of the distinct query of each query. groups holds, for each
     distinct query, the row numbers of the first members of its k + 1 best groups, and their raw

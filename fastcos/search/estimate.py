@@ -1,4 +1,4 @@
-"""An estimate of the bytes that a plan reads, of its computations, and of its time."""
+"""Estimates of the bytes that a planned search reads, of its computations, and of its time."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ def _of_tiles(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a scan by tiles, which reads the codes once for each block and scores few pairs."""
+    """Estimate a scan by tiles, which reads the codes once per query block and scores few pairs."""
     layout, grid = cast(TileLayout, plan.layout), plan.grid
     n, k, d = request.n_queries, request.k, segment.n_columns
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
@@ -164,7 +164,7 @@ def _threads(grid: TaskGrid) -> int:
 
 
 def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> float:
-    """Return the seconds in which the norms of rows that are not packed are measured."""
+    """Return the seconds for fitting a measure and computing the norms of unpacked rows."""
     if segment.packed_for:
         return 0.0
     size = _row_bytes(segment) * segment.n_rows

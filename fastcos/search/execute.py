@@ -39,7 +39,8 @@ def execute(
 ) -> Neighbors:
     """Answer a request: read and search every batch of queries, and convert it to results.
 
-    If results is an object of storage.checkpoint, batches are written to results instead of memory.
+    If results is a ``storage.checkpoint.Checkpoint``, the neighbours of each batch are written to
+    its files instead of memory.
     """
     n, k = request.queries.shape[0], request.k
     if not (n and k):

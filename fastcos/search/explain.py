@@ -26,14 +26,14 @@ from fastcos.search.filters import no_exclusions
 from fastcos.search.item_groups import ItemGroups
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_groups, plan_search
-from fastcos.search.prepared import compares_rows_as_given
+from fastcos.search.prepared import compares_original_rows
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
 from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.validation import Integers
 
-# A segment, the request, the machine, and the plan of the search for these three.
+# The sizes of a segment, the sizes of a request, the machine, and the plan that follows from them.
 _Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
 
 _METHODS = {
@@ -66,7 +66,7 @@ class SearchExplanation:
     working_memory : float
         The number of bytes that the search may use besides its inputs and outputs.
     code : str
-        The code that runs: native, compiled, or NumPy.
+        The code that runs the search, such as native code of the wheel, or NumPy.
     reasons : tuple of str
         The reasons for the plan, and against the alternatives.
 
@@ -207,7 +207,7 @@ def explain_source(
     options: ExecutionOptions,
     allowed_positions: Integers | None = None,
 ) -> SearchExplanation:
-    """Explain a search of the fitted items at allowed_positions, or of all items if it is None."""
+    """Explain a search of the items at allowed_positions; None allows all items."""
     n_columns = items.rows.shape[1] if items.n_live else 0
     n_allowed = items.n_live if allowed_positions is None else len(allowed_positions)
     k = min(k, n_allowed)
@@ -251,7 +251,7 @@ def explain_source(
                 (sizes, request_sizes, machine, plan_search(sizes, request_sizes, machine))
             )
         reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
-    is_prepared = bool(items.segments) and compares_rows_as_given(items.measure)
+    is_prepared = bool(items.segments) and compares_original_rows(items.measure)
     is_prepared = is_prepared and all(plan.can_be_prepared for *_, plan in planned)
     costs = cost_model.COSTS
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
@@ -418,8 +418,8 @@ def _row_type(dtype: Any) -> str:
             row_type = np.dtype(dtype)
             if row_type.kind in "fiu":
                 return str(row_type.name)
-    got = validation.format_value(dtype)
-    raise ValueError(f'dtype must be a type of numbers such as "float32", got {got}')
+    value_text = validation.format_value(dtype)
+    raise ValueError(f'dtype must be a type of numbers such as "float32", got {value_text}')
 
 
 def _explain(
@@ -451,7 +451,7 @@ def _explain(
 
 
 def _distinct_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
-    """Return the plans that differ in their method or in their division of the work."""
+    """Return one of the plans for each method and division of the work that occurs."""
     by_shape: dict[tuple[str, TaskGrid], SearchPlan] = {}
     for plan in plans:
         by_shape.setdefault((plan.method, plan.grid), plan)

@@ -39,27 +39,28 @@ def filter_and_refine(
     allowed_rows: AllowedRows | None = None,
     best: Ranking | None = None,
 ) -> Ranking:
-    """Return columns and exact raw scores (n, k) of the best items of a segment for a batch.
+    """Return row numbers and exact raw scores (n, k) of a segment's best items for each query.
 
-    The exclusions of the queries are rows of the segment. allowed_rows is the result of
-    Segment.allow, and best the ranking of the earlier segments. In the worst case, O(m) items per
-    query are scored exactly. The memory stays within working_memory.
+    queries.exclusions contains row numbers of the segment, allowed_rows is the result of
+    Segment.allow, and best is the ranking of all earlier segments. In the worst case, O(m) items
+    per query are scored exactly. The buffers stay within working_memory.
     """
     n = len(queries.rows)
     precomputed = measure.precompute(segment.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     width = min(n_items, k + cost_model.COSTS.extra_candidates)
-    columns, scores = unfilled(n, k)
+    row_numbers, scores = unfilled(n, k)
     last_scores = parallel.unfilled(n, np.float64)
     unfinished = []
     for batch in _batches(np.arange(n, dtype=np.int64), width, options):
         part = queries.take(batch)
         request = scan.SegmentRequest(width, part.exclusions, allowed_rows)
         candidates, raw = scan.search_segment(segment, part.encoded, request, options)
-        columns[batch], scores[batch] = _refine(measure, part, precomputed, candidates, k, options)
+        refined = _refine(measure, part, precomputed, candidates, k, options)
+        row_numbers[batch], scores[batch] = refined
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
-        # A list with padding, or with all items, omits no item.
+        # If the candidates of a query are all items, or include padding, no item is missing.
         places = np.flatnonzero(candidates[:, -1] >= 0) if width < n_items else batch[:0]
         if len(places):
             bounds = measure.upper_bound(part.rows[places], last_scores[batch[places]])
@@ -70,10 +71,10 @@ def filter_and_refine(
         min_scores = _scores_of_kth(scores, best, batch)
         part = queries.take(batch)
         min_raw_scores = _min_raw_scores(measure, part.rows, min_scores, last_scores[batch])
-        columns[batch], scores[batch] = _refine_all(
+        row_numbers[batch], scores[batch] = _refine_all(
             measure, part, precomputed, segment, min_raw_scores, k, options, allowed_rows
         )
-    return columns, scores
+    return row_numbers, scores
 
 
 def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> Floats:
@@ -83,7 +84,7 @@ def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> F
 
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
-    """Yield parts of the queries whose lists of this width fit the working memory."""
+    """Yield parts of the queries whose lists of ``width`` candidates fit the working memory."""
     size = max(
         1, int(options.working_memory / (cost_model.COSTS.refined_bytes_per_candidate * width))
     )
@@ -99,7 +100,7 @@ def _refine(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Return columns and exact raw scores of the best k of every list (n, c); -1 is no item."""
+    """Return the k best candidates (n, c) of every query by exact raw scores; -1 is no item."""
     exact = measure.rescore(queries.rows, precomputed, np.maximum(candidates, 0))
     return select_best(candidates, exact, k, options.n_threads)
 
@@ -114,11 +115,11 @@ def _refine_all(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None,
 ) -> Ranking:
-    """Return columns and exact raw scores of the k best items of at least min_raw_scores (n,)."""
+    """Score all items whose raw scores reach min_raw_scores (n,) exactly; return the k best."""
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     silent = options._replace(progress=None)
-    columns, scores = unfilled(n, k)
+    row_numbers, scores = unfilled(n, k)
     unfinished = np.arange(n, dtype=np.int64)
     capacity = min(cost_model.COSTS.refined_capacity, n_items)
     while len(unfinished):
@@ -137,11 +138,11 @@ def _refine_all(
                 places = np.sort(fits[first : first + cost_model.COSTS.refined_queries])
                 lists = np.ascontiguousarray(candidates[places, : max(k, counts[places].max())])
                 refined = _refine(measure, part.take(places), precomputed, lists, k, options)
-                columns[batch[places]], scores[batch[places]] = refined
+                row_numbers[batch[places]], scores[batch[places]] = refined
             too_long.append(batch[counts > capacity])
         unfinished = np.concatenate(too_long)
         capacity = min(n_items, cost_model.COSTS.refined_growth * capacity)
-    return columns, scores
+    return row_numbers, scores
 
 
 def _min_raw_scores(

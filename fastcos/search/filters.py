@@ -21,7 +21,7 @@ class ExcludedItems(NamedTuple):
     Attributes
     ----------
     self_rows : ndarray (n,), int64
-        The item that is the same row as the query, or -1.
+        For each query, the number of the item that is the query itself, or -1.
     indptr, indices : ndarray (n + 1,) and (e,), int64
         The other excluded items of query i are ``indices[indptr[i] : indptr[i + 1]]``.
     """
@@ -47,7 +47,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return exclusions of n queries: none, or with exclude_self, item i for query i."""
+    """Return exclusions of n queries: no items, or only item i for query i with exclude_self."""
     self_rows = np.arange(n, dtype=np.int64) if exclude_self else np.full(n, -1, np.int64)
     return ExcludedItems(self_rows, np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
 
@@ -85,7 +85,7 @@ def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
 
 
 def kernel_filters(exclusions: ExcludedItems, allowed: AllowedRows | None = None) -> Any:
-    """Return the filters of queries as kernels take them; None allows all rows."""
+    """Return the record of filters that kernels read; ``allowed=None`` allows all rows."""
     mask = kernel_records.ALL_ALLOWED if allowed is None else allowed.mask
     return kernel_records.query_filters(
         exclusions.self_rows, exclusions.indptr, exclusions.indices, mask

@@ -37,7 +37,7 @@ from fastcos.validation import Integers
 
 # The number of queries of one group that a thread searches at once.
 _QUERIES_PER_TASK = 512
-# The number of pairs that a thread scores at once in float64, and by tiles.
+# The number of pairs that a thread scores at once: in float64, and by tiles.
 _PAIRS_PER_BLOCK = 20_000
 _TILED_PAIRS_PER_BLOCK = 200_000
 # The initial threshold of a query without a bound on its k-th best score.
@@ -102,9 +102,10 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search groups with is_segment one by one, and those of queries at `places` together.
+        """Search groups that are segments one by one, and the groups of `places` together.
 
-        The rankings of queries whose groups have no items are padding.
+        ``places`` are the numbers of the queries whose groups are no segments. The rankings of
+        queries whose groups have no items are padding.
         """
         positions, raw_scores = padding(len(codes), self._request.k)
         if len(places):
@@ -134,7 +135,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these codes (n,) in every segment; no group is a segment."""
+        """Search the groups with these codes (n,), none of which is a segment, all together."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
@@ -174,7 +175,7 @@ def _score_pairs(
 ) -> Ranking:
     """Return rows and raw scores (n, k) of the best items in the group of each query.
 
-    If is_scored is false for a query, its list has only padding.
+    If is_scored is false for a query, the result of the query is padding.
     """
     firsts, lasts = order.starts[codes], order.starts[codes + 1]
     lasts = np.where(is_scored, lasts, firsts)
@@ -199,7 +200,7 @@ def _search_panels(
     results: Ranking,
     options: ExecutionOptions,
 ) -> None:
-    """Search the groups of the queries with these ascending numbers, and write to results.
+    """Search the groups of the queries with these ascending numbers, and write results.
 
     The function works like the scan of the panels of all items, except that every task has the
     panels of one group.
@@ -210,9 +211,10 @@ def _search_panels(
     tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
-    # All groups are packed in the same units, so the first group represents the others.
+    # All groups are packed in the same units, so the queries are scaled once, by the units of the
+    # first group.
     panels = order.packed(int(group_of[0]))
-    scaled = pack_queries(panels, queries, exclusions)
+    scaled_queries = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape
     n_panels = -(-int(n_items.max()) // PANEL)
     grid, capacity, buffer_bytes = task_grid.plan_query_blocks(
@@ -226,7 +228,7 @@ def _search_panels(
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
-    kinds = ("groups", *panels.kind, scaled.rows.dtype.char)
+    kinds = ("groups", *panels.kind, scaled_queries.rows.dtype.char)
 
     def search_tasks(lo: int, hi: int) -> None:
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
@@ -237,7 +239,7 @@ def _search_panels(
             while len(remaining):
                 parallel.call(
                     tile_top_k.search_grid, kinds, 0, -(-len(remaining) // grid.queries_per_block),
-                    packed.addresses, scaled, remaining,
+                    packed.addresses, scaled_queries, remaining,
                     records.TaskGrid(
                         grid.queries_per_block, n_panels, 1, min(capacity, n_panels * PANEL + 1),
                         sample.stride, sample.rank, is_whole_search=False, must_check=False,

@@ -1,4 +1,4 @@
-"""Filters of an index search: the items that are allowed for each query, by position and id."""
+"""Filters of an index search by position and by id: the items that each query may find."""
 
 import itertools
 from dataclasses import dataclass
@@ -121,8 +121,8 @@ def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -
         return
     array = np.asarray(value)
     if array.dtype.kind == "U" or (is_refused_as_list and array.ndim == 1):
-        got = validation.format_value(value)
-        raise TypeError(f"{name} must be {rule} (give ids as {name}_ids), got {got}")
+        value_text = validation.format_value(value)
+        raise TypeError(f"{name} must be {rule} (give ids as {name}_ids), got {value_text}")
 
 
 def _positions_of_ids(

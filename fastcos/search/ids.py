@@ -42,13 +42,13 @@ class ItemIds:
 
     @classmethod
     def sort(cls, values: Ids) -> "ItemIds":
-        """Return the ids with the order of their rows by ascending id."""
+        """Return ItemIds of the ids of rows, and sort the rows by id."""
         if (values[1:] > values[:-1]).all():
             return cls(values)
         return cls(values, np.argsort(values, kind="stable"))
 
     def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row of each id, and a mask of the ids that a row has.
+        """Return the row of each id, and a mask of the ids that occur among the rows.
 
         If the mask is False for an id, the row of this id is arbitrary.
         """

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # Up to this k, results are padded however few items the index holds. A larger k is probably a
 # mistake, and its padding would fill the memory.
 _MAX_PADDED_K = 65_536
-# By the name of a method or an attribute in other libraries: its name in this class.
+# Names of methods and attributes in other libraries, and the corresponding names in this class.
 _ATTRIBUTE_HINTS = {
     "query": "search",
     "kneighbors": "search",
@@ -107,9 +107,9 @@ class SimilarityIndex:
 
     Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, for measures with the
     capability ``blocks``. Mapped rows are not packed. Every search reads all rows once, in blocks
-    that fit its working_memory, so searching for many queries at a time is faster; the results have
-    the same bits. An index of mapped rows has ids, but cannot be changed or saved. A measure that
-    learns from the items reads the rows once more, in ``fit``.
+    that fit its working_memory, so one search for many queries is faster than many searches; the
+    results are bit-for-bit identical. An index of mapped rows has ids, but cannot be changed or
+    saved. A measure that learns from the items reads the rows once more, in ``fit``.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class SimilarityIndex:
     Attributes
     ----------
     n_items_ : int
-        The number of items that can be found.
+        The number of items in the index, without removed items.
     n_positions_ : int
         The number of positions that were assigned, including the positions of removed items. A mask
         for ``allowed`` has this length.
@@ -185,9 +185,10 @@ class SimilarityIndex:
         Parameters
         ----------
         items : array_like (p, d), float32, float64, float16, bfloat16 or int8
-            One row per item. For measures with the capability ``append``, rows of the last three
-            types are never converted to float32 as a whole. Rows of a memory map are checked when
-            they are read, which happens in every search. ``np.empty((0, d))`` makes an empty index.
+            One row per item. For measures with the capability ``append``, rows of float16, bfloat16
+            and int8 are never converted to float32 as a whole. Rows of a memory map are checked
+            when they are read, which happens in every search. ``np.empty((0, d))`` makes an empty
+            index.
         ids : array_like (p,), int64 or str, optional
             The ids must be distinct, and none may be -1 or "". Default: the positions.
         groups : array_like (p,), int64 or str, optional
@@ -215,7 +216,7 @@ class SimilarityIndex:
             The rows contain NaN or infinity, or an id occurs twice.
         """
         measure, copy = get_measure(self.measure), validation.as_flag("copy", copy)
-        rows = memmap.as_kept("items", as_index_rows("items", items, measure, is_measured=True))
+        rows = memmap.as_stored("items", as_index_rows("items", items, measure, is_measured=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         item_groups = None if groups is None else ItemGroups.of(groups, len(rows))
         if memmap.is_on_disk(rows):
@@ -301,7 +302,7 @@ class SimilarityIndex:
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
         """Add items, or replace items with the same ids if may_replace is true; return the ids."""
         measure = get_measure(self.measure)
-        rows = memmap.as_kept("items", as_index_rows("items", items, measure, in_memory=True))
+        rows = memmap.as_stored("items", as_index_rows("items", items, measure, in_memory=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         with parallel.writer_lock():
             self._state, item_ids = index_changes.add_or_replace(
@@ -334,12 +335,12 @@ class SimilarityIndex:
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query; n may be 0.
         k : int
-            The number of neighbours per query, at most 65,536 or the number of positions. If fewer
-            items can be found, the results are padded.
+            The number of neighbours per query, at most 65,536 or the number of positions. If a
+            query is allowed to find fewer items, its results are padded.
         allowed : array_like, or sparse (n, p), optional
             A mask over all positions, or an array of positions (``positions_of(ids)``). Only items
-            at these positions can be found. The non-zeros of a sparse matrix are the items that
-            each query is allowed to find; all of these items are scored.
+            at these positions can be found. If allowed is a sparse matrix, its non-zeros are the
+            items that each query is allowed to find, and all of these items are scored.
         exclude : sparse (n, p), optional
             The non-zeros are pairs of a query and a position that must not be found. A matrix that
             was made before items were added has fewer columns, and does not exclude the new items.
@@ -440,8 +441,9 @@ class SimilarityIndex:
         k, state = validation.as_count("k", k), self._fitted_state()
         item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
         positions = state.positions_of(item_ids)
-        # An item is a neighbour of itself. The search asks for one more neighbour, and the item is
-        # dropped afterwards, because a search with excluded items cannot be prepared.
+        # Every item is a neighbour of itself. The search therefore finds k + 1 neighbours, and the
+        # item itself is dropped afterwards, because a search that excludes items cannot be
+        # prepared.
         neighbors = self.search(
             state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
             min_score=min_score, groups=groups, n_threads=n_threads,
@@ -512,7 +514,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> sp.csr_array:
-        """Return all items with a score of at least min_score, as :func:`fastcos.neighbors_above`.
+        """Return items that score at least min_score, as :func:`fastcos.neighbors_above` does.
 
         Parameters
         ----------
@@ -616,7 +618,7 @@ class SimilarityIndex:
         queries : array_like (n, d) or (d,)
             One row per query.
         candidates : array_like (n, c), int
-            The positions of the candidates of each query; -1 is not a candidate. Repeated positions
+            The positions of each query's candidates; -1 stands for no candidate. Repeated positions
             count once.
         k : int
             The number of neighbours per query, at most c.
@@ -668,8 +670,8 @@ class SimilarityIndex:
         replace : bool
             Whether the save may replace an index of another model in path. The old index is of
             another model if its model has another name, or no name while the model of this index
-            has a name, or if its number of columns differs. Processes that have opened the old
-            index raise an error in ``refresh``, and continue with the old index.
+            has a name, or if its number of columns differs. In a process that has opened the old
+            index, ``refresh`` raises an error, and searches continue to use the old index.
 
         Raises
         ------
@@ -774,7 +776,7 @@ class SimilarityIndex:
             The index was not opened from a directory or saved to a directory. The error is also
             raised if the directory now has rows of another model: this index has the name of a
             model, and the saved index has another name, no name, or another number of columns. In
-            this case nothing is loaded, and searches continue with the items of before.
+            this case nothing is loaded, and searches continue to use the items that the index had.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()
@@ -795,7 +797,7 @@ class SimilarityIndex:
     def _load(
         self, path: Path, stored: storage.Stored, saved_fields: dict[str, index_files.Fields]
     ) -> None:
-        """Replace the items by the items in a directory; ``read_state`` describes saved_fields."""
+        """Replace the items by those in a directory; for saved_fields, see ``read_state``."""
         old_parts = () if self._state is None else self._state.parts_in_memory()
         loaded = index_directory.read_directory(path, stored, old_parts, saved_fields)
         self.measure, self.model, self._state = loaded.measure, loaded.model, loaded.state
@@ -804,7 +806,7 @@ class SimilarityIndex:
     # Ids, positions and rows
 
     def __len__(self) -> int:
-        """The number of items that can be found, which is 0 before ``fit``."""
+        """The number of items in the index, without removed items; 0 before ``fit``."""
         return 0 if self._state is None else self._state.n_live
 
     def __contains__(self, id: Any) -> bool:
@@ -818,7 +820,7 @@ class SimilarityIndex:
 
     @property
     def ids(self) -> Ids:
-        """The ids of all items that can be found, in the order of their positions."""
+        """The ids of all items in the index, in the order of their positions."""
         state = self._fitted_state()
         return state.ids_at(state.live_positions())
 
@@ -849,7 +851,8 @@ class SimilarityIndex:
         Parameters
         ----------
         positions : array_like of int64
-            Positions in an array of any shape. The id at -1, or of a removed item, is -1 or "".
+            Positions in an array of any shape. The id at the position -1, or at the position of a
+            removed item, is -1, or "" if ids are strings.
 
         Returns
         -------
@@ -927,7 +930,7 @@ class SimilarityIndex:
 
     @property
     def n_items_(self) -> int:
-        """The number of items that can be found."""
+        """The number of items in the index, without removed items."""
         return self._fitted_state().n_live
 
     @property

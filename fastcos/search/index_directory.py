@@ -1,4 +1,4 @@
-"""The directory of a saved index: its writing and its reading.
+"""Write and read the directory of a saved index.
 
 ``index_files`` converts one part to arrays and back. This module converts the whole index: the
 parts, the measure, the model, the canaries and the groups. ``storage`` writes and reads the files.
@@ -20,7 +20,7 @@ from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Rows
 
-# The kind of the directory, which the header of the directory names.
+# The kind of directory, which is written to the header of the directory.
 KIND = "SimilarityIndex"
 
 
@@ -82,7 +82,7 @@ def files_of(
     path: Path,
     saved: SavedIndex | None,
 ) -> IndexFiles:
-    """Return the files that a save writes to a directory with the contents saved."""
+    """Return the files that a save writes to a directory that now contains ``saved``."""
     measure_fields, measure_arrays = serialization.to_parts(measure)
     to_save = index_files.parts_to_save(
         state.parts_in_memory(),

@@ -58,7 +58,7 @@ MAX_POSITIONS = 2**62
 
 @dataclass(frozen=True)
 class PartsToSave:
-    """The data of a save: new arrays, the fields of every part, and the names of kept arrays."""
+    """The data of a save: new arrays, the fields of every part, and names of unchanged arrays."""
 
     arrays: Arrays
     fields: list[Fields]
@@ -186,8 +186,8 @@ class _PartArrays:
         """Return an array, which must have this shape and one of these types."""
         array = self.get(name)
         if array is None or array.shape != shape or array.dtype.char not in types:
-            got = "none" if array is None else f"{array.dtype} {array.shape}"
-            raise self.damage(name, f"must be of shape {shape}, got {got}")
+            actual = "none" if array is None else f"{array.dtype} {array.shape}"
+            raise self.damage(name, f"must be of shape {shape}, got {actual}")
         return array
 
     def distinct(self, name: str, size: int, count: int, *, ascending: bool) -> Any:
@@ -219,7 +219,7 @@ class _PartArrays:
         return array
 
     def statistics(self, name: str, n_panels: int) -> Any:
-        """Return the statistics of panels; their scales must keep padding below every threshold."""
+        """Return the statistics of panels, whose scales must be at least _MIN_SCALE."""
         array = self.finite(name, (n_panels, 5), "f")
         if not (array[:, 0] >= _MIN_SCALE).all():
             raise self.damage(name, f"must hold scales of at least {_MIN_SCALE}")
@@ -227,7 +227,7 @@ class _PartArrays:
 
 
 def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
-    """Return the part that a directory holds; ``fields`` are validated, and the measure is fitted.
+    """Return the part with these validated fields from a directory; the measure is fitted.
 
     Norms and codes are read from the directory. If a CPU with another layout packed the rows, they
     are packed anew. Damage is reported as a FastcosFormatError with the name of the file.

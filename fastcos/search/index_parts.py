@@ -1,10 +1,10 @@
 """The parts of an index that grows: segments with ids, and the merging of parts.
 
 Adding items makes a new part that holds only the new rows. Removing items hides them in the parts
-that hold them. A search should read few parts, and hidden items should not accumulate. Therefore
-every change also merges small parts, and rewrites the parts in which less than half of the rows are
-live. A row is copied O(log p) times on average. The number of parts is bounded for each size of
-part::
+that hold them; the other items are called live. A search should read few parts, and hidden items
+should not accumulate. Therefore every change also merges small parts, and rewrites the parts in
+which less than half of the rows are live. A row is copied O(log p) times on average. The number of
+parts is bounded for each size of part::
     rows of a part    below 4,096    to 16,384    to 65,536    to 262,144    ...
     parts at most               1            3            3             3
 
@@ -38,8 +38,7 @@ _STORED_PROJECTION = {"rest_norms": "prefix_rests"}
 # The number of parts of one size that are merged into a part of the next size, and the ratio of
 # the two sizes.
 _MERGE_FACTOR = 4
-# If the share of a part's rows that are live falls below this, the part is rewritten without its
-# removed rows.
+# A part is rewritten without its removed rows if less than this share of its rows are live.
 _MIN_LIVE_SHARE = 0.5
 
 
@@ -84,9 +83,10 @@ class Part(Protocol):
         """Return the position of the live item with each id, or -1 if there is no such item."""
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row of the item at each position, and a mask of the positions that are live.
+        """Return the row of the item at each position, and a mask of positions with live items.
 
-        If the mask is False for a position, its row must not be used.
+        A live item is one that was not removed. If the mask is False for a position, the row that
+        is returned for it must not be used.
         """
 
     def ids_of(self, row_numbers: Integers) -> Ids:
@@ -120,7 +120,7 @@ class IndexPart:
 
     @property
     def n_live(self) -> int:
-        """The number of items that can be found."""
+        """The number of items that were not removed."""
         return len(self.segment.numbers)
 
     @property
@@ -148,7 +148,7 @@ class IndexPart:
         return np.where(is_live, self.segment.positions_of(row_numbers), -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row of the item at each position, and a mask of the live positions."""
+        """Return the row of the item at each position, and a mask of positions with live items."""
         row_numbers, is_live = self.segment.locate(positions)
         if self.n_removed:
             is_live[is_live] = self._are_live(row_numbers[is_live])
@@ -172,7 +172,7 @@ class IndexPart:
         return replace(self, segment=segment, key=key)
 
     def _are_live(self, row_numbers: Integers) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows whose items can be found."""
+        """Return a mask that says which of these rows hold items that were not removed."""
         live_rows = self.segment.numbers
         if len(live_rows) == len(self.ids.values):
             return np.ones(row_numbers.shape, np.bool_)
@@ -182,7 +182,7 @@ class IndexPart:
 
 @dataclass(frozen=True, eq=False)
 class MappedPart:
-    """Rows that stay in a memory map, and their ids; searches can find all of these rows.
+    """Rows that stay in a memory map, and their ids; no row is ever removed.
 
     The position of an item is the number of its row. ``ids`` is None if the ids are the positions.
     """
@@ -208,7 +208,7 @@ class MappedPart:
         return np.where(is_known, row_numbers, -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the positions themselves, and a mask of the positions that have an item."""
+        """Return the positions, which are the row numbers, and a mask of those with an item."""
         return positions, (positions >= 0) & (positions < len(self.rows))
 
     def ids_of(self, row_numbers: Integers) -> Ids:

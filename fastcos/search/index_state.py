@@ -28,7 +28,7 @@ from fastcos.search.index_parts import (
     new_part,
 )
 from fastcos.search.item_groups import ItemGroups
-from fastcos.search.prepared import PreparedSearches, compares_rows_as_given
+from fastcos.search.prepared import PreparedSearches, compares_original_rows
 from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
@@ -50,7 +50,8 @@ class IndexState:
     has_string_ids : bool
         Whether the ids are strings.
     prepared : PreparedSearches or None
-        Searches with few queries, with no filter or a mask; None if the measure transforms rows.
+        The prepared searches, which have few queries, and either no filter or a mask; None if the
+        measure transforms the rows, so that no search can be prepared.
     groups : ItemGroups or None
         The group of the item at each position, for an index with groups.
     """
@@ -69,7 +70,7 @@ class IndexState:
 
     @property
     def n_live(self) -> int:
-        """The number of items that can be found."""
+        """The number of items in the index, without removed items."""
         return self.items.n_live
 
     @property
@@ -93,7 +94,7 @@ class IndexState:
         return parts
 
     def live_positions(self) -> Integers:
-        """Return the ascending positions of all items that can be found."""
+        """Return the ascending positions of all items that were not removed."""
         positions = [part.live_positions() for part in self.parts]
         return np.sort(np.concatenate([np.zeros(0, np.int64), *positions]))
 
@@ -175,7 +176,7 @@ def changed_state(
     state: IndexState, measure: Measure, parts: Sequence[IndexPart], n_positions: int,
     new_items: Contents | None, n_threads: int | None,
 ) -> IndexState:  # fmt: skip
-    """Return the state after a change to these parts and new items; `measure` is not fitted."""
+    """Return the state of an index of these parts and new items; `measure` is not fitted."""
     if capabilities(measure).append:
         fitted = state.items.measure
         has_string_ids = state.has_string_ids
@@ -243,9 +244,9 @@ def read_state(
 def _state_of_parts(
     measure: Measure, parts: Sequence[IndexPart], n_positions: int, width: int, has_string_ids: bool
 ) -> IndexState:
-    """Return the state of parts in memory."""
+    """Return the state of an index of these parts in memory."""
     items = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
     prepared = None
-    if parts and compares_rows_as_given(measure):
+    if parts and compares_original_rows(measure):
         prepared = PreparedSearches(items, parts)
     return IndexState(items, tuple(parts), width, has_string_ids, prepared)

@@ -20,7 +20,7 @@ from fastcos.validation import Rows
 
 # If a call of ``tile_top_k.search_grid`` is the whole search, the kernel computes the following
 # arguments itself: the norms, scaling and numbers of the queries, the thresholds, and the unproved
-# thresholds.
+# thresholds. These empty arrays are passed instead.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)

@@ -34,11 +34,11 @@ class ModelFacts:
     def difference(self, other: "ModelFacts") -> str:
         """Describe the difference of another index for an error message; "" if there is none.
 
-        An index without a name has promised nothing, so an index with a name may replace it.
+        An index without the name of a model may be replaced by an index that has one.
         """
         if self.name is not None and other.name != self.name:
-            got = "no name" if other.name is None else validation.format_value(other.name)
-            return f"which is {validation.format_value(self.name)}, got {got}"
+            other_name = "no name" if other.name is None else validation.format_value(other.name)
+            return f"which is {validation.format_value(self.name)}, got {other_name}"
         return f"of {self.width} columns, got {other.width}" if other.width != self.width else ""
 
 
@@ -87,8 +87,8 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
 def check_same_model(name: str, index_model: str | None, other_model: str | None) -> None:
     """Raise an error if an index and another object both name their model, and the names differ."""
     if index_model is not None and other_model is not None and index_model != other_model:
-        expected, got = map(validation.format_value, (index_model, other_model))
-        raise ValueError(f"{name} must be of the model {expected} as the index, got {got}")
+        index_name, other_name = map(validation.format_value, (index_model, other_model))
+        raise ValueError(f"{name} must be of the model {index_name} as the index, got {other_name}")
 
 
 def check_width(name: str, rows: Any, width: int) -> None:
@@ -104,7 +104,7 @@ def as_canaries(rows: Any, width: int) -> Rows:
 
 
 def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
-    """Return the cosine (c,) of each saved canary with the row of the same input today."""
+    """Return the cosine (c,) of each saved canary with the present row of the same input."""
     saved = np.asarray(saved_canaries, np.float64)
     current = as_canaries(rows, saved.shape[1]).astype(np.float64)
     if len(current) != len(saved):

@@ -33,7 +33,7 @@ class NearDuplicates(NamedTuple):
     Attributes
     ----------
     labels : ndarray (m,), int64
-        The group of each item. An item without a near-duplicate makes up a group by itself.
+        The group of each item. An item without a near-duplicate forms a group by itself.
     representatives : ndarray (g,), int64
         The first member of each group, so that ``items[representatives]`` holds one item per group.
     pairs : ndarray (n, 2), int64
@@ -194,7 +194,7 @@ def connected_items(pairs: sp.csr_array) -> NearDuplicates:
     pairs.data[:] = 1.0
     components = connected_components(pairs, directed=False)[1]
     _, first_items, labels = np.unique(components, return_index=True, return_inverse=True)
-    # Groups are numbered by their first items.
+    # Groups are numbered in the order of their first items.
     order = np.argsort(first_items)
     number_of_group = np.empty(len(order), np.int64)
     number_of_group[order] = np.arange(len(order))

@@ -25,9 +25,9 @@ The factor 1.1 covers the rounding of the norms and of S. Products of rows whose
 range of ``_SAFE_NORMS`` neither overflow nor lose more than c S to underflow. In a block with other
 rows, every pair is a candidate.
 
-The k-th best lower end of a query is at most the exact score of its k-th best item. An item among
-the k best, or an item that ties with the k-th, therefore has an upper end of at least this lower
-end, and remains a candidate.
+The k-th best lower end of a query is at most the exact score of the query's k-th best item. An item
+among the k best, or an item that ties with the k-th, therefore has an upper end of at least this
+lower end, and remains a candidate.
 """
 
 from typing import Any, NamedTuple
@@ -104,8 +104,8 @@ def search(
                 # small enough to tell them apart, but those of float32 are not.
                 use_float32 = False
                 pairs = _block_candidates(*arguments, "float64")
-            halves: Any = candidates, pairs
-            candidates = _Candidates(*map(np.concatenate, zip(*halves, strict=True)))
+            both: Any = candidates, pairs
+            candidates = _Candidates(*map(np.concatenate, zip(*both, strict=True)))
             if len(candidates.queries) > limit:
                 candidates = _prune(candidates, k, kth_lower)
                 limit = 2 * len(candidates.queries)
@@ -126,18 +126,18 @@ def _block_candidates(
 
     The function returns None if the norms are not safe in float32. In float64, no block is refused.
     """
-    near, margins = _approximate_scores(metric_type, items, block, queries, dtype)
-    if near is None:
+    estimates, margins = _approximate_scores(metric_type, items, block, queries, dtype)
+    if estimates is None:
         return None
-    near[forbidden] = -np.inf
-    width = near.shape[1]
+    estimates[forbidden] = -np.inf
+    width = estimates.shape[1]
     if k <= width and np.isneginf(kth_lower).any():
-        kth = np.partition(near, width - k, axis=1)[:, width - k]
+        kth = np.partition(estimates, width - k, axis=1)[:, width - k]
         np.maximum(kth_lower, kth - margins, out=kth_lower)
     # The thresholds are rounded down, so that no candidate is lost; -inf marks forbidden pairs.
-    thresholds = np.nextafter((kth_lower - margins).astype(near.dtype), -np.inf)
-    query, column = np.divmod(np.flatnonzero(near > thresholds[:, None]), width)
-    scores = near[query, column].astype(np.float64)
+    thresholds = np.nextafter((kth_lower - margins).astype(estimates.dtype), -np.inf)
+    query, column = np.divmod(np.flatnonzero(estimates > thresholds[:, None]), width)
+    scores = estimates[query, column].astype(np.float64)
     return _Candidates(query, block[column], scores - margins[query], scores + margins[query])
 
 
@@ -163,7 +163,7 @@ def _approximate_scores(
     if metric_type == "cosine":
         query_rows = query_rows / np.where(query_norms > 0, query_norms, 1.0)[:, None]
     query_rows = query_rows.astype(dtype)
-    near = np.empty((len(query_rows), len(block)), dtype)
+    estimates = np.empty((len(query_rows), len(block)), dtype)
     is_same_type = items.rows.dtype == dtype
     for part in (
         [slice(0, len(block))]
@@ -172,24 +172,24 @@ def _approximate_scores(
     ):
         right = _rows_of(items.rows, block[part]).astype(dtype, copy=False)
         with parallel.blas_lock():
-            np.matmul(query_rows, right.T, out=near[:, part])
+            np.matmul(query_rows, right.T, out=estimates[:, part])
     if metric_type == "cosine":
-        near *= np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0).astype(dtype)
+        estimates *= np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0).astype(dtype)
         scale = np.ones(len(query_rows))
     elif metric_type == "dot":
         if len(items.bias):
-            near += bias.astype(dtype)
+            estimates += bias.astype(dtype)
         scale = query_norms * norms.max() + np.abs(bias).max()
     else:
-        near *= 2
-        near -= (query_norms * query_norms).astype(dtype)[:, None]
-        near -= (norms * norms).astype(dtype)
+        estimates *= 2
+        estimates -= (query_norms * query_norms).astype(dtype)[:, None]
+        estimates -= (norms * norms).astype(dtype)
         scale = query_norms * query_norms + norms.max() ** 2
     are_safe &= is_block_safe
-    near[~are_safe] = 0.0
+    estimates[~are_safe] = 0.0
     unit_roundoff = np.finfo(dtype).eps / 2
     margins = 1.1 * (4 * depth + 24) * unit_roundoff * scale
-    return near, np.where(are_safe, margins, np.inf)
+    return estimates, np.where(are_safe, margins, np.inf)
 
 
 def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:

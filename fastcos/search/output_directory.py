@@ -19,11 +19,11 @@ def results_in_directory(
 ) -> Checkpoint:
     """Open the directory for batches of neighbours, in which the same request would resume."""
     n, k = request.queries.shape[0], request.k
-    mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
+    is_mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
     costs = cost_model.COSTS
-    min_batch = costs.min_written_queries_on_disk if mapped else costs.min_written_queries
+    min_batch = costs.min_written_queries_on_disk if is_mapped else costs.min_written_queries
     batch = rows_per_block(X.shape[0] * X.shape[1], minimum=min_batch)
-    if mapped:
+    if is_mapped:
         batch = min(batch, block_sizes(X, request, measure, options).queries)
     arrays = {"indices": ((n, k), np.int64), "scores": ((n, k), np.float32)}
     return Checkpoint(out, fingerprint(request, X, measure), arrays, batch)

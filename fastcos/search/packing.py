@@ -60,10 +60,10 @@ _MIN_NORM_RATIO = 0.5
 
 
 class RowScaling(NamedTuple):
-    """The scaling of rows for the tiles, which compare factor row - coefficient shift.
+    """The scaling of rows for the tiles, which read factor * row - coefficient * shift.
 
-    factors and coefficients have the shape (n,), and shift (d,). If shift is empty, coefficients is
-    not used.
+    factors (n,) and coefficients (n,) hold one number per row. shift (d,) is one vector for all
+    rows; if it is empty, coefficients is not used.
     """
 
     factors: Floats
@@ -72,7 +72,7 @@ class RowScaling(NamedTuple):
 
 
 class ItemScaling(NamedTuple):
-    """The scaling of the items of a segment for the tiles, for packed and unpacked items.
+    """The scaling of all items of a segment, whether they will be packed or not.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ItemScaling(NamedTuple):
 
 
 class PackedItems(NamedTuple):
-    """Items in panels, in the two forms that kernels read: the records Items and ItemAddresses."""
+    """Items in panels of 32 rows, in the two forms that kernels read: Items and ItemAddresses."""
 
     metric_type: str
     layout: TileLayout
@@ -108,7 +108,7 @@ class PackedItems(NamedTuple):
 
     @property
     def projection_sizes(self) -> tuple[int, tuple[float, float]]:
-        """The words of a projected row, and the largest k for which few and many queries use it."""
+        """The fields projected_words and projection_max_k of plan.SegmentSizes."""
         projection = self.arrays.projection
         if not projection.words:
             return 0, (0.0, 0.0)
@@ -122,7 +122,7 @@ class PackedItems(NamedTuple):
 
 
 def norms_repeat(norms: Floats) -> bool:
-    """Return, in O(n log n) time, whether so many norms are equal that grouping may save time."""
+    """Return in O(n log n) time whether so many norms repeat that grouping rows may save time."""
     ordered = np.sort(norms)
     return pays_grouping(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
 
@@ -170,7 +170,7 @@ def pack_items(
         # The bound of a panel is the bound of its largest item, so similar items are packed
         # together.
         order = numbers[np.argsort(-(bias if len(bias) else items.norms)[numbers])]
-    # The order is copied, because each chunk of it is sorted in place.
+    # The order is copied, because the kernel sorts each chunk of the order in place.
     order = order.astype(np.int32)
     n_panels = -(-len(order) // PANEL)
     packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
@@ -202,7 +202,9 @@ def have_moderate_norms(norms: Floats) -> bool:
 
 
 def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
-    """Return the complete panels of unpacked float32 rows of moderate norms, in O(m) time."""
+    """Return PackedItems whose panels are the rows themselves, in O(m) time.
+
+    The rows must be float32 and have moderate norms. An incomplete last panel is left out."""
     norms, depth = items.norms, items.rows.shape[1]
     layout = float_layout(config.isa(), depth)
     n_panels = len(norms) // PANEL
@@ -222,7 +224,7 @@ def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
 
 
 def panel_layout(layout: TileLayout, depth: int) -> Any:
-    """Return the PanelLayout of rows of this depth."""
+    """Return the record that tells kernels how rows of ``depth`` columns are packed."""
     return records.PanelLayout(INSTRUCTION_SETS[layout.isa], layout.words, _signs(depth))
 
 
@@ -236,7 +238,7 @@ def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | No
 
 
 def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
-    """Return the factors of the items, their bias (empty if there is none), and the two units."""
+    """Return the factors and the bias of the items, the unit and the bias_unit of ItemScaling."""
     norms, bias = items.norms, items.bias
     if metric_type == "euclidean":
         bias = -0.5 * norms * norms
@@ -258,7 +260,7 @@ def packed_items(
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
     projection: Any = None,
 ) -> PackedItems:
-    """Return PackedItems of an order, packed rows, small bias, statistics and shift.
+    """Return PackedItems of these arrays: order, packed rows, small bias, statistics and shift.
 
     projection is a kernels.records.Projection, or None.
     """
@@ -442,19 +444,19 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     compared = sample[first_places] * weights[first_places, None]
     # BLAS is not used, because its idle threads keep cores that the search needs busy for 30 ms.
     squares, compared_float32 = np.square(compared).sum(axis=1), compared.astype(np.float32)
-    close = np.einsum("ij,kj->ik", compared_float32, compared_float32) > _CLOSE_COSINE * squares
-    sizes = close.sum(axis=1)
+    are_close = np.einsum("ij,kj->ik", compared_float32, compared_float32) > _CLOSE_COSINE * squares
+    sizes = are_close.sum(axis=1)
     if sizes.max() < _MIN_CLOSE_SHARE * len(compared):
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
-    # To approach the densest place, the half of the rows nearest to their mean is selected
-    # repeatedly.
-    near = compared[close[np.argmax(sizes)]]
-    while len(near) > 8:
-        distances = np.square(near - near.mean(axis=0)).sum(axis=1)
-        near = near[np.argsort(distances, kind="stable")[: -(-len(near) // 2)]]
-    mean = near.mean(axis=0)
+    # To approach the direction around which the rows are densest, the half of the rows that is
+    # nearest to their mean is selected repeatedly.
+    cluster = compared[are_close[np.argmax(sizes)]]
+    while len(cluster) > 8:
+        distances = np.square(cluster - cluster.mean(axis=0)).sum(axis=1)
+        cluster = cluster[np.argsort(distances, kind="stable")[: -(-len(cluster) // 2)]]
+    mean = cluster.mean(axis=0)
     return validation.read_only(mean / np.sqrt(np.square(mean).sum()))
 
 

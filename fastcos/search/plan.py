@@ -10,11 +10,11 @@ working memory, and ``cost_model`` has the numbers by which methods are compared
 Two kinds of facts are known only while a search runs, because they depend on values and not on
 sizes:
 
-* an index runs a prepared search only if its arguments need no conversion, and if the kernel
-  measures ordinary norms of the queries (``prepared``);
-* a kernel stops using a projection for queries that it does not make faster. If an estimated
-  threshold was too high, the kernel scores more slots, or reads all rows once more. A query of
-  zeros is not scanned, because all of its scores are equal.
+* an index runs a prepared search only if its arguments need no conversion, and if the kernel finds
+  that the norms of all queries are neither zero nor very small or large (``prepared``);
+* a kernel stops using a projection for queries that the projection does not make faster. If an
+  estimated threshold was too high, the kernel scores more slots, or reads all rows once more. A
+  query of zeros is not compared with any row, because all of its scores are equal.
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. Here a panel is 32 packed rows, and a slot is the place of a row in the packed order.
@@ -63,11 +63,11 @@ class SegmentSizes:
     n_rows, n_columns : int
         Shape of the encoded rows, including deleted rows.
     n_live : int
-        The number of rows that can be found.
+        The number of rows that searches can return.
     row_type : str
         Name of the type of the rows, such as "float32".
     packed_for : str
-        The instruction set for which the rows are packed; empty if they are not packed.
+        Name of the instruction set for which the rows are packed; empty if they are not packed.
     n_packed : int
         The number of slots of the packed rows, including rows that were deleted later.
     projected_words : int
@@ -138,16 +138,18 @@ class SearchPlan:
     layout : TileLayout or None
         Layout of the rows that the tiles read.
     grid : TaskGrid
+        The division of the search into tasks for threads.
     capacity : int
         The number of candidates that the buffer of a query holds.
     sample : ThresholdSample
+        The panels from which the first threshold of a query is estimated.
     compares_one_by_one : bool
         Whether there are so few queries that each of them is compared with the items by itself,
         while threads share the rows (``kernels.few_queries``). If not, queries are compared in
         blocks (``kernels.tile_top_k``).
     rank : int
-        For few queries, the rank among the panels' largest scores up to which slots are scored
-        before the threshold is known.
+        For queries that are compared one by one: the rows that are scored first are those whose
+        bounds reach the rank-th largest among the largest bounds of all panels.
     can_be_prepared : bool
         Whether one kernel performs the whole search: the kernel reads the queries without
         conversion, and finds k rows for each query. One kernel suffices for queries that are
@@ -163,6 +165,7 @@ class SearchPlan:
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
+        The plan of the search of the distinct rows, or of the rows that are packed for this search.
     reasons : tuple of str
         The reasons for this method, and against the alternatives.
     """
@@ -186,7 +189,7 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """The ways in which groups of items are searched, each group for the queries that belong to it.
+    """The ways in which groups of items are searched, each for the queries of this group.
 
     Attributes
     ----------
@@ -215,10 +218,10 @@ def plan_groups(
 ) -> GroupPlan:
     """Return how groups of these sizes (g,) are searched; a pure function, like ``plan_search``.
 
-    needs_segments says whether only segments can be searched, for example by a measure that is not
-    an inner product. has_tiles is described in Machine. n_queries_so_far holds the numbers of
-    queries of these groups in this and in earlier searches, because packing saves time only for
-    many queries; None means n_queries.
+    needs_segments says whether every group must be searched as a segment, for example because the
+    measure is not an inner product. has_tiles is described in Machine. n_queries_so_far (g,) holds
+    the number of queries of each group in this search and all earlier searches, because packing a
+    group saves time only for many queries; None means n_queries.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -389,9 +392,10 @@ def _plan_distinct(
 
 
 def pays_grouping(ends: Integers, n: int) -> bool:
-    """Return whether groups of n rows with these ends are so large that grouping saves time."""
+    """Return whether grouping n rows saves time; ends holds all group ends except the last."""
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
-    # BLAS is not used, because its threads keep cores busy for milliseconds that a search needs.
+    # BLAS is not used, because its threads keep cores, which the search needs, busy for some
+    # milliseconds after each product.
     return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
 
 
@@ -456,12 +460,12 @@ def _plan_tiles(
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
-    # Packed rows that cannot be found take up places among the best rows.
+    # Packed rows that are not allowed in the results take up places among the best packed rows.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
-    # If a search of all segments has few queries and few neighbours, every segment is scanned, even
-    # a small one. Such a search can be prepared, which saves more time than scoring every pair of a
-    # small segment would save. Searches with a mask are excluded from this rule, because a mask may
-    # allow fewer than k rows.
+    # If a search of all segments has few queries and few neighbours, the packed rows of every
+    # segment are scanned, even of a small segment. Such a search can be prepared, which saves more
+    # time than scoring every pair of a small segment would save. Searches with a mask are excluded
+    # from this rule, because a mask may allow fewer than k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -501,7 +505,7 @@ def _plan_tiles(
             return dataclasses.replace(plan, use_projection=use_projection, reasons=reasons)
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
     may_share_rows = n <= costs.max_queries_sharing_rows
-    # Threads that the search could not use need no buffers.
+    # No buffers are planned for threads that the search could not use.
     useful = useful_threads(layout, n, n_panels, costs) if may_share_rows else machine.n_threads
     machine = dataclasses.replace(machine, n_threads=min(machine.n_threads, useful))
     grid, capacity, buffers = plan_query_blocks(
@@ -534,7 +538,7 @@ def _plan_few(
 ) -> SearchPlan:
     """Plan a scan for few queries, in which every thread reads a part of the rows."""
     n, k = request.n_queries, request.k
-    # The bytes that ``search_few_queries`` allocates for a panel, and for the best rows of a query.
+    # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
@@ -565,7 +569,7 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return grid, capacity and sample for the queries that are left after n_passes over the rows.
+    """Return grid, capacity and sample for n_queries that n_passes over the rows left open.
 
     Only the first pass, which follows the plan, estimates thresholds. In the last passes, tasks
     share no thresholds, because these passes are needed only if a shared threshold was damaged.
@@ -591,7 +595,7 @@ def may_project(
 
 
 def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
-    """Return after how many multiply-adds in all calls a search for k rows adds a projection."""
+    """Return the total of multiply-adds after which a search for k rows adds a projection."""
     share = 1.0
     if layout.isa == "avx2":
         # A projection does not save the float64 scores, whose number grows with k.
@@ -599,8 +603,8 @@ def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
     return share * costs.min_work_to_project
 
 
-def uses_projection_of(n_queries: int, layout: TileLayout) -> bool:
-    """Return whether the work of n_queries queries counts, because a projection could save it."""
+def gains_by_projection(n_queries: int, layout: TileLayout) -> bool:
+    """Return whether a projection could make a search with n_queries queries faster."""
     return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers
 
 

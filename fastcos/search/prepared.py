@@ -3,12 +3,13 @@
 A warm search of one query takes ten microseconds. Checking and encoding the queries and planning
 the search would take longer. If ``plan_search`` says that a search is a single call of one kernel
 for each part of the index (``SearchPlan.can_be_prepared``), the index therefore stores these calls
-by the numbers of queries and neighbours; only the queries are missing in them (``launch.Launch``).
-A prepared search passes the queries to the kernel without conversion. The kernel measures the norms
-of the queries, and reports queries with unusual norms.
+by the numbers of queries and neighbours. A stored call contains all arguments of its kernel except
+the queries (``launch.Launch``). A prepared search passes the queries to the kernel without
+conversion. The kernel measures the norms of the queries, and reports queries with unusual norms.
 
-``PreparedSearches.search`` returns None for every call that must be checked, converted or planned
-in another way. ``execute.execute`` then gives the same answer.
+A search is either prepared or not: if the queries must be converted, or if a plan needs more than
+one call per part, ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search
+with the same results.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.kernels import few_queries
+from fastcos.search import cost_model
 from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import IndexPart, ids_at
 from fastcos.search.launch import Launch, launch_of
@@ -31,7 +33,7 @@ from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
-# The maximal number of prepared searches of an index.
+# The largest number of prepared searches that an index stores.
 _MAX_PREPARED = 256
 
 
@@ -42,15 +44,16 @@ class PreparedSearches:
         self._measure, self._parts = items.measure, tuple(parts)
         self._n_positions, self._n_live = items.n_items, items.n_live
         self._width = items.rows.shape[1]
-        # Nearly every index has one part, in which the positions are the numbers of the rows. The
-        # ids are then read by row number.
+        # Nearly every index has one part, in which the position of an item is the number of its
+        # row. The ids are then read by row number.
         segment = self._parts[0].segment
         has_one_part = len(self._parts) == 1 and segment.first == 0 and segment.positions is None
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
         # The launches for all parts, by the numbers of queries and neighbours, and also by the
-        # options if the plans depend on them. The tuple is empty if a search cannot be prepared.
+        # options if the plans depend on the options. Only prepared searches are stored.
         self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
-        # Cosines are in the range of float32, and most measures return cosines without conversion.
+        # Cosines are in the range of float32, and most measures that compute cosines return them as
+        # scores without conversion.
         self._scores_are_cosines = (
             type(self._measure).to_score is BaseMeasure.to_score
             and self._measure.metric_type == "cosine"
@@ -69,9 +72,9 @@ class PreparedSearches:
         launches = self._stored_launches((len(rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # Launches that depend on the number of threads or on the memory are stored by these
-            # options, so a search of many items comes here every time.
+            # options as well, so a search of many items calls _prepare every time.
             launches = self._prepare(len(rows), k, as_options(n_threads, None), allowed)
-        if not launches:
+        if launches is None:
             return None
         rankings = []
         for launch in launches:
@@ -92,7 +95,7 @@ class PreparedSearches:
         return IndexNeighbors(positions, scores, ids)
 
     def _merge(self, rankings: list[Ranking], k: int) -> Ranking:
-        """Return positions and raw scores (n, k) of the best of all parts."""
+        """Return positions and raw scores (n, k) of the best items of all parts."""
         positions = [
             part.segment.positions_of(row_numbers)
             for part, (row_numbers, _) in zip(self._parts, rankings, strict=True)
@@ -106,35 +109,43 @@ class PreparedSearches:
 
     def _prepare(
         self, n: int, k: int, options: ExecutionOptions, allowed: Any
-    ) -> tuple[Launch, ...]:
-        """Return the launches for all parts: stored launches, or launches of a new plan."""
+    ) -> tuple[Launch, ...] | None:
+        """Return stored or new launches for all parts, or None if the search cannot be prepared.
+
+        New launches are stored, unless ``allowed`` restricts the search.
+        """
+        if n > cost_model.COSTS.max_queries_sharing_rows:
+            return None  # no plan for so many queries can be prepared, so nothing is planned here
         if any(not part.segment.packed_forms for part in self._parts):
             for part in self._parts:
                 part.segment.pack()
             if any(not part.segment.packed_forms for part in self._parts):
-                return ()  # the kernels are not compiled yet
+                return None  # the kernels are not compiled yet
         if allowed is not None:
             if type(allowed) is not np.ndarray:
-                return ()
+                return None
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
-            return self._plan(n, k, options, mask)[0]
+            launches, _ = self._plan(n, k, options, mask)
+            return launches
         launches = self._stored_launches((n, k))
         if launches is None:
             launches = self._stored_launches((n, k, options))
         if launches is None:
             launches, fits_all_options = self._plan(n, k, options, None)
-            if len(self._launches) >= _MAX_PREPARED:
-                self._launches.clear()
-            self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
+            if launches is not None:
+                if len(self._launches) >= _MAX_PREPARED:
+                    self._launches.clear()
+                self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
 
     def _stored_launches(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
-        """Return the launches that are stored under a key, unless rows have been packed again.
+        """Return the launches that are stored under a key, or None if there are none.
 
-        Rows are packed again when a projection is added, which searches should use.
+        If the rows of a part have been packed again since the launches were stored, because a
+        projection was added, the launches are outdated, and the result is None as well.
         """
         launches = self._launches.get(key)
-        if launches:
+        if launches is not None:
             for launch, part in zip(launches, self._parts, strict=True):
                 if launch.packed is not part.segment.packed:
                     return None
@@ -142,24 +153,23 @@ class PreparedSearches:
 
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
-    ) -> tuple[tuple[Launch, ...], bool]:
-        """Plan a search of every part; return no launches unless each plan is a single launch.
+    ) -> tuple[tuple[Launch, ...] | None, bool]:
+        """Plan a search of every part; return None unless the plan of each part is one launch.
 
-        mask says which positions are allowed in the results; None means all. The second result says
-        whether
-        the plans are the same for all options.
+        mask says which positions are allowed in the results; None allows all positions. The second
+        result says whether the plans are the same for all options.
         """
         launches, fits_all_options = [], True
         for part in self._parts:
             segment = part.segment
             rows = segment.live if mask is None else segment.allow_mask(mask)
-            # The packed rows are read before the plan is made. A projection that is added after
-            # this line then makes the launch outdated.
+            # The packed rows are read before the plan is made. If a projection is added after this
+            # line, the launch refers to the old packed rows, so it is recognised as outdated.
             packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
             if not plan.can_be_prepared:
-                return (), True
+                return None, True
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far, and the mask may
                 # exclude that row and allow another one.
@@ -172,7 +182,7 @@ class PreparedSearches:
         return tuple(launches), fits_all_options
 
 
-def compares_rows_as_given(measure: Measure) -> bool:
+def compares_original_rows(measure: Measure) -> bool:
     """Return whether a measure compares original rows, so that its searches can be prepared."""
     encode_queries = getattr(type(measure), "encode_queries", None)
     return capabilities(measure).append and encode_queries is BaseMeasure.encode_queries
@@ -181,8 +191,8 @@ def compares_rows_as_given(measure: Measure) -> bool:
 def _can_be_read(queries: Any, width: int) -> bool:
     """Return whether kernels can read the queries without conversion.
 
-    This test is part of validation and not of planning: other queries have the same neighbours once
-    they have been converted to C-contiguous rows of native float32 or float64.
+    Other queries, which must be converted to C-contiguous rows of native float32 or float64 first,
+    have the same neighbours, so the test is no part of planning.
     """
     return (
         type(queries) is np.ndarray

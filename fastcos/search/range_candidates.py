@@ -33,26 +33,26 @@ def find_candidates(
     """
     n = len(thresholds)
     if not tiles.AVAILABLE:
-        return _everything(packed, exclusions, capacity, starts, columns, allowed_rows)
+        return _all_allowed_items(packed, exclusions, capacity, starts, columns, allowed_rows)
     counts = parallel.unfilled(n, np.int64)
-    scaled = pack_queries(packed, queries, exclusions, allowed_rows)
+    scaled_queries = pack_queries(packed, queries, exclusions, allowed_rows)
     lists = records.CandidateLists(capacity, starts, counts, columns)
     has_projection, n_panels = packed.arrays.projection.words > 0, len(packed.arrays.statistics)
     if are_few(packed.layout, n, n_panels, cost_model.COSTS, has_projection=has_projection):
         parallel.run(
-            range_search.pass_rows_of_few, parallel.row_blocks(n, n), packed.arrays, scaled,
+            range_search.pass_rows_of_few, parallel.row_blocks(n, n), packed.arrays, scaled_queries,
             thresholds, lists, progress=options.progress,
         )  # fmt: skip
         return counts
     blocks = parallel.row_blocks(n, cost_model.COSTS.queries_per_range_block)
     parallel.run(
-        range_search.pass_rows, blocks, packed.arrays, scaled, np.arange(n, dtype=np.int64),
+        range_search.pass_rows, blocks, packed.arrays, scaled_queries, np.arange(n, dtype=np.int64),
         thresholds, lists, n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     return counts
 
 
-def _everything(
+def _all_allowed_items(
     packed: PackedItems,
     exclusions: ExcludedItems,
     capacity: int,
@@ -60,7 +60,7 @@ def _everything(
     columns: Integers,
     allowed_rows: AllowedRows | None,
 ) -> Integers:
-    """List every item that a query is allowed to find, as needed without compiled tiles."""
+    """List every item that each query is allowed to find, because there are no tile kernels."""
     row_numbers = packed.numbers if allowed_rows is None else allowed_rows.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):

@@ -184,7 +184,7 @@ def pairs_above(
         indptr[lo + 1 : hi + 1] = indptr[lo] + np.cumsum(pairs.counts)
         entries = slice(indptr[lo], indptr[hi])
         positions[entries] = pairs.positions
-        scores[entries] = _finished_scores(measure, Q[of_block], pairs)
+        scores[entries] = _scores_of_pairs(measure, Q[of_block], pairs)
     # The arrays shrink in place, so the result is not copied.
     scores.resize(int(indptr[-1]), refcheck=False)
     positions.resize(int(indptr[-1]), refcheck=False)
@@ -193,7 +193,7 @@ def pairs_above(
 
 @dataclass(frozen=True)
 class _RawScoreBounds:
-    """The smallest raw score (n,) of each query that belongs to a pair of the result.
+    """For each query, the smallest raw score (n,) with which a pair belongs to the result.
 
     ``exact`` bounds exact raw scores. ``candidates`` bounds the raw scores by which candidates are
     found: for a measure that is not an inner product, these are upper bounds of the exact scores.
@@ -311,11 +311,11 @@ def _qualifying_pairs(
 
 
 def _concatenated(arrays: list[Any]) -> Any:
-    """Return arrays as one, and a single array without a copy."""
+    """Concatenate arrays; a single array is returned without a copy."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _finished_scores(
+def _scores_of_pairs(
     measure: Measure, Q: validation.Rows, pairs: _Pairs
 ) -> npt.NDArray[np.float32]:
     """Return the scores of pairs from their raw scores."""
@@ -353,7 +353,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return, n times, the smallest float64 number that rounds to at least a float32 number."""
+    """Return the smallest float64 number that float32 rounds to at least threshold, n times."""
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
         smallest = (np.float64(lower) + np.float64(threshold)) / 2

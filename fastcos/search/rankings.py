@@ -29,37 +29,37 @@ def unfilled(n: int, k: int) -> Ranking:
     return parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
 
 
-def select_best(columns: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Return columns and raw scores (n, k) of the best items in lists (n, c); -1 is no item."""
-    n, c = columns.shape
+def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
+    """Return the numbers and raw scores (n, k) of the best of the items (n, c); -1 is no item."""
+    n, c = numbers.shape
     best, best_scores = unfilled(n, k)
     parallel.run(
         merge_rows, parallel.row_blocks(n, max(1, _PAIRS_PER_BLOCK // c)),
-        validation.read_only(scores), validation.read_only(columns), best_scores, best,
+        validation.read_only(scores), validation.read_only(numbers), best_scores, best,
         n_threads=n_threads,
     )  # fmt: skip
     return best, best_scores
 
 
-def best_of_parts(columns: Integers, scores: Floats) -> Ranking:
+def best_of_parts(numbers: Integers, scores: Floats) -> Ranking:
     """Merge the k best of each part, (n, parts, k), to the k best of all parts, (n, k)."""
-    n, _, k = columns.shape
-    parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, columns))
+    n, _, k = numbers.shape
+    parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, numbers))
     best, best_scores = unfilled(n, k)
     parallel.run(merge_rows, parallel.row_blocks(n, n), *parts, best_scores, best)
     return best, best_scores
 
 
 def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
-    """Return columns and raw scores (n, k) of the k best of two rankings."""
-    columns, scores = unfilled(*first[0].shape)
-    blocks = parallel.row_blocks(len(columns), _MERGED_ROWS)
-    parallel.run(_merge_rows, blocks, first, second, columns, scores, n_threads=n_threads)
-    return columns, scores
+    """Return the k best items of each query, with raw scores (n, k), from two rankings."""
+    numbers, scores = unfilled(*first[0].shape)
+    blocks = parallel.row_blocks(len(numbers), _MERGED_ROWS)
+    parallel.run(_merge_rows, blocks, first, second, numbers, scores, n_threads=n_threads)
+    return numbers, scores
 
 
 def _merge_rows(
-    lo: int, hi: int, first: Ranking, second: Ranking, columns: Integers, scores: Floats
+    lo: int, hi: int, first: Ranking, second: Ranking, numbers: Integers, scores: Floats
 ) -> None:
     """Merge the rankings of queries lo to hi - 1; the thread pool calls this function."""
     both_columns, both_scores = (
@@ -67,4 +67,4 @@ def _merge_rows(
         for first_part, second_part in zip(first, second, strict=True)
     )
     block = parallel.row_blocks(hi - lo, hi - lo)
-    parallel.run(merge_rows, block, both_scores, both_columns, scores[lo:hi], columns[lo:hi])
+    parallel.run(merge_rows, block, both_scores, both_columns, scores[lo:hi], numbers[lo:hi])

@@ -87,7 +87,7 @@ def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
 
 
 def as_min_score(value: Any, measure: Measure, model: str | None = None) -> float | None:
-    """Return the result of as_threshold, or None for None."""
+    """Return the result of as_threshold for min_score, or None for None."""
     return None if value is None else as_threshold("min_score", value, measure, model)
 
 
@@ -165,8 +165,8 @@ def as_request(
     """Validate the filters of a search for the k best of n_items items; return the request.
 
     If k exceeds the number of items, the results are padded later. exclude_self says that query i
-    is item i and must not find itself. lists and groups have the form of SearchRequest and are
-    already validated; lists replaces allowed.
+    is item i and must not find itself. lists and groups are described in SearchRequest and already
+    validated; if lists is not None, allowed is not used.
     """
     shape, allowed_positions = (Q.shape[0], n_items), None
     if validation.any_sparse(allowed):

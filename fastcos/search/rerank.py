@@ -16,7 +16,7 @@ from fastcos.similarity.row_transforms import norms_of, unit_rows
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The vectors in a bag, and the share of each vector.
+# The numbers of the vectors in a bag, and the share of the bag's mass that each vector has.
 _Bag = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.float64]]
 Scorer = Callable[[int, npt.NDArray[np.int64]], Any]
 Progress = Callable[[int, int], object]
@@ -218,7 +218,7 @@ class WordRotatorsScorer:
         return np.asarray(masses @ self._units)
 
     def _masses(self, name: str, bags: Any) -> sp.csr_array:
-        """Return the share of each vector in every bag, without explicit zeros."""
+        """Return the share of each bag's mass that each vector has, without explicit zeros."""
         import scipy.sparse as sp
 
         weights = sp.csr_array(bags, dtype=np.float64, copy=True)
@@ -259,7 +259,7 @@ class WordRotatorsScorer:
 
 
 def _bag(masses: sp.csr_array, row: int) -> _Bag:
-    """Return the vectors of a bag, and their shares."""
+    """Return the numbers of the vectors of a bag, and their shares of the bag's mass."""
     entries = slice(masses.indptr[row], masses.indptr[row + 1])
     return masses.indices[entries], masses.data[entries]
 

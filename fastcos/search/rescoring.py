@@ -185,7 +185,7 @@ def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
 def best_of_candidates(
     items: ItemSource, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Return positions and raw scores (n, k) of the best of each list (n, c); -1 is no item."""
+    """Return positions and raw scores (n, k) of the best candidates in lists (n, c)."""
     measure, is_listed = items.measure, lists >= 0
     queries = encode_queries(measure, Q, options.n_threads)
     indptr = np.concatenate([[0], np.cumsum(is_listed.sum(axis=1))])
@@ -210,7 +210,7 @@ def _as_listed_items(items: Any, measure: Measure) -> Any:
 def _best_of_rows(
     X: Any, measure: Measure, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Return positions and raw scores (n, k) of the best of each list; read only listed rows."""
+    """Return positions and raw scores (n, k) of the best candidates; read only their rows."""
     n, width = lists.shape
     bytes_per_query = float(_BYTES_PER_CANDIDATE * width)
     validation.check_memory("working_memory", options.working_memory, bytes_per_query)

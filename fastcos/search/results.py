@@ -193,7 +193,7 @@ def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
 
 
 def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
-    """Return the first neighbours of the first queries, by their names (n, k)."""
+    """Return a table of the first neighbours of the first queries; names (n, k) are their ids."""
     n, k = scores.shape
     is_neighbor = scores > -np.inf
     n_neighbors = int(is_neighbor.sum(axis=1).max(initial=0))

@@ -63,7 +63,7 @@ class SegmentRequest(NamedTuple):
     thresholds : ndarray (n,) or None
         Rows with lower raw scores may be skipped, because earlier segments have better rows.
     n_live_of_index : int or None
-        The field of plan.SegmentSizes with this name.
+        The number of live rows in all segments that are searched together, as in plan.SegmentSizes.
     """
 
     k: int
@@ -86,8 +86,8 @@ def plan_segment(
 ) -> SearchPlan:
     """Plan a search of a segment, and look up the facts that the plan depends on."""
     sizes = request_sizes(segment, n_queries, request)
-    # LLVM knows the instruction sets. Importing LLVM takes 0.4 s, and a search in NumPy does not
-    # depend on the instruction set.
+    # Only LLVM can tell the instruction set of this CPU. Importing LLVM takes 0.4 s, and a search
+    # in NumPy does not depend on the instruction set.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
     machine = machine_of(options, isa, is_compiled=is_compiled)
@@ -213,7 +213,7 @@ def _tiles(
     options: ExecutionOptions,
 ) -> Ranking:
     """Scan the packed rows of the segment."""
-    packed = segment.packed_for(len(queries.rows), request.k)
+    packed = segment.use_packed(len(queries.rows), request.k)
     return scan(plan, packed, queries, request, options)
 
 
@@ -227,7 +227,7 @@ def _distinct(
     """Search one row and one query of each group of duplicates, and then add the copies."""
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
-    packed = segment.packed_for(n, request.k, "packed_distinct")
+    packed = segment.use_packed(n, request.k, "packed_distinct")
     if progress is not None:
         options = options._replace(progress=lambda done, total: progress(done * n // total, n))
     query_groups = duplicates.find_duplicates(queries) if norms_repeat(queries.norms) else None
@@ -312,27 +312,27 @@ def _scan_query_blocks(
 ) -> Ranking:
     """Scan packed rows for blocks of queries, of which every thread takes one after the other."""
     items, k, exclusions = packed.arrays, request.k, request.exclusions
-    scaled = pack_queries(packed, queries, exclusions, request.allowed)
-    n, n_panels = len(scaled.norms), len(items.statistics)
+    scaled_queries = pack_queries(packed, queries, exclusions, request.allowed)
+    n, n_panels = len(scaled_queries.norms), len(items.statistics)
     row_numbers, scores = unfilled(n, k)
     unfinished = np.arange(n, dtype=np.int64)
-    zero = np.flatnonzero(scaled.norms == 0)
-    if len(zero) and packed.metric_type != "euclidean" and not items.offsets.any():
+    zero_queries = np.flatnonzero(scaled_queries.norms == 0)
+    if len(zero_queries) and packed.metric_type != "euclidean" and not items.offsets.any():
         # All scores of a zero query are 0, so no filter could drop a row. The norm of a tiny row
         # may be 0 although the row is not zero.
-        zero = zero[~scaled.rows[zero].any(axis=1)]
-        if len(zero):
-            unfinished = np.delete(unfinished, zero)
+        zero_queries = zero_queries[~scaled_queries.rows[zero_queries].any(axis=1)]
+        if len(zero_queries):
+            unfinished = np.delete(unfinished, zero_queries)
             findable = packed.numbers if request.allowed is None else request.allowed.numbers
-            for query in zero:
+            for query in zero_queries:
                 row_numbers[query], scores[query] = _lowest(findable, exclusions, int(query), k)
     initial_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
     if request.thresholds is not None and np.isfinite(request.thresholds).all():
-        initial_thresholds = _filter_thresholds(scaled, request.thresholds)
+        initial_thresholds = _filter_thresholds(scaled_queries, request.thresholds)
     thresholds, n_passes = initial_thresholds.copy(), 0
     while len(unfinished):
         grid, capacity, sample = plan_pass(
-            plan, n_passes, len(unfinished), k, packed.layout, scaled.rows.shape[1], n_panels,
+            plan, n_passes, len(unfinished), k, packed.layout, items.rows.shape[1], n_panels,
             machine,
         )  # fmt: skip
         parts = (row_numbers[np.newaxis], scores[np.newaxis])
@@ -345,10 +345,10 @@ def _scan_query_blocks(
             sample.rank, is_whole_search=False, must_check=False,
         )  # fmt: skip
         results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
-        arguments = (packed.addresses, scaled, unfinished, tasks, results)
+        arguments = (packed.addresses, scaled_queries, unfinished, tasks, results)
         n_tasks = -(-len(unfinished) // grid.queries_per_block) * grid.n_ranges
         if n_tasks == 1 and options.progress is None:
-            kinds = (packed.kind, scaled.rows.dtype.char)
+            kinds = (packed.kind, scaled_queries.rows.dtype.char)
             parallel.call(tile_top_k.search_grid, kinds, 0, 1, *arguments)
         else:
             parallel.run(
@@ -361,30 +361,32 @@ def _scan_query_blocks(
                 parts[0][:, unfinished].swapaxes(0, 1), parts[1][:, unfinished].swapaxes(0, 1)
             )
             proved = _proved_thresholds(
-                scaled, unfinished, scores[unfinished, -1], initial_thresholds
+                scaled_queries, unfinished, scores[unfinished, -1], initial_thresholds
             )
             unproved_thresholds[unproved_thresholds <= proved] = _NO_THRESHOLD
         unfinished = unfinished[unproved_thresholds > _NO_THRESHOLD]
         if grid.n_ranges > 1:
-            # Thresholds that tasks shared are not trusted (kernels.tile_top_k), but scores are.
-            of_scores = _filter_thresholds(scaled, scores[unfinished, -1], unfinished)
+            # Thresholds that tasks shared are not trusted (kernels.tile_top_k), but the scores of
+            # rows that were found are exact.
+            of_scores = _filter_thresholds(scaled_queries, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1
     return row_numbers, scores
 
 
 def _proved_thresholds(
-    scaled: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
+    scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest threshold, in the terms of the filter, that drops none of the best k rows.
+    """Return the largest thresholds (m,) of the filter that drop none of the k best rows.
 
-    kth_scores holds the k-th best score, among all panels, of each query in ``queries``.
-    initial_thresholds (n,) holds one threshold per query; rows that score lower may be skipped. An
-    unproved threshold is rounded up by a quarter of SLACK.
+    queries (m,) are numbers of queries, and kth_scores (m,) holds the k-th best score of each of
+    them among all panels. initial_thresholds (n,) holds one threshold per query; rows that score
+    lower may be skipped. An unproved threshold is rounded up by a quarter of SLACK.
     """
-    slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
+    scaling = scaled_queries.scaling
+    slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
     bounds: Floats = slopes * kth_scores + intercepts
-    bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled.rounding
+    bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled_queries.rounding
     floor = initial_thresholds[queries].astype(np.float64)
     return np.maximum(bounds, floor + 0.5 * (np.abs(floor) * packing.SLACK + 1e-30))
 
@@ -399,7 +401,7 @@ def score_all(
     options: ExecutionOptions,
     grid: TaskGrid | None = None,
 ) -> Ranking:
-    """Score all pairs of the queries and the rows of these numbers in float64, in O(n m d) time."""
+    """Score all pairs of queries and rows with these numbers in float64, in O(n m d) time."""
     n, n_columns = queries.rows.shape
     if grid is None:
         grid = plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS)
@@ -421,13 +423,14 @@ def score_all(
 
 
 def _filter_thresholds(
-    scaled: Any, thresholds: Floats, queries: Integers | slice = slice(None)
+    scaled_queries: Any, thresholds: Floats, queries: Integers | slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return raw scores of these queries as thresholds of the filter, which are rounded down."""
-    slopes, intercepts = scaled.scaling.slopes[queries], scaled.scaling.intercepts[queries]
+    """Return raw scores of these queries in units of the filter, rounded down, as thresholds."""
+    scaling = scaled_queries.scaling
+    slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
     bounds: Floats = slopes * thresholds + intercepts
     rounding = packing.SLACK * (np.abs(bounds) + np.abs(intercepts))
-    bounds -= rounding + scaled.rounding + 1e-30
+    bounds -= rounding + scaled_queries.rounding + 1e-30
     return bounds.astype(np.float32)
 
 

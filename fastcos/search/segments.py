@@ -39,14 +39,14 @@ class Segment:
     rows : array (p, d)
         The original rows.
     numbers : ndarray (m,), int64
-        Ascending numbers of the rows that can be found.
+        Ascending numbers of the rows that searches can return.
     first : int
         Position of row 0 among all items.
     positions : ndarray (p,), int64, or None
         Ascending positions of all rows; None if they are first, first + 1, ...
     live : AllowedRows or None
-        The rows that can be found, if some were deleted after packing; None if all packed rows can
-        be found.
+        The rows that searches can return, if some of the packed rows were deleted; None if no
+        packed row was deleted.
     scaling : ItemScaling or None
         The scaling with which the rows are packed, if it is known beforehand.
     """
@@ -75,14 +75,14 @@ class Segment:
 
     @parallel.lazy_attribute
     def packed(self) -> PackedItems:
-        """The packed form of all items that can be found."""
+        """The packed form of all items that searches can return."""
         return pack_items(
             self.metric_type, self.encoded, self.numbers, self._n_threads, self.scaling
         )
 
     @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
-        """Groups of duplicates among the items that can be found; None if there are few copies."""
+        """Groups of equal rows among those that searches can return; None if few rows are equal."""
         if not norms_repeat(self.encoded.norms[self.numbers]):
             return None
         return duplicates.find_duplicates_among(self.encoded, self.numbers)
@@ -95,14 +95,14 @@ class Segment:
         return pack_items(self.metric_type, self.encoded, first, self._n_threads, self.scaling)
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment in which only the items with these ascending numbers can be found."""
+        """Return a segment of which searches return only the items with these ascending numbers."""
         return Segment(
             self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
             first=self.first, positions=self.positions,
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
-        """Return a segment in which the items with these numbers cannot be found.
+        """Return a segment of which searches never return the items with these numbers.
 
         The new segment shares the packed rows, and searches skip the removed items, so it takes
         O(p) bytes. If only one item of every group of duplicates is packed, the new segment packs
@@ -134,7 +134,7 @@ class Segment:
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return which items are allowed by ascending positions, or None for all packed items."""
+        """Return the rows at ascending positions, or None if all packed rows are allowed."""
         if positions is None:
             return self.live
         if self.positions is None:
@@ -172,7 +172,7 @@ class Segment:
 
     @property
     def packed_rows(self) -> PackedItems | None:
-        """All rows that can be found, packed; None as long as no search has needed them."""
+        """The packed form of all items, or None as long as no search has needed it."""
         return vars(self).get("packed")
 
     def pack(self) -> None:
@@ -242,10 +242,13 @@ class Segment:
         """Whether float32 products of the rows neither overflow nor underflow."""
         return have_moderate_norms(self.encoded.norms)
 
-    def packed_for(self, n_queries: int, k: int, name: str = "packed") -> PackedItems:
-        """Return packed rows; add a projection once searches have done enough work."""
+    def use_packed(self, n_queries: int, k: int, name: str = "packed") -> PackedItems:
+        """Return the packed form of this name, for a search with n_queries queries and k.
+
+        Once all searches together have performed enough multiply-adds, a projection is added.
+        """
         packed: PackedItems = getattr(self, name)
-        if self._work >= 0 and plan.uses_projection_of(n_queries, packed.layout):
+        if self._work >= 0 and plan.gains_by_projection(n_queries, packed.layout):
             with parallel.attribute_lock(self, "work"):
                 if self._work >= 0:
                     self._work += n_queries * self.encoded.rows.size
@@ -277,7 +280,7 @@ def encode_segment(
     first: int = 0,
     positions: npt.NDArray[np.int64] | None = None,
 ) -> Segment:
-    """Encode items by a fitted measure as one segment in which only `numbers` can be found."""
+    """Encode items by a fitted measure as a segment; searches return only rows `numbers`."""
     encoded = encode_items(measure, B, n_threads)
     if numbers is None:
         numbers = np.arange(len(B), dtype=np.int64)

@@ -63,7 +63,7 @@ class ItemSource(Protocol):
 
     @property
     def n_live(self) -> int:
-        """The number of items that can be found."""
+        """The number of items that searches can return."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -74,10 +74,10 @@ class ItemSource(Protocol):
         """The original rows, if they are one array."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the size of a batch of queries whose rows and results fit the memory."""
+        """Return how many queries form a batch whose rows and results fit the working memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return only the items at these positions, to be packed; None if nothing is packed."""
+        """Return only the items at these positions, to pack no others; None if none are packed."""
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
@@ -103,7 +103,7 @@ class FittedItems:
 
     @property
     def n_live(self) -> int:
-        """The number of items that can be found."""
+        """The number of items that searches can return."""
         return sum(len(segment.numbers) for segment in self.segments)
 
     @property
@@ -118,7 +118,7 @@ class FittedItems:
         return plan_batch(request.k, request.queries.shape[1], options.working_memory)
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return the items of the only segment at these positions, so that only they are packed."""
+        """Return the items of the only segment at these positions; no others will be packed."""
         return FittedItems(self.measure, self.n_items, (self.segments[0].restricted_to(positions),))
 
     def tasks(
@@ -157,7 +157,7 @@ class MappedItems:
 
     @property
     def n_live(self) -> int:
-        """The number of rows, all of which can be found."""
+        """The number of rows, all of which searches can return."""
         return len(self.rows)
 
     @property
@@ -216,6 +216,7 @@ class MappedItems:
     def _read(
         self, first: int, last: int, options: ExecutionOptions, numbers: Integers | None = None
     ) -> Segment:
+        """Read rows [first, last) as a segment; searches return only rows `numbers` of it."""
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
         return encode_segment(self.measure, B, options.n_threads, numbers=numbers, first=first)
 
@@ -252,11 +253,11 @@ def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
     return packs_low_precision(len(X), X.shape[1], config.isa(), options.working_memory)
 
 
-def _bytes_per_row(measure: Measure, side: str, X: Any) -> int:
-    """Return the memory of a query or an item, including the encoded copy if there is one."""
+def _bytes_per_row(measure: Measure, encoder: str, X: Any) -> int:
+    """Return the bytes of a row and of its encoded copy, which the method ``encoder`` makes."""
     entry = max(4, X.dtype.itemsize) + cost_model.COSTS.read_bytes_per_code
     kind = type(measure)
-    encoders = {getattr(kind, "encode_items", None), getattr(kind, side, None)}
+    encoders = {getattr(kind, "encode_items", None), getattr(kind, encoder, None)}
     if not encoders <= {BaseMeasure.encode_items, BaseMeasure.encode_queries}:
         entry += cost_model.COSTS.read_bytes_per_encoded_entry
     return int(entry * X.shape[1] + cost_model.COSTS.read_bytes_per_row)

@@ -97,15 +97,17 @@ class SparseRows:
         return SparseRows(shape, by_row, by_column, self._n_threads, are_whole=self.are_whole)
 
     def columns_by_length(self) -> npt.NDArray[np.int64]:
-        """Return the columns by ascending number of non-zeros, unless these are large on average.
+        """Return the columns by ascending number of non-zeros, or unsorted if columns are long.
 
-        All numbers from 2**16 on count as equal, because 16-bit numbers are sorted in linear time.
+        Columns count as long if they have more than _MAX_MEAN_LENGTH non-zeros on average. All
+        numbers of non-zeros from 2**16 on count as equal, because 16-bit numbers are sorted in
+        linear time.
         """
         lengths = np.diff((self._by_column or self.by_column)[0])
         if lengths.mean() > _MAX_MEAN_LENGTH:
             return np.arange(len(lengths))
-        capped = np.minimum(lengths, _MAX_SORTED_LENGTH).astype(np.uint16)
-        return np.argsort(capped, kind="stable")
+        sort_keys = np.minimum(lengths, _MAX_SORTED_LENGTH).astype(np.uint16)
+        return np.argsort(sort_keys, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
         """Return rows of whole numbers with reordered columns, and with values in int16."""

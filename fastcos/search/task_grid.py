@@ -30,7 +30,7 @@ class Machine:
     is_compiled : bool
         Whether the kernels are compiled.
     has_tiles : bool
-        Whether there are tiles, which need Numba's compiler.
+        Whether there are tile kernels, which need Numba's compiler.
     """
 
     isa: str
@@ -88,7 +88,7 @@ NO_SAMPLE = ThresholdSample()
 def plan_exhaustive(
     n: int, m: int, n_columns: int, k: int, n_threads: int, costs: CostModel
 ) -> TaskGrid:
-    """Divide the float64 scores of n queries and m rows into tasks of about 2 ms.
+    """Divide the scoring of n queries with m rows in float64 into tasks of about 2 ms.
 
     A task is a block of queries; if there are few queries, it is a part of the rows for one query.
     """
@@ -122,7 +122,7 @@ def are_few(
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
-    """Return how many threads few queries can use, because each thread must read enough codes."""
+    """Return how many threads a search for few queries can use: each must read enough codes."""
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
     # The bytes of the codes, multiplied by the number of times that the search reads them.
@@ -269,7 +269,7 @@ def _divide_rows(
 def guess_in_range(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
 ) -> ThresholdSample:
-    """Return the sample for a range of panels, which may hold fewer rows than are needed."""
+    """Return the sample of a range of panels, which may hold fewer rows than needed_rows."""
     needed_rows = min(needed_rows, n_panels * 4)
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
     return _guess_threshold(min(k, needed_rows), needed_rows, n_panels, min_sample, costs)

@@ -41,9 +41,10 @@ def top_k(
     """Find the k items that are most similar to every query.
 
     The result is exact: items are ordered by float64 scores of the original rows. The results have
-    the same bits for any number of threads, block size, instruction set and driver. A search takes
-    O(n m d) time and stores no n x m matrix. Memory-mapped rows (``np.load(path, mmap_mode="r")``)
-    are read in blocks that fit working_memory, by measures with the capability ``blocks``.
+    the same bits for any number of threads, block size, instruction set and thread backend. A
+    search takes O(n m d) time and stores no n x m matrix. Memory-mapped rows (``np.load(path,
+    mmap_mode="r")``) are read in blocks that fit working_memory, by measures with the capability
+    ``blocks``.
 
     Parameters
     ----------
@@ -144,7 +145,8 @@ def top_k(
         validation.check_none("groups", groups, "with out")
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
-    # A later call recognises the run that it resumes by the NumPy types of its rows, among others.
+    # A call that resumes a run recognises the run by the NumPy types of the rows, among other
+    # facts, so the rows keep their types if results are written to a directory.
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_items(
         "queries", queries, unfitted, or_vector=items is not None, in_memory=in_memory,
