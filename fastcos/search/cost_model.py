@@ -129,9 +129,9 @@ class CostModel:
 
     # --- Candidates and the first threshold ------------------------------------------------------
     # These numbers determine how many candidates the buffer of a query holds. The first is a number
-    # per neighbour, so large that few buffers are full before the end of the search. The second is
-    # the smallest number per neighbour with which a search works. The third is a number of
-    # candidates that is added to either, and the last is the size of the smallest buffer.
+    # of candidates per neighbour, so large that few buffers are full before the end of the search.
+    # The second is the smallest number per neighbour with which a search works. The third is a
+    # number of candidates that is added to either, and the last is the size of the smallest buffer.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
@@ -182,8 +182,8 @@ class CostModel:
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # Pairs of a number k of neighbours, and the average rank of the threshold among all scores of a
-    # query while the rows are read. The number of axes is chosen for the mean of the values of k in
-    # usual_k.
+    # query while the rows are read. The number of axes is chosen by the mean cost for the values of
+    # k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -209,8 +209,8 @@ class CostModel:
     # The bytes that a query takes besides its columns and its k results.
     batch_bytes_per_query: int = 128
     # If rows are read in blocks, the first number is the share of the working memory for searching
-    # a segment, and the second number the largest share for the queries. Every batch packs all
-    # rows, and every segment packs all queries.
+    # a segment, and the second number is the largest share for the queries of a batch. Every batch
+    # packs all rows, and every segment packs all queries.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
     # The bytes that a row takes besides its entries while it is searched: norm, bias and state.

@@ -37,7 +37,7 @@ from fastcos.validation import Floats, Integers, Rows
 def execute(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions, results: Any = None
 ) -> Neighbors:
-    """Answer a request: read and search every batch of queries, and convert it to results.
+    """Answer a request: read and search every batch of queries, and convert rankings to results.
 
     If results is a ``storage.checkpoint.Checkpoint``, the neighbours of each batch are written to
     its files instead of memory.
@@ -90,7 +90,7 @@ def finish(
     raw_scores: Floats,
     min_score: float | None,
 ) -> tuple[Integers, npt.NDArray[np.float32]]:
-    """Convert positions and raw scores (n, k) of the queries Q to results, in the same order."""
+    """Convert positions and raw scores (n, k) of the queries Q to the neighbours of the queries."""
     scores = rounded_scores(measure.to_score(raw_scores, Q))
     if min_score is not None:
         positions = np.where(scores < rounded_scores(min_score), -1, positions)

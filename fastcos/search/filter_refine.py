@@ -115,7 +115,7 @@ def _refine_all(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None,
 ) -> Ranking:
-    """Score all items whose raw scores reach min_raw_scores (n,) exactly; return the k best."""
+    """Return the k best, by exact scores, of all items whose raw scores reach min_raw_scores (n,)."""
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     silent = options._replace(progress=None)

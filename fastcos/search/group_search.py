@@ -40,7 +40,7 @@ _QUERIES_PER_TASK = 512
 # The number of pairs that a thread scores at once: in float64, and by tiles.
 _PAIRS_PER_BLOCK = 20_000
 _TILED_PAIRS_PER_BLOCK = 200_000
-# The initial threshold of a query without a bound on its k-th best score.
+# The initial threshold of a query if no lower bound on the k-th best score of the query is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
@@ -65,8 +65,8 @@ class GroupSearch:
         n_items: Integers = sum(
             (np.diff(order.starts) for order in self._orders), np.zeros(n_groups, np.int64)
         )
-        # Measures that are not inner products, and NumPy while the kernels are not compiled, cannot
-        # use the launches that search several groups.
+        # The launches that search several groups at once are used neither for measures that are not
+        # inner products nor by NumPy, while the kernels are not compiled.
         needs_segments = is_upper_bounded(items.measure) or any(
             segment.uses_numpy() for segment in items.segments
         )

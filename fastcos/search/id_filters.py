@@ -41,7 +41,7 @@ class SearchFilters:
     dropped: Integers
 
     @property
-    def differ(self) -> bool:
+    def differ_by_query(self) -> bool:
         """Whether the allowed items differ between the queries."""
         return self.lists is not None or self.exclude is not None
 
@@ -104,7 +104,7 @@ def _lists_without(
 
 
 def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbors:
-    """Return the k best neighbours of each query except those at these positions, padded."""
+    """Return the k best neighbours of each query that are not at these positions, padded."""
     if not len(positions):
         return neighbors
     is_dropped = np.isin(neighbors.indices, positions)

@@ -156,7 +156,7 @@ def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -
 
 
 def _compact(ids: Ids) -> Ids:
-    """Return strings in a new array of fixed width, or as smaller Python strings."""
+    """Return strings in a new fixed-width array, or as Python strings if these are smaller."""
     lengths = _lengths(ids)
     width = int(lengths.max(initial=1))
     python_bytes = int(lengths.sum()) + _BYTES_PER_STRING * len(ids)

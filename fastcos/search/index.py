@@ -386,7 +386,7 @@ class SimilarityIndex:
             exclude_ids=exclude_ids,
         )  # fmt: skip
         dropped_positions = filters.dropped
-        if prepared is not None and has_ids and not filters.differ:
+        if prepared is not None and has_ids and not filters.differ_by_query:
             answer = prepared.search(Q, k + len(dropped_positions), n_threads, filters.allowed)
             if answer is not None:
                 neighbors = Neighbors(answer.indices, answer.scores)

@@ -44,14 +44,14 @@ def add_or_replace(
     replaced = positions[~is_new]
     n_new = int(np.count_nonzero(is_new))
     positions[is_new] = np.arange(n_positions, n_positions + n_new)
-    # Indexing by the order copies the rows, so that the caller may change them afterwards.
+    # Indexing by the order copies the rows, so that the caller may change the original rows.
     order = np.argsort(positions)
     new_items = Contents(validation.read_only(rows[order]), ids[order], positions[order])
     changed = changed_state(
         state, measure, _without(parts, replaced), n_positions + n_new, new_items, n_threads
     )
     if state.groups is not None and row_groups is not None:
-        new_groups = state.groups.replaced(positions, row_groups, n_positions + n_new)
+        new_groups = state.groups.with_groups(positions, row_groups, n_positions + n_new)
         changed = dataclasses.replace(changed, groups=new_groups)
     return changed, ids
 
@@ -86,7 +86,7 @@ def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
 
 
 def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPart]:
-    """Return the parts in which the items at these positions cannot be found."""
+    """Return the parts without the items at these positions, so that no search finds them."""
     remaining = []
     for part in parts:
         row_numbers, is_live = part.find_rows(positions)

@@ -47,10 +47,10 @@ _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
 # panel are at most 1, so float32 panels have a scale of 1. If the scale were far smaller, the
 # padding of a tile would reach a threshold and be written past the end of a buffer.
 _MIN_SCALE = 0.5
-# A mark in the saved layout which says that the words of an item lie together. Code that expects
+# A mark in the saved layout which says that the words of an item are adjacent. Code that expects
 # another layout would misread these words.
 _BY_ITEM = "by item"
-# The bounds on k of a projection, for directories that do not store these bounds.
+# The largest k for which searches use a projection, for directories that do not store it.
 _DEFAULT_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
 # Positions below this number can be added without overflow.
 MAX_POSITIONS = 2**62
@@ -154,7 +154,7 @@ def _arrays_of_ids(ids: Ids) -> Arrays:
 
 
 def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
-    """Return the ids for validated bytes and ends; raise ValueError if the bytes are not UTF-8."""
+    """Decode ids from validated bytes and ends; raise ValueError if the bytes are not UTF-8."""
     text, starts = id_bytes.tobytes(), [0, *ends[:-1].tolist()]
     ids = [
         text[start:end].decode("utf8", "surrogatepass")
@@ -209,7 +209,7 @@ class _PartArrays:
         return array
 
     def finite(self, name: str, shape: tuple[int, ...], types: str, low: float = -np.inf) -> Any:
-        """Return an array of this shape and type, which must be finite and at least low."""
+        """Return an array of this shape and type, whose numbers must be finite and at least low."""
         array = self.of_shape(name, shape, types)
         smallest, largest = array.min(initial=np.inf), array.max(initial=-np.inf)
         if array.size and not (low <= smallest and largest < np.inf and smallest > -np.inf):
@@ -229,8 +229,8 @@ class _PartArrays:
 def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
     """Return the part with these validated fields from a directory; the measure is fitted.
 
-    Norms and codes are read from the directory. If a CPU with another layout packed the rows, they
-    are packed anew. Damage is reported as a FastcosFormatError with the name of the file.
+    Norms and codes are read from the directory. If a CPU with another layout packed the rows, the
+    rows are packed anew. Damage is reported as a FastcosFormatError with the name of the file.
     """
     arrays = _PartArrays(stored, fields["key"])
     bits = arrays.get("rows")
@@ -277,7 +277,7 @@ def _read_ids(arrays: _PartArrays, n: int) -> ItemIds:
 def _read_segment(
     fields: Mapping[str, Any], arrays: _PartArrays, bits: Any, measure: Measure
 ) -> Segment:
-    """Return the rows with their norms and positions, without their packed forms."""
+    """Return a segment of these rows with norms and positions, but without packed forms."""
     n = len(bits)
     positions, norms = arrays.get("positions"), arrays.get("norms")
     if positions is not None:

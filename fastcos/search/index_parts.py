@@ -5,6 +5,7 @@ that hold them; the other items are called live. A search should read few parts,
 should not accumulate. Therefore every change also merges small parts, and rewrites the parts in
 which less than half of the rows are live. A row is copied O(log p) times on average. The number of
 parts is bounded for each size of part::
+
     rows of a part    below 4,096    to 16,384    to 65,536    to 262,144    ...
     parts at most               1            3            3             3
 
@@ -77,7 +78,7 @@ class Part(Protocol):
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part."""
+        """The memory that the part takes."""
 
     def find_positions(self, ids: Ids) -> Integers:
         """Return the position of the live item with each id, or -1 if there is no such item."""
@@ -90,7 +91,7 @@ class Part(Protocol):
         """
 
     def ids_of(self, row_numbers: Integers) -> Ids:
-        """Return the ids of rows."""
+        """Return the ids of the rows with these numbers."""
 
     def live_positions(self) -> Integers:
         """Return the ascending positions of all live items."""
@@ -130,7 +131,7 @@ class IndexPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part."""
+        """The memory that the part takes."""
         encoded = self.segment.encoded
         arrays = [
             array
@@ -155,7 +156,7 @@ class IndexPart:
         return row_numbers, is_live
 
     def ids_of(self, row_numbers: Integers) -> Ids:
-        """Return the ids of rows."""
+        """Return the ids of the rows with these numbers."""
         return self.ids.values.take(row_numbers)
 
     def live_positions(self) -> Integers:
@@ -212,7 +213,7 @@ class MappedPart:
         return positions, (positions >= 0) & (positions < len(self.rows))
 
     def ids_of(self, row_numbers: Integers) -> Ids:
-        """Return the ids of rows."""
+        """Return the ids of the rows with these numbers."""
         return row_numbers if self.ids is None else self.ids.values.take(row_numbers)
 
     def live_positions(self) -> Integers:
@@ -304,7 +305,7 @@ def _concatenated_rows(matrices: Sequence[Any]) -> Any:
 def merged(
     parts: Sequence[IndexPart], measure: Measure, n_threads: int | None
 ) -> tuple[IndexPart, ...]:
-    """Merge and rewrite parts by the rules in the docstring of this module, the largest first."""
+    """Merge and rewrite parts by the rules in the docstring of this module, largest part first."""
     live_parts: list[IndexPart] = []
     for part in parts:
         if part.n_live < _MIN_LIVE_SHARE * len(part.rows) and part.n_live:
@@ -319,7 +320,7 @@ def merged(
 
 
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
-    """Return the parts of a size and type of which there are too many, or an empty list.
+    """Return parts of one size and type if there are too many of them, or an empty list.
 
     Parts of different types are not merged, so float32 rows are never widened to float64.
     """

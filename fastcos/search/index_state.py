@@ -75,7 +75,7 @@ class IndexState:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of all parts."""
+        """The total memory of all parts."""
         sizes = [part.memory for part in self.parts]
         return IndexMemory(
             sum(size.codes for size in sizes),

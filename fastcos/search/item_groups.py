@@ -1,4 +1,4 @@
-"""The groups of items: the items in the group of a query, and the order in which they are stored.
+"""Groups of items: the group of each item, and the rows of a segment in the order of their groups.
 
 ``ItemGroups`` holds the group of each item, such as a tenant, a language or a category. The numbers
 of a segment's rows are sorted by group once (``SegmentOrder``), and the order is stored as long as
@@ -23,9 +23,10 @@ from fastcos.validation import Integers
 class SegmentOrder:
     """The numbers of a segment's items by group, and the packed panels of each group.
 
-    numbers (m,) is ascending within a group, and starts (g + 1,) holds the start of each of the g
-    groups in numbers. The object must not refer to the segment, because the object is a value of a
-    dictionary whose weak key is the segment.
+    numbers (m,) holds the row numbers of one group after the other, ascending within a group.
+    starts (g + 1,) holds the place in numbers at which each of the g groups starts. The object must
+    not refer to the segment, because the object is a value of a dictionary whose weak key is the
+    segment.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
@@ -107,7 +108,7 @@ class ItemGroups:
 
     @classmethod
     def of(cls, groups: Any, n_items: int, name: str = "groups") -> "ItemGroups":
-        """Return the groups of n items after checks; -1 and "" are not valid as groups."""
+        """Validate and return the groups of n items; -1 and "" are not valid groups."""
         labels, codes = np.unique(
             as_ids(name, groups, n_items, distinct=False), return_inverse=True
         )
@@ -130,7 +131,7 @@ class ItemGroups:
         places = np.minimum(np.searchsorted(self.labels, query_groups), len(self.labels) - 1)
         return np.where(self.labels[places] == query_groups, places, -1)
 
-    def replaced(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
+    def with_groups(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
         """Return the groups of n items, where the items at these positions have new groups."""
         codes = np.append(self.codes, np.zeros(n_items - len(self.codes), np.int64))
         new_codes = self.find(groups, len(groups))
@@ -153,7 +154,7 @@ class ItemGroups:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], n_positions: int) -> "ItemGroups | None":
-        """Return the groups from the arrays of to_arrays after checks, or None without groups."""
+        """Check and return the groups in the arrays of to_arrays; None if there are no groups."""
         labels, codes = arrays.get("group_labels"), arrays.get("group_codes")
         if labels is None or codes is None:
             return None
@@ -167,7 +168,7 @@ class ItemGroups:
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
-        """Return a segment's items, or only those at allowed_positions, by group.
+        """Return a segment's items, or only those at allowed_positions, ordered by group.
 
         The order of all items is stored as long as the segment exists.
         """

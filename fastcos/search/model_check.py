@@ -32,7 +32,7 @@ class ModelFacts:
         return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]  # damaged
 
     def difference(self, other: "ModelFacts") -> str:
-        """Describe the difference of another index for an error message; "" if there is none.
+        """Describe how the model of another index differs, for an error message; "" if equal.
 
         An index without the name of a model may be replaced by an index that has one.
         """

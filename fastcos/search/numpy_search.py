@@ -77,7 +77,7 @@ def search(
     items, queries : EncodedRows
         Rows (p, d) and (n, d) of any type, and their float64 norms.
     numbers : ndarray of shape (m,)
-        Ascending numbers of the items that can be found.
+        Ascending numbers of the items that the search can return.
     exclusions : ExcludedItems
         The items that each of these queries must not find.
     k : int
@@ -122,7 +122,7 @@ def _block_candidates(
     kth_lower: Floats,
     dtype: str,
 ) -> _Candidates | None:
-    """Return the pairs of a block of items that may be among the best; raise ``kth_lower``.
+    """Return the pairs of a block of items that may be among the best, and update ``kth_lower``.
 
     The function returns None if the norms are not safe in float32. In float64, no block is refused.
     """

@@ -47,12 +47,15 @@ _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
 _MIN_ITEMS = 256
-# Two directions with at least this cosine count as close. The error of the filter is about 0.02.
+# Two directions with at least this cosine count as close. The error of a cosine by the codes is
+# about 0.02.
 _CLOSE_COSINE = 0.98
-# If at least this share of the directions is close, their centre becomes the shift.
+# If at least this share of the directions is close to one of them, the centre of these directions
+# becomes the shift.
 _MIN_CLOSE_SHARE = 0.15
-# If the mean of the unit rows has at least this length, it becomes the shift. Subtracting a mean of
-# this length shortens the rows by 2 %. The mean of 2,048 random directions is shorter than this.
+# If the mean of the unit rows has at least this length, the direction of the mean becomes the
+# shift. Subtracting a mean of this length shortens the rows by 2 %. The mean of 2,048 random
+# directions is shorter than this.
 _MIN_MEAN_LENGTH = 0.2
 # Rows that are compared by dot product are shifted if the smallest norm is at least this share of
 # the largest norm.
@@ -116,7 +119,7 @@ class PackedItems(NamedTuple):
 
     @property
     def units(self) -> tuple[float, float, float, float]:
-        """The units and the bounds on rounding errors of ItemAddresses."""
+        """The two units and the two bounds on rounding errors that ItemAddresses contains."""
         units: tuple[float, float, float, float] = self.addresses.units
         return units
 
@@ -159,7 +162,7 @@ def pack_items(
 ) -> PackedItems:
     """Scale, shift, rotate, quantise and pack the items with these ascending numbers.
 
-    For m numbers, the function takes O(m d) time, and the time of scale_items if scaling is None.
+    For m numbers, the function takes O(m d) time, plus the time of scale_items if scaling is None.
     """
     depth = items.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
@@ -411,7 +414,7 @@ def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return memory[skip : skip + size].view(kind)
 
 
-@functools.lru_cache(8)  # making a generator takes 0.25 ms, twice in a search of 15 ms
+@functools.lru_cache(8)  # a generator takes 0.25 ms, and a search of 15 ms needs the signs twice
 def _signs(depth: int) -> npt.NDArray[np.float32]:
     bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (2, max(depth, 16)))
     return validation.read_only((2 * bits - 1).astype(np.float32))

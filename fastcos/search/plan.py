@@ -306,7 +306,7 @@ def _plan_rows_as_given(
     costs: CostModel,
     reasons: list[str],
 ) -> SearchPlan | None:
-    """Plan float32 tiles of rows that are not packed, or return None and append the reason."""
+    """Plan float32 tiles of unpacked rows, or return None and append the reason to reasons."""
     n, work = request.n_queries, request.n_queries * segment.n_rows * segment.n_columns
     is_large = work >= costs.min_work_as_given
     if not (costs.min_queries_as_given <= n <= costs.max_queries_as_given and is_large):
@@ -569,7 +569,7 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return grid, capacity and sample for n_queries that n_passes over the rows left open.
+    """Return grid, capacity and sample for queries that are unfinished after n_passes passes.
 
     Only the first pass, which follows the plan, estimates thresholds. In the last passes, tasks
     share no thresholds, because these passes are needed only if a shared threshold was damaged.

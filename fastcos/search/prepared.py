@@ -79,7 +79,8 @@ class PreparedSearches:
         rankings = []
         for launch in launches:
             row_numbers, raw_scores = launch.run(rows)
-            # The kernel compares the norms with limits, and NaN fails every comparison.
+            # The kernel also reports queries that contain NaN, because their norms are within no
+            # limits.
             if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None
             rankings.append((row_numbers, raw_scores))

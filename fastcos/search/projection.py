@@ -45,7 +45,7 @@ _SEED = 20261124
 
 
 class Axes(NamedTuple):
-    """Axes (p / 32, d, 32), ETA (1,) and largest_k (2,), which kernels.records describes."""
+    """The axes (p / 32, d, 32), eta (1,) and largest_k (2,) of kernels.records.Projection."""
 
     panels: Floats32
     eta: Floats32
@@ -80,7 +80,7 @@ _is_ending = threading.Event()
 
 
 class _Ended(Exception):
-    """The interpreter is exiting."""
+    """Raised in a thread that adds a projection, because the interpreter is exiting."""
 
 
 def add_later(
@@ -178,7 +178,7 @@ def add_projection(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Return packed items with the fastest projection, or without one if that is faster.
+    """Return packed items with the fastest projection, or without one if none saves time.
 
     The function takes O(m d p) time, so it is meant for items that many queries will search.
     """
@@ -236,9 +236,10 @@ def with_axes(
 
 
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
-    """Return axes (d, p) in the form that kernels read, with a bound ETA from their products V'V.
+    """Return axes (d, p) in the form that kernels read, with a bound eta on rounding errors.
 
-    The columns of V should be orthonormal.
+    The columns of V should be orthonormal; eta also bounds the effect of the deviation of V'V from
+    the identity.
     """
     depth, p = V.shape
     n_panels = -(-p // PANEL)

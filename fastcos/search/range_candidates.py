@@ -24,12 +24,12 @@ def find_candidates(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None = None,
 ) -> Integers:
-    """Return how many items of each query may have a raw score of at least thresholds (n,).
+    """Count and list the items whose raw scores may reach the threshold (n,) of each query.
 
-    The first ``capacity`` of these items are written to columns, unordered, from starts (n,) on.
-    The list of a query contains every item that reaches the threshold, and may contain others. The
-    tiles perform O(n m d) operations. allowed_rows holds the items that are allowed in the results;
-    None means all packed items.
+    The result is the number of these items per query. The first ``capacity`` of them are written to
+    columns, unordered, from starts (n,) on. The list of a query contains every item that reaches
+    the threshold, and may contain others. The tiles perform O(n m d) operations. allowed_rows holds
+    the items that are allowed in the results; None means all packed items.
     """
     n = len(thresholds)
     if not tiles.AVAILABLE:

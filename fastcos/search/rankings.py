@@ -30,7 +30,7 @@ def unfilled(n: int, k: int) -> Ranking:
 
 
 def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Return the numbers and raw scores (n, k) of the best of the items (n, c); -1 is no item."""
+    """Return the k best of each query's items (n, c), with raw scores; -1 stands for no item."""
     n, c = numbers.shape
     best, best_scores = unfilled(n, k)
     parallel.run(

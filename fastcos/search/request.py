@@ -63,7 +63,7 @@ class Threshold(Protocol):
 
 
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
-    """Return whether query i must not find item i; None means yes if the queries are the items."""
+    """Return whether query i must not find item i; None means True if the queries are the items."""
     if exclude_self is None:
         return not has_items
     exclude_self = validation.as_flag("exclude_self", exclude_self)
@@ -76,7 +76,7 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
 
 
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
-    """Return scores in float32, as searches return them; scores beyond float32 become infinite.
+    """Return scores in float32, as searches return them; scores out of range become infinite.
 
     A threshold is rounded in the same way and compared with the returned scores. A pair therefore
     counts if and only if its returned score is at least the threshold. If a returned score is
@@ -136,7 +136,7 @@ def as_items(
 
 
 def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return rows of an index as ``as_items`` does, with these options; accept (0, d), too."""
+    """Return rows of an index like ``as_items`` with these options; accept no rows (0, d), too."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)

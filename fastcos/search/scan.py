@@ -46,7 +46,7 @@ from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 
-# The threshold of a query for which no bound on its k-th best score is known.
+# The initial threshold of a query if no lower bound on the k-th best score of the query is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
@@ -61,7 +61,8 @@ class SegmentRequest(NamedTuple):
     allowed : AllowedRows or None
         The rows that are allowed in the results; None if all live rows are allowed.
     thresholds : ndarray (n,) or None
-        Rows with lower raw scores may be skipped, because earlier segments have better rows.
+        For each query, a raw score. Rows with lower raw scores may be skipped, because earlier
+        segments contain k better rows.
     n_live_of_index : int or None
         The number of live rows in all segments that are searched together, as in plan.SegmentSizes.
     """
@@ -110,7 +111,7 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
-    """Return the facts about this machine, and about its use by a call, that a plan depends on."""
+    """Return the facts about this machine and the options of a call that a plan depends on."""
     return Machine(isa, options.n_threads, options.working_memory, is_compiled, tiles.AVAILABLE)
 
 
@@ -122,7 +123,7 @@ def nearest(
     *,
     exclude_self: bool = False,
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of the nearest rows, for measures to use."""
+    """Return row numbers and raw scores (n, k) of the nearest rows; measures call this function."""
     exclusions = no_exclusions(len(queries.rows), exclude_self=exclude_self)
     return search_segment(items, queries, SegmentRequest(k, exclusions), options)
 
@@ -184,7 +185,7 @@ def _rows_as_given(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Multiply the complete panels of unpacked rows, and score the few rows after them."""
+    """Search the complete panels of unpacked rows by tiles, and score the last few rows exactly."""
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
     # Every row is allowed in the results, so no mask is needed.
     request = request._replace(allowed=None)
@@ -310,7 +311,7 @@ def _scan_query_blocks(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Scan packed rows for blocks of queries, of which every thread takes one after the other."""
+    """Scan packed rows for blocks of queries; every thread takes one block after the other."""
     items, k, exclusions = packed.arrays, request.k, request.exclusions
     scaled_queries = pack_queries(packed, queries, exclusions, request.allowed)
     n, n_panels = len(scaled_queries.norms), len(items.statistics)
@@ -435,7 +436,7 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the k lowest numbers that a zero query is allowed to find, with score 0, padded."""
+    """Return the k lowest numbers that a zero query may find, with scores of 0, and padding."""
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
     candidates = numbers[: k + len(excluded) + 1]
     candidates = candidates[

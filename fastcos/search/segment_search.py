@@ -27,8 +27,8 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    within is the range of positions to search; None means all. The search of a segment starts with
-    the k-th best scores of earlier segments as thresholds.
+    within is the range of positions to search; None means all positions. The search of a segment
+    starts with the k-th best scores of earlier segments as thresholds.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None
@@ -61,7 +61,7 @@ def search_segments(
 def _segment_progress(
     progress: parallel.Progress | None, queries: QueryBatch, n: int
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Return a function from the share of a segment among the items to its progress report."""
+    """Return a function that makes the progress report of a segment from its share of the items."""
     if progress is None:
         return None
     first, n_queries = queries.first, len(queries.rows)

@@ -48,7 +48,7 @@ class Segment:
         The rows that searches can return, if some of the packed rows were deleted; None if no
         packed row was deleted.
     scaling : ItemScaling or None
-        The scaling with which the rows are packed, if it is known beforehand.
+        The scaling with which the rows are packed, or None if packing determines the scaling.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Segment:
         self.scaling: ItemScaling | None = None
         self._n_threads = n_threads
         self._pending: projection.Pending | None = None
-        # The multiply-adds of searches before a projection was considered, or -1 afterwards.
+        # The multiply-adds of all searches so far, or -1 once a projection has been considered.
         self._work = 0
 
     @parallel.lazy_attribute
@@ -161,13 +161,13 @@ class Segment:
             is_live = np.zeros(n, np.bool_)
             is_live[self.numbers] = True
             is_allowed = is_allowed & is_live
-        # The mask is copied to a writeable array, because all masks are writeable and kernels are
-        # compiled for each kind of array.
+        # Kernels are compiled separately for read-only and for writeable arrays, and other masks
+        # are writeable, so the mask is copied to a writeable array.
         return AllowedRows(np.array(is_allowed, np.bool_).view(np.uint8))
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed forms that exist: of all items, of one item per duplicate group, or both."""
+        """The packed forms made so far: of all items, of one item per duplicate group, or both."""
         return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
     @property
@@ -176,13 +176,13 @@ class Segment:
         return vars(self).get("packed")
 
     def pack(self) -> None:
-        """Pack the rows that an unrestricted search will need, if its kernels are compiled.
+        """Pack the rows that an unrestricted search will need, if the kernels are compiled.
 
         If the kernels are not compiled, another process starts to compile the kernels, because a
         program that packs beforehand is going to search.
         """
         if self.uses_numpy():
-            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # else all are scored
+            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # or nothing is packed
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
         with parallel.attribute_lock(self, "pack"):  # only one of several threads packs

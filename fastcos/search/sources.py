@@ -71,13 +71,13 @@ class ItemSource(Protocol):
 
     @property
     def rows(self) -> Any:
-        """The original rows, if they are one array."""
+        """The original rows of the first segment, or of all items if rows are read in blocks."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
         """Return how many queries form a batch whose rows and results fit the working memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return only the items at these positions, to pack no others; None if none are packed."""
+        """Return only the items at these positions; None if this would not save packing others."""
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
@@ -170,7 +170,7 @@ class MappedItems:
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
-        """Return None, because nothing is packed before a search and the request has the filter."""
+        """Return None, because a search packs only the allowed rows of each block anyway."""
         return None
 
     def tasks(
@@ -244,9 +244,9 @@ def block_sizes(
 def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
     """Return whether low-precision rows are packed as a whole, and kernels read them unchanged.
 
-    The other low-precision rows are converted to float32 block by block. Rows are converted if they
-    are so few that compiling kernels for their type is not worth it, or if their codes exceed the
-    working memory or the size of the rows.
+    The other low-precision rows are converted to float32 block by block. Low-precision rows are
+    converted if there are so few of them that compiling kernels for their type takes longer than it
+    saves, or if their codes exceed the working memory.
     """
     if not memmap.has_kernels(X):
         return False

@@ -1,4 +1,4 @@
-"""Sparse rows in the form that searches need: by row and by column, with small whole numbers."""
+"""Sparse rows in the two forms that searches need: by row, and by column."""
 
 import sys
 from typing import Any

@@ -307,7 +307,7 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return how many candidates the buffer of a query holds, so that few buffers become full.
+    """Return a capacity of a query's buffer, in candidates, with which few buffers become full.
 
     For an out-of-distribution query among 30,000 rows of 1,536 columns, 650 candidates reach the
     thresholds of the tiles with k = 10, and 1,100 with k = 100.
@@ -319,7 +319,8 @@ def full_capacity(needed_rows: float, costs: CostModel) -> int:
 def sample_of_group(k: int, n_panels: int) -> ThresholdSample:
     """Return the sample for the panels of a group of items.
 
-    Half of the usual sample is enough, because it is a large part of so few panels.
+    Half of the usual number of sampled panels is enough, because the sample is then a large part of
+    the few panels of a group.
     """
     costs = cost_model.COSTS
     return guess_in_range(k, k, n_panels, costs, costs.min_sampled_panels // 2)
