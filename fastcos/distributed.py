@@ -43,7 +43,6 @@ from fastcos.search.execute import finish
 from fastcos.search.filters import no_exclusions
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.output_directory import fingerprint
-from fastcos.search.query_batch import read_batch
 from fastcos.search.rankings import merge
 from fastcos.search.request import SearchRequest, as_exclude_self
 from fastcos.search.results import Neighbors
@@ -284,7 +283,9 @@ class _Search(NamedTuple):
             exclusions = no_exclusions(len(request.queries), exclude_self=True)
             request = request._replace(exclusions=exclusions)
         options = self.options()
-        queries = read_batch(items, request, options, slice(lo, hi), lo)
+        queries = request.read_batch(
+            items.measure, items.segments, slice(lo, hi), lo, options.n_threads
+        )
         return search_segments(items, request, options, queries, range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:

@@ -14,7 +14,7 @@ in memory, in a file or on a cluster::
         |  SearchRequest (request), ItemSource (sources)
         v
     execute.execute                     one batch of queries after the other
-        |  query_batch.read_batch       reads, validates and encodes the queries
+        |  SearchRequest.read_batch     reads, validates and encodes the queries
         |
         |---> group_search.GroupSearch          each query finds items of its group
         |---> candidate_lists.best_of_lists     each query has a list of items
@@ -69,12 +69,11 @@ The modules of the search, from the bottom up:
 ``duplicates``       groups of equal rows
 ``segments``         rows with their packed forms; the facts that a plan needs
 ``item_groups``      the group of each item, and the rows of a segment by group
-``request``          the checked arguments of a search that is not prepared
+``request``          the checked arguments of a search that is not prepared; batches of its queries
 ``launch``           the call of a kernel for few queries, where only the queries are missing
 ``scan``             the execution of the plan of one segment
 ``numpy_search``     the same search in NumPy, while the kernels are not compiled
 ``sources``          one protocol for items in memory and items that are read in blocks
-``query_batch``      a batch of queries: reading, validation and encoding
 ``filter_refine``    the search of a segment by a measure that has only an upper bound
 ``segment_search``   the search of all segments for a batch of queries
 ``candidate_lists``  the search of a separate list of items for each query

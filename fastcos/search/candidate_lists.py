@@ -10,9 +10,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import exhaustive_top_k
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import pair_scoring
-from fastcos.search.query_batch import QueryBatch
 from fastcos.search.rankings import Ranking, padding, select_best
-from fastcos.search.request import SearchRequest
+from fastcos.search.request import QueryBatch, SearchRequest
 from fastcos.search.segments import Segment
 from fastcos.search.sources import ItemSource
 from fastcos.similarity.base import Measure, UpperBounded, is_upper_bounded

@@ -18,15 +18,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import parallel
 from fastcos.search.candidate_lists import best_of_lists
 from fastcos.search.group_search import GroupSearch
 from fastcos.search.options import ExecutionOptions
-from fastcos.search.query_batch import QueryBatch, read_batch
 from fastcos.search.rankings import Ranking
-from fastcos.search.request import SearchRequest, rounded_scores
+from fastcos.search.request import QueryBatch, SearchRequest, rounded_scores
 from fastcos.search.results import Neighbors, no_neighbors
 from fastcos.search.segment_search import search_segments
 from fastcos.search.sources import ItemSource
@@ -45,7 +43,7 @@ def execute(
     n, k = request.queries.shape[0], request.k
     if not (n and k):
         return no_neighbors(n)
-    search = _way_to_search(items, request, options)
+    search = _batch_search(items, request, options)
     # The queries of a group follow one another, so that the rows of the group stay in the caches.
     order = None if request.groups is None else request.groups.order
     batches: Iterator[tuple[int, int]]
@@ -59,11 +57,11 @@ def execute(
         batches, is_one_batch = results.missing(), False
     for lo, hi in batches:
         numbers = slice(lo, hi) if order is None else order[lo:hi]
-        queries = read_batch(items, request, options, numbers, lo)
-        positions, raw_scores = search(queries)
-        neighbors = Neighbors(
-            *finish(items.measure, queries.rows, positions, raw_scores, request.min_score)
+        queries = request.read_batch(
+            items.measure, items.segments, numbers, lo, options.n_threads
         )
+        positions, raw_scores = search(queries)
+        neighbors = finish(items.measure, queries.rows, positions, raw_scores, request.min_score)
         if is_one_batch:
             return neighbors
         if results is None:
@@ -73,10 +71,10 @@ def execute(
     return Neighbors(indices, scores) if results is None else Neighbors(**results.finish())
 
 
-def _way_to_search(
+def _batch_search(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions
 ) -> Callable[[QueryBatch], Ranking]:
-    """Return the function that searches a batch of queries of this request."""
+    """Return the function that finds the best items for a batch of queries of this request."""
     if request.groups is not None:
         return GroupSearch(items, request, options).best_of
     search = search_segments if request.lists is None else best_of_lists
@@ -89,11 +87,11 @@ def finish(
     positions: Integers,
     raw_scores: Floats,
     min_score: float | None,
-) -> tuple[Integers, npt.NDArray[np.float32]]:
+) -> Neighbors:
     """Convert positions and raw scores (n, k) of the queries Q to the neighbours of the queries."""
     scores = rounded_scores(measure.to_score(raw_scores, Q))
     if min_score is not None:
         positions = np.where(scores < rounded_scores(min_score), -1, positions)
     if positions.min(initial=0) < 0:
         scores = np.where(positions < 0, np.float32(-np.inf), scores)
-    return positions, scores
+    return Neighbors(positions, scores)

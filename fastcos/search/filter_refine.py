@@ -17,9 +17,9 @@ from fastcos import parallel, validation
 from fastcos.search import cost_model, scan
 from fastcos.search.filters import AllowedRows
 from fastcos.search.options import ExecutionOptions
-from fastcos.search.query_batch import QueryBatch
 from fastcos.search.range_candidates import find_candidates
 from fastcos.search.rankings import Ranking, select_best, unfilled
+from fastcos.search.request import QueryBatch
 from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
@@ -115,7 +115,7 @@ def _refine_all(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None,
 ) -> Ranking:
-    """Return the k best, by exact scores, of all items whose raw scores reach min_raw_scores (n,)."""
+    """Return the k best, by exact scores, of all items that reach min_raw_scores (n,)."""
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     silent = options._replace(progress=None)

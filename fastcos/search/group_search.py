@@ -24,9 +24,8 @@ from fastcos.search.filters import ExcludedItems, kernel_filters
 from fastcos.search.item_groups import QueryGroups, SegmentOrder
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import pack_queries, pair_scoring
-from fastcos.search.query_batch import QueryBatch
 from fastcos.search.rankings import Ranking, padding, select_best, unfilled
-from fastcos.search.request import SearchRequest
+from fastcos.search.request import QueryBatch, SearchRequest
 from fastcos.search.segment_search import search_segments
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import FittedItems, ItemSource

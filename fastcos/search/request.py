@@ -1,11 +1,17 @@
-"""The request of a search: this module validates the arguments of searches that are not prepared.
+"""The request of a search: this module validates arguments, and reads the queries of a request.
 
 ``as_items`` checks rows, ``as_options`` the threads and the memory of a call, ``as_request`` the
 items that each query is allowed to find, and ``as_threshold`` the minimal score. The result is a
 ``SearchRequest``, which ``execute`` answers. A prepared search (``prepared``) reads queries that
 need no conversion directly, and leaves every other call to this module.
+
+Queries in memory are validated together with the request. Queries in a memory map and low-precision
+queries are read batch by batch (``SearchRequest.read_batch``), and their values are validated at
+that time. No other module of a search that is not prepared reads queries, so every method of search
+receives queries in the same form, as a ``QueryBatch``.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,11 +22,42 @@ from fastcos.parallel import memmap
 from fastcos.search.filters import ExcludedItems, no_exclusions
 from fastcos.search.item_groups import QueryGroups
 from fastcos.search.model_check import check_same_model, check_width
-from fastcos.similarity.base import Measure, capabilities
-from fastcos.validation import Integers
+from fastcos.search.segments import Segment
+from fastcos.similarity.base import BaseMeasure, Measure, capabilities, encode_queries
+from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.validation import Integers, Rows
 
 # A cosine of float32 rows may exceed 1 because of rounding errors.
 _LARGEST_COSINE = 1.001
+
+
+class QueryBatch(NamedTuple):
+    """Queries that are searched together.
+
+    Attributes
+    ----------
+    first : int
+        The number of queries of the request in all earlier batches.
+    rows : ndarray (n, d)
+        The queries of the caller, as valid rows in memory.
+    encoded : EncodedRows
+        The same queries, encoded by the measure.
+    exclusions : ExcludedItems
+        The items that each query of the batch must not find.
+    """
+
+    first: int
+    rows: Rows
+    encoded: EncodedRows
+    exclusions: ExcludedItems
+
+    def take(self, places: Integers) -> "QueryBatch":
+        """Return the queries at these ascending places, or this batch itself for all places."""
+        if len(places) == len(self.rows):
+            return self
+        return QueryBatch(
+            self.first, self.rows[places], self.encoded.take(places), self.exclusions.take(places)
+        )
 
 
 class SearchRequest(NamedTuple):
@@ -49,6 +86,48 @@ class SearchRequest(NamedTuple):
     min_score: float | None
     lists: tuple[Integers, Integers] | None = None
     groups: QueryGroups | None = None
+
+    def read_batch(
+        self,
+        measure: Measure,
+        segments: Sequence[Segment],
+        numbers: slice | Integers,
+        first: int,
+        n_threads: int,
+    ) -> QueryBatch:
+        """Read, validate and encode the queries with these numbers.
+
+        measure is fitted to the items, and segments are the items in memory. first is the number of
+        queries in all earlier batches.
+        """
+        if isinstance(numbers, slice):
+            rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
+        else:  # a request with groups has its queries in memory
+            rows = self.queries[numbers]
+        exclusions = no_exclusions(len(rows))
+        if self.exclusions is not None:
+            exclusions = self.exclusions.take(numbers)
+        encoded = None
+        if len(segments) == 1 and self.queries is segments[0].rows:
+            encoded = _encoded_items(measure, segments[0].encoded, rows, numbers)
+        if encoded is None:
+            encoded = encode_queries(measure, rows, n_threads)
+        return QueryBatch(first, rows, encoded, exclusions)
+
+
+def _encoded_items(
+    measure: Measure, items: EncodedRows, rows: Rows, numbers: slice | Integers
+) -> EncodedRows | None:
+    """Return the rows with these numbers as encoded items, for queries that are the items.
+
+    The result is None if the encoding of the queries is not the encoding of the items.
+    """
+    encode = getattr(type(measure), "encode_queries", None)
+    # Low-precision queries are converted to float32, but low-precision items are not.
+    if encode is not BaseMeasure.encode_queries or rows.dtype != items.rows.dtype:
+        return None
+    is_whole = isinstance(numbers, slice) and len(rows) == len(items.rows)
+    return items if is_whole else items.take(numbers)
 
 
 class Threshold(Protocol):

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from fastcos import parallel
 from fastcos.search.filter_refine import filter_and_refine
 from fastcos.search.options import ExecutionOptions
-from fastcos.search.query_batch import QueryBatch
 from fastcos.search.rankings import Ranking, merge, padding
-from fastcos.search.request import SearchRequest
+from fastcos.search.request import QueryBatch, SearchRequest
 from fastcos.search.scan import SegmentRequest, search_segment
 from fastcos.search.segments import exclusions_within
 from fastcos.search.sources import ItemSource
