@@ -119,8 +119,8 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return rows of one- or two-byte numbers in the type that kernels read; leave other rows."""
     if not has_kernels(X):
         return X
-    native = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
-    return validation.read_only(native.view(_BITS[X.dtype.name]))
+    native_rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
+    return validation.read_only(native_rows.view(_BITS[X.dtype.name]))
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -255,16 +255,16 @@ def _advise(X: npt.NDArray[Any], name: str) -> None:
     Advice changes no result, so this function raises no error if the system (for example Windows)
     or the file system does not support the advice.
     """
-    mapped, advice = _map_of(X), getattr(mmap, name, None)
-    if mapped is None or advice is None or not X.size or not X.flags.c_contiguous:
+    file_map, advice = _map_of(X), getattr(mmap, name, None)
+    if file_map is None or advice is None or not X.size or not X.flags.c_contiguous:
         return
     first = _start_in_map(X)
     start = first // mmap.PAGESIZE * mmap.PAGESIZE
     with contextlib.suppress(OSError):
-        mapped.madvise(advice, start, first + X.nbytes - start)
+        file_map.madvise(advice, start, first + X.nbytes - start)
 
 
 def _start_in_map(X: npt.NDArray[Any]) -> int:
     """Return the number of bytes from the start of the map to the first entry of X."""
-    whole = np.frombuffer(_map_of(X) or b"", np.uint8)
-    return int(X.ctypes.data - whole.ctypes.data)
+    map_bytes = np.frombuffer(_map_of(X) or b"", np.uint8)
+    return int(X.ctypes.data - map_bytes.ctypes.data)

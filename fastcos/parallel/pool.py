@@ -246,11 +246,11 @@ class _Job:
         try:
             _submit(self._help, min(size, len(self._waiting_blocks)) - 1, size)
             _inside.busy = True
-            reported = time.monotonic()
+            report_time = time.monotonic()
             while (block := self._take()) is not None:
                 self._run_block(*block)
-                if progress is not None and time.monotonic() - reported >= _REPORT_INTERVAL:
-                    reported = time.monotonic()
+                if progress is not None and time.monotonic() - report_time >= _REPORT_INTERVAL:
+                    report_time = time.monotonic()
                     _inside.busy = was_inside
                     self._report(progress)
                     _inside.busy = True

@@ -50,13 +50,13 @@ def compile_searches(dtype: str) -> None:
     if segment.packed.layout.quantised:
         axes = projection.as_axes(np.eye(_COLUMNS, _COLUMNS // 2))
         scaling = packing.scale_and_shift(segment.packed, items, 1)
-        projected = projection.with_axes(segment.packed, items, scaling, axes, 1)
+        projected_items = projection.with_axes(segment.packed, items, scaling, axes, 1)
         request = scan.SegmentRequest(10, no_exclusions(1))
         plan = scan.plan_segment(segment, 1, request, options)
         plan = dataclasses.replace(plan, use_projection=True, sample=ThresholdSample(2, 1))
         query_rows = encoded_queries.take(slice(1)).rows
         filters = kernel_records.NO_FILTERS
-        launch_of(plan, projected, filters, 10, must_check=False).run(query_rows)
+        launch_of(plan, projected_items, filters, 10, must_check=False).run(query_rows)
     readiness.leave_mark(dtype)
 
 

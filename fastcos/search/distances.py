@@ -48,6 +48,7 @@ def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integ
         else:
             # Scaling by a power of two loses no bit, and keeps squares from overflow and underflow.
             exponents = np.frexp(np.abs(differences).max(axis=2))[1]
-            scaled = np.ldexp(differences, -exponents[:, :, None])
-            distances[block] = np.ldexp(np.sqrt(np.square(scaled).sum(axis=2)), exponents)
+            scaled_differences = np.ldexp(differences, -exponents[:, :, None])
+            scaled_distances = np.sqrt(np.square(scaled_differences).sum(axis=2))
+            distances[block] = np.ldexp(scaled_distances, exponents)
     return distances

@@ -60,8 +60,8 @@ def estimate_plan(
     """Estimate a search of one segment by its plan; the result depends only on the arguments."""
     if plan.method == "distinct" and plan.inner is not None:
         m = segment.n_distinct or 0
-        distinct = dataclasses.replace(segment, n_live=m, n_packed=m)
-        return estimate_plan(plan.inner, distinct, request, machine, costs)
+        distinct_rows = dataclasses.replace(segment, n_live=m, n_packed=m)
+        return estimate_plan(plan.inner, distinct_rows, request, machine, costs)
     if plan.method == "repack" and plan.inner is not None:
         m = request.n_allowed or 0
         allowed_rows = dataclasses.replace(segment, n_live=m, n_packed=0, packed_for="")

@@ -73,8 +73,8 @@ class SearchExplanation:
     Examples
     --------
     >>> from fastcos.search import explain_top_k
-    >>> explained = explain_top_k(1000, 1_000_000, 384, n_threads=16, isa="vnni")
-    >>> explained.plans[0].method, explained.n_batches
+    >>> explanation = explain_top_k(1000, 1_000_000, 384, n_threads=16, isa="vnni")
+    >>> explanation.plans[0].method, explanation.n_batches
     ('tiles', 1)
     """
 
@@ -232,13 +232,13 @@ def explain_source(
     planned: list[_Planned] = []
     if items.segments:
         for segment, allowed, _, memory in items.tasks(request, options, None):
-            limited = options._replace(working_memory=memory)
+            segment_options = options._replace(working_memory=memory)
             segment_request = scan.SegmentRequest(
                 width, no_exclusions(1), allowed, None, items.n_live
             )
-            plan = scan.plan_segment(segment, batch, segment_request, limited)
+            plan = scan.plan_segment(segment, batch, segment_request, segment_options)
             request_sizes = scan.request_sizes(segment, batch, segment_request)
-            machine = scan.machine_of(limited, config.isa())
+            machine = scan.machine_of(segment_options, config.isa())
             planned.append((segment.sizes(items.n_live), request_sizes, machine, plan))
     else:
         blocks = block_sizes(items.rows, request, items.measure, options)
@@ -296,9 +296,9 @@ def explain_groups(
     for (segment, order), (is_searched, n_threads, n_at_once) in itertools.product(
         of_segments, ways
     ):
-        limited = ExecutionOptions(n_threads, options.working_memory / n_at_once)
+        group_options = ExecutionOptions(n_threads, options.working_memory / n_at_once)
         for group in np.flatnonzero(is_searched & (np.diff(order.starts) > 0)).tolist():
-            sizes, machine = order.sizes_of(segment, group), scan.machine_of(limited, isa)
+            sizes, machine = order.sizes_of(segment, group), scan.machine_of(group_options, isa)
             request = RequestSizes(int(n_queries[group]), min(k, sizes.n_live))
             plans.append(plan_search(sizes, request, machine))
             estimate = estimate_plan(plans[-1], sizes, request, machine, costs)
@@ -323,10 +323,10 @@ def explain_groups(
         )
         if count
     )
-    distinct = _distinct_plans(plans)
-    reasons += tuple(dict.fromkeys(text for plan in distinct for text in plan.reasons))
+    different_plans = _different_plans(plans)
+    reasons += tuple(dict.fromkeys(text for plan in different_plans for text in plan.reasons))
     return SearchExplanation(
-        len(codes), items.n_live, n_columns, k, options.n_threads, distinct, len(codes), 1,
+        len(codes), items.n_live, n_columns, k, options.n_threads, different_plans, len(codes), 1,
         len(orders), total,
         max((plan.buffer_bytes for plan in plans), default=0.0), options.working_memory,
         readiness.explain(memmap.from_bits(items.rows).dtype.name) if plans else "", reasons,
@@ -379,10 +379,10 @@ def explain_top_k(
     Examples
     --------
     >>> import fastcos
-    >>> explained = fastcos.explain_top_k(
+    >>> explanation = fastcos.explain_top_k(
     ...     1000, 1_000_000, 384, is_packed=True, n_threads=2, isa="vnni", working_memory=1024
     ... )
-    >>> print(str(explained).partition("  estimated")[0].rstrip())
+    >>> print(str(explanation).partition("  estimated")[0].rstrip())
     1,000 queries x 1,000,000 items x 384 columns, k = 10, 2 threads
       method      int8 tiles (vnni), all columns
       schedule    4 blocks of 256 queries x all rows, on 2 threads; 1.5 GB are read
@@ -439,18 +439,18 @@ def _explain(
     batch = request.n_queries
     n_batches = -(-n_queries // batch)
     estimate = Estimate(overhead=overhead * n_batches).plus(total, n_queries / batch)
-    distinct = _distinct_plans(plan for *_, plan in planned)
-    reasons += tuple(dict.fromkeys(text for plan in distinct for text in plan.reasons))
+    different_plans = _different_plans(plan for *_, plan in planned)
+    reasons += tuple(dict.fromkeys(text for plan in different_plans for text in plan.reasons))
     reasons += _alternative(*planned[0])
     return SearchExplanation(
-        n_queries, n_items, sizes.n_columns, request.k, options.n_threads, distinct, batch,
+        n_queries, n_items, sizes.n_columns, request.k, options.n_threads, different_plans, batch,
         n_batches, len(planned), estimate,
         max(plan.buffer_bytes for *_, plan in planned), options.working_memory,
         code, reasons,
     )  # fmt: skip
 
 
-def _distinct_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
+def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
     """Return one of the plans for each method and division of the work that occurs."""
     by_shape: dict[tuple[str, TaskGrid], SearchPlan] = {}
     for plan in plans:

@@ -56,8 +56,9 @@ def filter_and_refine(
         part = queries.take(batch)
         request = scan.SegmentRequest(width, part.exclusions, allowed_rows)
         candidates, raw = scan.search_segment(segment, part.encoded, request, options)
-        refined = _refine(measure, part, precomputed, candidates, k, options)
-        row_numbers[batch], scores[batch] = refined
+        row_numbers[batch], scores[batch] = _refine(
+            measure, part, precomputed, candidates, k, options
+        )
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
         # If the candidates of a query are all items, or include padding, no item is missing.
@@ -118,7 +119,7 @@ def _refine_all(
     """Return the k best, by exact scores, of all items that reach min_raw_scores (n,)."""
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
-    silent = options._replace(progress=None)
+    silent_options = options._replace(progress=None)
     row_numbers, scores = unfilled(n, k)
     unfinished = np.arange(n, dtype=np.int64)
     capacity = min(cost_model.COSTS.refined_capacity, n_items)
@@ -129,7 +130,7 @@ def _refine_all(
             candidates = np.full((len(batch), capacity), -1, np.int64)
             counts = find_candidates(
                 segment.packed, part.encoded, part.exclusions, min_raw_scores[batch], capacity,
-                np.arange(0, candidates.size, capacity), candidates.reshape(-1), silent,
+                np.arange(0, candidates.size, capacity), candidates.reshape(-1), silent_options,
                 allowed_rows,
             )  # fmt: skip
             order = np.argsort(counts, kind="stable")
@@ -137,8 +138,9 @@ def _refine_all(
             for first in range(0, len(fits), cost_model.COSTS.refined_queries):
                 places = np.sort(fits[first : first + cost_model.COSTS.refined_queries])
                 lists = np.ascontiguousarray(candidates[places, : max(k, counts[places].max())])
-                refined = _refine(measure, part.take(places), precomputed, lists, k, options)
-                row_numbers[batch[places]], scores[batch[places]] = refined
+                row_numbers[batch[places]], scores[batch[places]] = _refine(
+                    measure, part.take(places), precomputed, lists, k, options
+                )
             too_long.append(batch[counts > capacity])
         unfinished = np.concatenate(too_long)
         capacity = min(n_items, cost_model.COSTS.refined_growth * capacity)
@@ -156,22 +158,23 @@ def _min_raw_scores(
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()
-    above = np.arange(len(step))
+    open_queries = np.arange(len(step))
     for _ in range(_DOUBLINGS):
-        if not len(above):
+        if not len(open_queries):
             break
-        above = above[measure.upper_bound(Q[above], min_raw_scores[above]) >= min_scores[above]]
-        upper[above] = min_raw_scores[above]
-        step[above] *= 2
-        min_raw_scores[above] -= step[above]
-    min_raw_scores[above] = -np.inf
-    finite = np.flatnonzero(np.isfinite(min_raw_scores))
-    if not len(finite):
+        bounds = measure.upper_bound(Q[open_queries], min_raw_scores[open_queries])
+        open_queries = open_queries[bounds >= min_scores[open_queries]]
+        upper[open_queries] = min_raw_scores[open_queries]
+        step[open_queries] *= 2
+        min_raw_scores[open_queries] -= step[open_queries]
+    min_raw_scores[open_queries] = -np.inf
+    finite_queries = np.flatnonzero(np.isfinite(min_raw_scores))
+    if not len(finite_queries):
         return min_raw_scores
-    Q, lower, upper = Q[finite], min_raw_scores[finite], upper[finite]
+    Q, lower, upper = Q[finite_queries], min_raw_scores[finite_queries], upper[finite_queries]
     for _ in range(_HALVINGS):
         middle = 0.5 * (lower + upper)
-        is_below = measure.upper_bound(Q, middle) < min_scores[finite]
+        is_below = measure.upper_bound(Q, middle) < min_scores[finite_queries]
         lower, upper = np.where(is_below, middle, lower), np.where(is_below, upper, middle)
-    min_raw_scores[finite] = lower
+    min_raw_scores[finite_queries] = lower
     return min_raw_scores

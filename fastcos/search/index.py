@@ -489,8 +489,8 @@ class SimilarityIndex:
         >>> import numpy as np
         >>> from fastcos import SimilarityIndex
         >>> rows = np.random.default_rng(0).standard_normal((1000, 64)).astype(np.float32)
-        >>> explained = SimilarityIndex().fit(rows).explain(1, k=10)
-        >>> str(explained).splitlines()[0].partition(", k")[0]
+        >>> explanation = SimilarityIndex().fit(rows).explain(1, k=10)
+        >>> str(explanation).splitlines()[0].partition(", k")[0]
         '1 query x 1,000 items x 64 columns'
         """
         state = self._fitted_state()
@@ -691,11 +691,11 @@ class SimilarityIndex:
             if canaries is not None:
                 self._canaries = model_check.as_canaries(canaries, state.width)
             target = validation.as_path("path", path).absolute()
-            saved = self._saved
-            if saved is not None and (saved.path != target or not target.exists()):
-                saved = None
+            last_save = self._saved
+            if last_save is not None and (last_save.path != target or not target.exists()):
+                last_save = None
             files = index_directory.files_of(
-                state, self.measure, self.model, self._canaries, target, saved
+                state, self.measure, self.model, self._canaries, target, last_save
             )
             self._unfinished_save = files.saved, files.fields
 
@@ -705,7 +705,7 @@ class SimilarityIndex:
 
             checksum = storage.save_arrays(
                 target, KIND, files.arrays, files.fields, kept_arrays=files.kept_arrays,
-                expected=None if saved is None else saved.checksum,
+                expected=None if last_save is None else last_save.checksum,
                 check_replaced=None if may_replace else check_replaced,
             )  # fmt: skip
             self._saved = dataclasses.replace(files.saved, checksum=checksum)
@@ -780,18 +780,18 @@ class SimilarityIndex:
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()
-            saved = self._saved
-            if saved is None:
+            last_save = self._saved
+            if last_save is None:
                 raise ValueError("SimilarityIndex must be opened or saved before refresh")
-            if storage.read_fields(saved.path, KIND)[1] == saved.checksum:
+            if storage.read_fields(last_save.path, KIND)[1] == last_save.checksum:
                 return False
-            stored = storage.load_arrays(saved.path, KIND, verify=False)
+            stored = storage.load_arrays(last_save.path, KIND, verify=False)
             model_check.check_successor(
-                saved.path,
+                last_save.path,
                 self._model_facts(self._fitted_state()),
                 model_check.ModelFacts.of_header(stored.fields),
             )
-            self._load(saved.path, stored, saved.part_fields)
+            self._load(last_save.path, stored, last_save.part_fields)
         return True
 
     def _load(
@@ -799,9 +799,10 @@ class SimilarityIndex:
     ) -> None:
         """Replace the items by those in a directory; for saved_fields, see ``read_state``."""
         old_parts = () if self._state is None else self._state.parts_in_memory()
-        loaded = index_directory.read_directory(path, stored, old_parts, saved_fields)
-        self.measure, self.model, self._state = loaded.measure, loaded.model, loaded.state
-        self._canaries, self._saved, self._unfinished_save = loaded.canaries, loaded.saved, None
+        new_index = index_directory.read_directory(path, stored, old_parts, saved_fields)
+        self.measure, self.model, self._state = new_index.measure, new_index.model, new_index.state
+        self._canaries, self._saved = new_index.canaries, new_index.saved
+        self._unfinished_save = None
 
     # Ids, positions and rows
 

@@ -41,19 +41,20 @@ def add_or_replace(
         raise ValueError(f"ids must be new to the index (use upsert), got {old_id}")
     if not len(rows):
         return state, ids
-    replaced = positions[~is_new]
+    replaced_positions = positions[~is_new]
     n_new = int(np.count_nonzero(is_new))
     positions[is_new] = np.arange(n_positions, n_positions + n_new)
     # Indexing by the order copies the rows, so that the caller may change the original rows.
     order = np.argsort(positions)
     new_items = Contents(validation.read_only(rows[order]), ids[order], positions[order])
-    changed = changed_state(
-        state, measure, _without(parts, replaced), n_positions + n_new, new_items, n_threads
+    remaining_parts = _without(parts, replaced_positions)
+    new_state = changed_state(
+        state, measure, remaining_parts, n_positions + n_new, new_items, n_threads
     )
     if state.groups is not None and row_groups is not None:
         new_groups = state.groups.with_groups(positions, row_groups, n_positions + n_new)
-        changed = dataclasses.replace(changed, groups=new_groups)
-    return changed, ids
+        new_state = dataclasses.replace(new_state, groups=new_groups)
+    return new_state, ids
 
 
 def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None) -> IndexState:
@@ -61,10 +62,10 @@ def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None)
     parts, positions = state.parts_in_memory(), state.positions_of(ids)
     if not len(positions):
         return state
-    changed = changed_state(
+    new_state = changed_state(
         state, measure, _without(parts, positions), state.n_positions, None, n_threads
     )
-    return dataclasses.replace(changed, groups=state.groups)
+    return dataclasses.replace(new_state, groups=state.groups)
 
 
 def groups_of(state: IndexState, groups: Any) -> ItemGroups:
@@ -87,11 +88,11 @@ def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
 
 def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPart]:
     """Return the parts without the items at these positions, so that no search finds them."""
-    remaining = []
+    remaining_parts = []
     for part in parts:
         row_numbers, is_live = part.find_rows(positions)
-        remaining.append(part.without(row_numbers[is_live]) if is_live.any() else part)
-    return remaining
+        remaining_parts.append(part.without(row_numbers[is_live]) if is_live.any() else part)
+    return remaining_parts
 
 
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:

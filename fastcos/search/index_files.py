@@ -291,8 +291,8 @@ def _read_segment(
         encoded = encode_items(measure, rows, None)
     live_rows: Integers = np.arange(n, dtype=np.int64)
     if fields["removed"]:
-        removed = arrays.distinct("removed", n, fields["removed"], ascending=True)
-        live_rows = np.delete(live_rows, removed)
+        removed_rows = arrays.distinct("removed", n, fields["removed"], ascending=True)
+        live_rows = np.delete(live_rows, removed_rows)
     return Segment(
         measure.metric_type, encoded, live_rows, rows=rows, first=fields["first"],
         positions=positions,

@@ -167,9 +167,9 @@ def state_of_contents(
     width = contents.rows.shape[1]
     if not len(contents.rows):
         return IndexState(FittedItems(measure, n_positions, ()), (), width)
-    fitted = measure.fit(contents.rows)
-    part = new_part(contents, fitted, n_threads)
-    return _state_of_parts(fitted, [part], n_positions, width, are_strings(contents.ids))
+    fitted_measure = measure.fit(contents.rows)
+    part = new_part(contents, fitted_measure, n_threads)
+    return _state_of_parts(fitted_measure, [part], n_positions, width, are_strings(contents.ids))
 
 
 def changed_state(
@@ -178,13 +178,13 @@ def changed_state(
 ) -> IndexState:  # fmt: skip
     """Return the state of an index of these parts and new items; `measure` is not fitted."""
     if capabilities(measure).append:
-        fitted = state.items.measure
+        fitted_measure = state.items.measure
         has_string_ids = state.has_string_ids
         if new_items is not None:
-            parts = [*parts, new_part(new_items, fitted, n_threads)]
+            parts = [*parts, new_part(new_items, fitted_measure, n_threads)]
             has_string_ids = are_strings(new_items.ids)
-        parts = merged(parts, fitted, n_threads)
-        return _state_of_parts(fitted, parts, n_positions, state.width, has_string_ids)
+        parts = merged(parts, fitted_measure, n_threads)
+        return _state_of_parts(fitted_measure, parts, n_positions, state.width, has_string_ids)
     warn_of_slow_changes(measure)
     contents = [contents_of([part]) for part in parts if part.n_live]
     if new_items is not None:

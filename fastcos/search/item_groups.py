@@ -49,9 +49,9 @@ class SegmentOrder:
 
     def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
         """Return the facts about the items of a group that a plan depends on."""
-        restricted = self._segments.get(group)
-        if restricted is not None:
-            return restricted.sizes()
+        group_segment = self._segments.get(group)
+        if group_segment is not None:
+            return group_segment.sizes()
         n_items = int(self.starts[group + 1] - self.starts[group])
         return dataclasses.replace(
             segment.sizes(), n_live=n_items, packed_for="", n_packed=0, projected_words=0,
@@ -74,15 +74,15 @@ class SegmentOrder:
         first, last = self.starts[group], self.starts[group + 1]
         if first == last:
             return None
-        restricted = self._segments.get(group)
-        if restricted is None:
-            restricted = segment.restricted_to(self.numbers[first:last])
-            if not restricted.uses_numpy():
-                restricted.scaling = self.scaling
-            self._segments[group] = restricted
+        group_segment = self._segments.get(group)
+        if group_segment is None:
+            group_segment = segment.restricted_to(self.numbers[first:last])
+            if not group_segment.uses_numpy():
+                group_segment.scaling = self.scaling
+            self._segments[group] = group_segment
         else:  # packing saves no time in one search with few queries, but more may follow
-            restricted.pack()
-        return restricted
+            group_segment.pack()
+        return group_segment
 
 
 def _short_codes(codes: Integers, n_groups: int) -> Integers:

@@ -45,10 +45,10 @@ def tile_layout(isa: str, n_columns: int) -> TileLayout:
     """
     if n_columns > tiles.MOST_CODES or not INSTRUCTION_SETS[isa].has_codes:
         return float_layout(isa, n_columns)
-    rotated = max(n_columns, _MIN_ROTATED_COLUMNS)
+    rotated_columns = max(n_columns, _MIN_ROTATED_COLUMNS)
     # A tile of AMX multiplies 64 codes of a row at a time; other instruction sets multiply 8 codes.
     codes = 64 if INSTRUCTION_SETS[isa].has_tile_registers else 8
-    words = codes // 4 * -(-rotated // codes)
+    words = codes // 4 * -(-rotated_columns // codes)
     return TileLayout(isa, True, words, 0)
 
 

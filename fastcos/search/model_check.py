@@ -105,10 +105,10 @@ def as_canaries(rows: Any, width: int) -> Rows:
 
 def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
     """Return the cosine (c,) of each saved canary with the present row of the same input."""
-    saved = np.asarray(saved_canaries, np.float64)
-    current = as_canaries(rows, saved.shape[1]).astype(np.float64)
-    if len(current) != len(saved):
-        raise ValueError(f"rows must be of the {len(saved)} canaries, got {len(current)}")
-    norms = np.linalg.norm(current, axis=1) * np.linalg.norm(saved, axis=1)
-    cosines: Floats = (current * saved).sum(axis=1) / np.where(norms > 0, norms, 1)
+    saved_rows = np.asarray(saved_canaries, np.float64)
+    current_rows = as_canaries(rows, saved_rows.shape[1]).astype(np.float64)
+    if len(current_rows) != len(saved_rows):
+        raise ValueError(f"rows must be of the {len(saved_rows)} canaries, got {len(current_rows)}")
+    norms = np.linalg.norm(current_rows, axis=1) * np.linalg.norm(saved_rows, axis=1)
+    cosines: Floats = (current_rows * saved_rows).sum(axis=1) / np.where(norms > 0, norms, 1)
     return cosines

@@ -45,10 +45,10 @@ class NearDuplicates(NamedTuple):
     Examples
     --------
     >>> from fastcos.search import near_duplicates
-    >>> found = near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], 0.9)
-    >>> found.representatives.tolist(), found.pairs.tolist()
+    >>> groups = near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], 0.9)
+    >>> groups.representatives.tolist(), groups.pairs.tolist()
     ([0, 1], [[0, 2]])
-    >>> found.verdict.partition(" (")[0]
+    >>> groups.verdict.partition(" (")[0]
     '1 of 3 items are near-duplicates of others'
     """
 
@@ -143,13 +143,13 @@ def near_duplicates(
     [0, 1, 0]
     """
     X = validation.as_rows("items", items)
-    unfitted = get_measure(measure)
-    threshold = as_threshold("min_score", min_score, unfitted)
+    unfitted_measure = get_measure(measure)
+    threshold = as_threshold("min_score", min_score, unfitted_measure)
     options = as_options(n_threads, working_memory)
     validation.check_scorable("items", X, X)
     exclusions = no_exclusions(len(X), exclude_self=True)
     pairs = pairs_above(
-        fit_items(X, unfitted, options), X, threshold, exclusions, options,
+        fit_items(X, unfitted_measure, options), X, threshold, exclusions, options,
         bytes_per_pair=_BYTES_PER_CONNECTION,
     )  # fmt: skip
     return connected_items(pairs)
@@ -185,10 +185,10 @@ def connected_items(pairs: sp.csr_array) -> NearDuplicates:
     """Return the connected components of a matrix of pairs (m, m), whose values are overwritten."""
     from scipy.sparse.csgraph import connected_components
 
-    upper = pairs.tocoo()
-    is_first = upper.row < upper.col
-    ends = np.stack([upper.row[is_first], upper.col[is_first]], axis=1).astype(np.int64)
-    scores = upper.data[is_first]
+    entries = pairs.tocoo()
+    is_first = entries.row < entries.col
+    ends = np.stack([entries.row[is_first], entries.col[is_first]], axis=1).astype(np.int64)
+    scores = entries.data[is_first]
     best_first = np.argsort(-scores, kind="stable")
     # SciPy would ignore a pair whose score is 0.
     pairs.data[:] = 1.0

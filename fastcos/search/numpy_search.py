@@ -96,8 +96,8 @@ def search(
         for lo in range(0, m, width):
             block = numbers[lo : lo + width]
             first, last = np.searchsorted(place, (lo, lo + width))
-            forbidden = query[first:last], place[first:last] - lo
-            arguments = metric_type, items, block, queries, forbidden, k, kth_lower
+            forbidden_pairs = query[first:last], place[first:last] - lo
+            arguments = metric_type, items, block, queries, forbidden_pairs, k, kth_lower
             pairs = _block_candidates(*arguments, "float32" if use_float32 else "float64")
             if use_float32 and (pairs is None or len(pairs.queries) > n * (4 * k + width // 16)):
                 # The rows are far from the origin, or nearly parallel. The margins of float64 are
@@ -245,13 +245,13 @@ def _exact_best(
     """Score the candidates exactly and return the k best of every query."""
     n = len(queries.rows)
     columns, scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
-    exact = _score(metric_type, queries, items, candidates.queries, candidates.numbers)
-    order = np.lexsort((candidates.numbers, -exact, candidates.queries))
+    exact_scores = _score(metric_type, queries, items, candidates.queries, candidates.numbers)
+    order = np.lexsort((candidates.numbers, -exact_scores, candidates.queries))
     query = candidates.queries[order]
     rank = np.arange(len(query)) - np.searchsorted(query, query)
     is_best = rank < k
     order, query, rank = order[is_best], query[is_best], rank[is_best]
-    columns[query, rank], scores[query, rank] = candidates.numbers[order], exact[order]
+    columns[query, rank], scores[query, rank] = candidates.numbers[order], exact_scores[order]
     return columns, scores
 
 

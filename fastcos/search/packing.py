@@ -126,8 +126,8 @@ class PackedItems(NamedTuple):
 
 def norms_repeat(norms: Floats) -> bool:
     """Return in O(n log n) time whether so many norms repeat that grouping rows may save time."""
-    ordered = np.sort(norms)
-    return pays_grouping(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(norms))
+    sorted_norms = np.sort(norms)
+    return pays_grouping(np.flatnonzero(sorted_norms[1:] != sorted_norms[:-1]) + 1, len(norms))
 
 
 def scale_items(
@@ -441,21 +441,22 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     rows = memmap.from_bits(rows)
     # Multiples of the golden ratio have no period in common with the rows.
     places = np.arange(min(_AVERAGED_ITEMS, n // 8)) * 0.6180339887498949 % 1.0
-    sampled = numbers[(places * n).astype(np.int64)]
-    sample, weights = rows[sampled], factors[sampled]
+    sampled_items = numbers[(places * n).astype(np.int64)]
+    sample, weights = rows[sampled_items], factors[sampled_items]
     first_places = slice(min(_COMPARED_ITEMS, max(_MIN_COMPARED, n // _MIN_COMPARED)))
-    compared = sample[first_places] * weights[first_places, None]
+    compared_rows = sample[first_places] * weights[first_places, None]
     # BLAS is not used, because its idle threads keep cores that the search needs busy for 30 ms.
-    squares, compared_float32 = np.square(compared).sum(axis=1), compared.astype(np.float32)
+    squares = np.square(compared_rows).sum(axis=1)
+    compared_float32 = compared_rows.astype(np.float32)
     are_close = np.einsum("ij,kj->ik", compared_float32, compared_float32) > _CLOSE_COSINE * squares
     sizes = are_close.sum(axis=1)
-    if sizes.max() < _MIN_CLOSE_SHARE * len(compared):
+    if sizes.max() < _MIN_CLOSE_SHARE * len(compared_rows):
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
     # To approach the direction around which the rows are densest, the half of the rows that is
     # nearest to their mean is selected repeatedly.
-    cluster = compared[are_close[np.argmax(sizes)]]
+    cluster = compared_rows[are_close[np.argmax(sizes)]]
     while len(cluster) > 8:
         distances = np.square(cluster - cluster.mean(axis=0)).sum(axis=1)
         cluster = cluster[np.argsort(distances, kind="stable")[: -(-len(cluster) // 2)]]

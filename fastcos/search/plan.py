@@ -367,8 +367,8 @@ def _plan_score_all(
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     grid = plan_exhaustive(n, m, segment.n_columns, k, machine.n_threads, costs)
-    merged = 16.0 * n * grid.n_ranges * k if grid.n_ranges > 1 else 0.0
-    return SearchPlan("score_all", grid=grid, buffer_bytes=merged, reasons=reasons)
+    merged_bytes = 16.0 * n * grid.n_ranges * k if grid.n_ranges > 1 else 0.0
+    return SearchPlan("score_all", grid=grid, buffer_bytes=merged_bytes, reasons=reasons)
 
 
 def _plan_distinct(

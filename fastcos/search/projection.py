@@ -106,9 +106,9 @@ def add_later(
 
     def add() -> None:
         try:
-            projected = add_or_warn(packed, items, n_threads, progress=_stop_at_end)
-            if projected is not packed:
-                store(projected)
+            projected_items = add_or_warn(packed, items, n_threads, progress=_stop_at_end)
+            if projected_items is not packed:
+                store(projected_items)
         except _Ended:
             pass
         finally:
@@ -225,14 +225,17 @@ def with_axes(
             n_threads=n_threads, progress=progress,
         )  # fmt: skip
     read_only = validation.read_only
-    projected = records.Projection(
+    projection_record = records.Projection(
         axes.panels, read_only(codes), words, read_only(statistics), read_only(rest_norms),
         axes.eta, axes.largest_k,
     )  # fmt: skip
-    unchanged = (arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift)
+    item_arrays = (
+        arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift,
+    )  # fmt: skip
     return packed_items(
-        packed.metric_type, layout, items, unchanged, *packed.units[:2], projection=projected
-    )
+        packed.metric_type, layout, items, item_arrays, *packed.units[:2],
+        projection=projection_record,
+    )  # fmt: skip
 
 
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
@@ -245,10 +248,10 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     n_panels = -(-p // PANEL)
     panels = np.zeros((depth, n_panels * PANEL), np.float32)
     panels[:, :p] = V
-    exact = panels[:, :p].astype(np.float64)
+    axes_float64 = panels[:, :p].astype(np.float64)
     with blas_lock():
         # The Frobenius norm is at least the spectral norm.
-        eps = float(np.linalg.norm(exact.T @ exact - np.eye(p))) + 1e-12
+        eps = float(np.linalg.norm(axes_float64.T @ axes_float64 - np.eye(p))) + 1e-12
     run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
     # A bound on the relative rounding error of a sum of squares in float32, in 16 lanes.
@@ -292,17 +295,17 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     query_places = slice(0, cost_model.COSTS.projection_sample_queries)
     encoded = sampled_items.take(query_places)
     if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # queries are widened as well
-        wide = memmap.from_bits(encoded.rows).astype(np.float64)
-        encoded = encoded._replace(rows=validation.read_only(wide))
+        wide_rows = memmap.from_bits(encoded.rows).astype(np.float64)
+        encoded = encoded._replace(rows=validation.read_only(wide_rows))
     exclusions = no_exclusions(len(encoded.rows))
-    scaled = pack_queries(packed, encoded, exclusions)
-    ratios = scaled.scaling.factors / np.where(
+    scaled_queries = pack_queries(packed, encoded, exclusions)
+    ratios = scaled_queries.scaling.factors / np.where(
         factors[query_places] > 0, factors[query_places], 1.0
     )
     offsets = np.zeros(len(places), np.float32)
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
-    biases = scaled.scaling.weights[:, np.newaxis] * offsets
+    biases = scaled_queries.scaling.weights[:, np.newaxis] * offsets
     # The product is computed in float64, because for dot products with a query of small norm the
     # ratio may exceed the range of float32.
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
@@ -380,8 +383,8 @@ def _remaining_shares(
     scores = queries @ sample.T + biases
     query_numbers = np.arange(len(queries))
     scores[query_numbers, query_numbers] = -np.inf
-    ordered = np.sort(scores, axis=1)
-    thresholds = [ordered[:, m - count, None] for count in counts]
+    sorted_scores = np.sort(scores, axis=1)
+    thresholds = [sorted_scores[:, m - count, None] for count in counts]
     u, w = sample @ axes, queries @ axes
     norms, query_norms = (np.sqrt(np.square(rows).sum(axis=1)) for rows in (sample, queries))
     bound = biases + cost_model.COSTS.code_error * query_norms[:, None] * norms
@@ -392,7 +395,7 @@ def _remaining_shares(
             np.sqrt(np.maximum(0.0, np.square(size) - np.square(part[:, :p]).sum(axis=1)))
             for size, part in ((norms, u), (query_norms, w))
         )
-        upper = bound + query_remainders[:, None] * remainders
-        shares[row] = [(upper >= tau).mean() for tau in thresholds]
+        upper_bounds = bound + query_remainders[:, None] * remainders
+        shares[row] = [(upper_bounds >= tau).mean() for tau in thresholds]
         n_added = p
     return shares

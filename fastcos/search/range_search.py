@@ -109,10 +109,10 @@ def neighbors_above(
     X = Q if items is None else validation.as_rows("items", items)
     validation.check_same_width("items", X, "queries", Q)
     validation.check_scorable("queries", Q, X)
-    unfitted = get_measure(measure)
-    threshold = as_threshold("min_score", min_score, unfitted)
+    unfitted_measure = get_measure(measure)
+    threshold = as_threshold("min_score", min_score, unfitted_measure)
     options = as_options(n_threads, working_memory, progress)
-    fitted_items = fit_items(X, unfitted, options)
+    fitted_items = fit_items(X, unfitted_measure, options)
     exclusions = no_exclusions(len(Q), exclude_self=items is None)
     return pairs_above(fitted_items, Q, threshold, exclusions, options)
 
@@ -339,17 +339,17 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
     def reach(raw_scores: Floats) -> npt.NDArray[np.bool_]:
         return rounded_scores(measure.to_score(raw_scores[:, None], Q)[:, 0]) >= threshold
 
-    exact = _smallest_rounding_to(threshold, n)
+    exact_bounds = _smallest_rounding_to(threshold, n)
     with np.errstate(all="ignore"):
-        is_exact = reach(exact) & ~reach(np.nextafter(exact, -np.inf))
+        is_exact = reach(exact_bounds) & ~reach(np.nextafter(exact_bounds, -np.inf))
     if not is_exact.all():  # the measure changes raw scores
-        exact = _smallest_qualifying(reach, n, metric_type)
+        exact_bounds = _smallest_qualifying(reach, n, metric_type)
     if not is_upper_bounded(measure):
-        return _RawScoreBounds(exact, exact)
+        return _RawScoreBounds(exact_bounds, exact_bounds)
     candidates = _smallest_qualifying(
-        lambda raw_scores: measure.upper_bound(Q, raw_scores) >= exact, n, metric_type
+        lambda raw_scores: measure.upper_bound(Q, raw_scores) >= exact_bounds, n, metric_type
     )
-    return _RawScoreBounds(exact, candidates)
+    return _RawScoreBounds(exact_bounds, candidates)
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:

@@ -59,9 +59,9 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     >>> from fastcos import top_k
     >>> from fastcos.search.rerank import rerank
     >>> items = np.array([[1.0, 0.0], [2.0, 0.1], [0.9, 0.3], [0.0, 1.0]])
-    >>> found = top_k(items, k=2)
+    >>> neighbors = top_k(items, k=2)
     >>> nearest = lambda query, others: -np.linalg.norm(items[others] - items[query], axis=1)
-    >>> found.indices[0].tolist(), rerank(found, nearest).indices[0].tolist()
+    >>> neighbors.indices[0].tolist(), rerank(neighbors, nearest).indices[0].tolist()
     ([1, 2], [2, 1])
     """
     validation.check_progress(progress)
@@ -171,8 +171,8 @@ class WordRotatorsScorer:
     >>> from fastcos.search.rerank import WordRotatorsScorer, rerank
     >>> vectors = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> scorer = WordRotatorsScorer(vectors, [[2, 0, 0], [1, 0, 1], [0, 1, 0]])
-    >>> found = top_k(scorer.directions(), k=2, measure="neg_euclidean")
-    >>> rerank(found, scorer).indices[0].tolist()
+    >>> neighbors = top_k(scorer.directions(), k=2, measure="neg_euclidean")
+    >>> rerank(neighbors, scorer).indices[0].tolist()
     [1, 2]
     """
 

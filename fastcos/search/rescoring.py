@@ -113,25 +113,25 @@ def rescore(
     >>> best.indices.tolist(), best.missing.tolist()
     ([[0, 2]], [0])
     """
-    unfitted = get_measure(measure)
+    unfitted_measure = get_measure(measure)
     Q = validation.as_rows("queries", queries, or_vector=True)
-    X = _as_listed_items(items, unfitted)
+    X = _as_listed_items(items, unfitted_measure)
     validation.check_same_width("items", X, "queries", Q)
     lists = as_candidates(candidates, len(Q), X.shape[0])
     k = validation.as_count("k", k, high=lists.shape[1])
     options = as_options(n_threads, working_memory)
     bounds = None if upper_bounds is None else _as_upper_bounds(upper_bounds, len(Q))
-    if capabilities(unfitted).append:
-        columns, raw_scores = _best_of_rows(X, unfitted, Q, lists, k, options)
-        fitted = unfitted
+    if capabilities(unfitted_measure).append:
+        columns, raw_scores = _best_of_rows(X, unfitted_measure, Q, lists, k, options)
+        fitted_measure = unfitted_measure
     else:
-        fitted_items = fit_items(X, unfitted, options)
+        fitted_items = fit_items(X, unfitted_measure, options)
         columns, raw_scores = best_of_candidates(fitted_items, Q, lists, k, options)
-        fitted = fitted_items.measure
-    indices, scores = finish(fitted, Q, columns, raw_scores, None)
+        fitted_measure = fitted_items.measure
+    indices, scores = finish(fitted_measure, Q, columns, raw_scores, None)
     if bounds is None:
         return Rescored(indices, scores, None)
-    exact_scores = np.where(columns < 0, -np.inf, fitted.to_score(raw_scores, Q))
+    exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
     # A missing item that ties with a candidate may have a lower item number than the candidate.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)

@@ -42,8 +42,8 @@ class NeighborTables:
         Examples
         --------
         >>> import fastcos
-        >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
-        >>> found.to_pandas(ids=["a", "b", "c"])["neighbor"].tolist()
+        >>> neighbors = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+        >>> neighbors.to_pandas(ids=["a", "b", "c"])["neighbor"].tolist()
         ['c', 'c', 'a']
         """
         return _as_frame("pandas", self._columns(ids, query_ids))
@@ -63,8 +63,8 @@ class NeighborTables:
         Examples
         --------
         >>> import fastcos
-        >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
-        >>> found.to_polars()["neighbor"].to_list()
+        >>> neighbors = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+        >>> neighbors.to_polars()["neighbor"].to_list()
         [2, 2, 0]
         """
         return _as_frame("polars", self._columns(ids, query_ids))
@@ -84,8 +84,8 @@ class NeighborTables:
         Examples
         --------
         >>> import fastcos
-        >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
-        >>> found.to_arrow().column_names
+        >>> neighbors = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+        >>> neighbors.to_arrow().column_names
         ['query', 'rank', 'neighbor', 'score']
         """
         return _as_frame("pyarrow", self._columns(ids, query_ids))
@@ -128,8 +128,8 @@ class Neighbors(_Neighbors, NeighborTables):
     Examples
     --------
     >>> import fastcos
-    >>> found = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
-    >>> found.indices.ravel().tolist()
+    >>> neighbors = fastcos.top_k([[1.0, 0.0], [0.0, 1.0], [3.0, 0.1]], k=1)
+    >>> neighbors.indices.ravel().tolist()
     [2, 2, 0]
     """
 

@@ -143,13 +143,13 @@ def _numpy(
     row_numbers, scores = np.empty((n, k), np.int64), np.empty((n, k))
     for lo in range(0, n, size):
         if lo and not segment.uses_numpy():
-            remaining = slice(lo, n)
-            bounds = None if request.thresholds is None else request.thresholds[remaining]
+            remaining_queries = slice(lo, n)
+            bounds = None if request.thresholds is None else request.thresholds[remaining_queries]
             remaining_request = request._replace(
                 exclusions=request.exclusions.of_range(lo, n), thresholds=bounds
             )
-            row_numbers[remaining], scores[remaining] = search_segment(
-                segment, queries.take(remaining), remaining_request, options
+            row_numbers[remaining_queries], scores[remaining_queries] = search_segment(
+                segment, queries.take(remaining_queries), remaining_request, options
             )
             break
         hi = min(n, lo + size)
@@ -232,11 +232,12 @@ def _distinct(
     if progress is not None:
         options = options._replace(progress=lambda done, total: progress(done * n // total, n))
     query_groups = duplicates.find_duplicates(queries) if norms_repeat(queries.norms) else None
-    distinct, group_of_query = queries, validation.read_only(np.arange(n, dtype=np.int64))
+    distinct_queries, group_of_query = queries, validation.read_only(np.arange(n, dtype=np.int64))
     if query_groups is not None:
-        distinct, group_of_query = queries.take(query_groups.first), query_groups.group_of
+        distinct_queries, group_of_query = queries.take(query_groups.first), query_groups.group_of
     k = min(request.k + 1, len(groups.first))
-    best = scan_packed(packed, distinct, no_exclusions(len(distinct.rows)), k, options)
+    exclusions = no_exclusions(len(distinct_queries.rows))
+    best = scan_packed(packed, distinct_queries, exclusions, k, options)
     return duplicates.expand(
         groups, request.exclusions, group_of_query, best, request.k, options.n_threads
     )

@@ -87,8 +87,8 @@ def similarity_blocks(
         validation.check_memory("working_memory", memory, bytes_per_query)
         block = min(len(Q), int(memory / bytes_per_query))
     block = validation.as_count("block", block)
-    fitted = get_measure(measure).fit(X)
-    blocks = score_blocks(fitted, Q, X, block)
+    fitted_measure = get_measure(measure).fit(X)
+    blocks = score_blocks(fitted_measure, Q, X, block)
     return ((rows, rounded_scores(scores)) for rows, scores in blocks)
 
 

@@ -112,11 +112,11 @@ class Segment:
         mask = np.zeros(len(self.encoded.rows), np.uint8)
         mask[self.numbers] = 1
         mask[removed] = 0
-        reduced = self.restricted_to(np.flatnonzero(mask))
+        remaining_segment = self.restricted_to(np.flatnonzero(mask))
         if "packed" in vars(self):
-            reduced.packed, reduced.duplicates = self.packed, None
-            reduced.live = AllowedRows(mask, reduced.numbers)
-        return reduced
+            remaining_segment.packed, remaining_segment.duplicates = self.packed, None
+            remaining_segment.live = AllowedRows(mask, remaining_segment.numbers)
+        return remaining_segment
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Return the row numbers of positions, and whether each position is in this segment."""
@@ -213,9 +213,9 @@ class Segment:
             n_distinct = n_live if groups is None else len(groups.first)
         for name in ("packed", "packed_distinct"):
             packed = fields.get(name) if packed is None else packed
-        projected = packed
+        projected_form = packed
         if n_distinct is not None and n_distinct < n_live:
-            projected = fields.get("packed_distinct")
+            projected_form = fields.get("packed_distinct")
         n_rows, n_columns = self.encoded.rows.shape
         row_type = memmap.from_bits(self.encoded.rows).dtype.name
         moderate = fields.get("has_moderate_norms")
@@ -225,8 +225,8 @@ class Segment:
                 has_moderate_norms=moderate, n_live_of_index=n_live_of_index,
             )  # fmt: skip
         projected_words, max_k = 0, (0.0, 0.0)
-        if projected is not None:
-            projected_words, max_k = projected.projection_sizes
+        if projected_form is not None:
+            projected_words, max_k = projected_form.projection_sizes
         n_packed = len(packed.arrays.order) if "packed" in fields else n_live
         return plan.SegmentSizes(
             n_rows, n_columns, n_live, row_type, packed.layout.isa, n_packed, projected_words,

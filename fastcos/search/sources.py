@@ -223,10 +223,11 @@ class MappedItems:
 
 def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItems | MappedItems:
     """Fit the measure to the items and encode them, unless they are read in blocks."""
-    fitted = measure.fit(X)
+    fitted_measure = measure.fit(X)
     if memmap.is_read_in_blocks(X) and not fits_as_given(X, options):
-        return MappedItems(fitted, X)
-    return FittedItems(fitted, len(X), (encode_segment(fitted, X, options.n_threads),))
+        return MappedItems(fitted_measure, X)
+    segment = encode_segment(fitted_measure, X, options.n_threads)
+    return FittedItems(fitted_measure, len(X), (segment,))
 
 
 def block_sizes(

@@ -170,13 +170,13 @@ def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> Sp
     If rows are compared by cosine, rows whose squares would underflow are scaled up.
     """
     is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
-    clean = transposed_interactions(name, X) if is_csc else as_interactions(name, X)
-    validation.check_scorable(name, clean.data[None], clean.data[None], X.shape[1])
-    arrays: Arrays = csr_arrays(clean)
-    are_whole = _are_whole(arrays[0], clean.data, n_threads)
-    if are_whole and (clean.data[:_FIRST_VALUES] == 1).all() and (clean.data == 1).all():
+    matrix = transposed_interactions(name, X) if is_csc else as_interactions(name, X)
+    validation.check_scorable(name, matrix.data[None], matrix.data[None], X.shape[1])
+    arrays: Arrays = csr_arrays(matrix)
+    are_whole = _are_whole(arrays[0], matrix.data, n_threads)
+    if are_whole and (matrix.data[:_FIRST_VALUES] == 1).all() and (matrix.data == 1).all():
         arrays = *arrays[:2], None
-    shape = clean.shape[::-1] if is_csc else clean.shape
+    shape = matrix.shape[::-1] if is_csc else matrix.shape
     by_row, by_column = (None, arrays) if is_csc else (arrays, None)
     rows = SparseRows(shape, by_row, by_column, n_threads, are_whole=are_whole)
     if measure == "dot" or are_whole:
@@ -213,8 +213,9 @@ def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
     if not largest.any():
         return rows
     exponents = safe_norms.exponents_for(largest)
-    scaled = np.ldexp(data, exponents[row_of_entry])
-    return SparseRows(rows.shape, (indptr, indices, scaled), None, n_threads, are_whole=False)
+    scaled_values = np.ldexp(data, exponents[row_of_entry])
+    by_row = indptr, indices, scaled_values
+    return SparseRows(rows.shape, by_row, None, n_threads, are_whole=False)
 
 
 def _empty_entries(
@@ -239,5 +240,6 @@ def _index_type(count: int) -> npt.DTypeLike:
 
 def _narrowed(arrays: Arrays, index_type: npt.DTypeLike) -> Arrays:
     indptr, indices, data = arrays
-    narrow = indices.astype(index_type, copy=False)
-    return tuple(map(validation.read_only, (indptr, narrow, data)))  # type: ignore[return-value]
+    narrow_indices = indices.astype(index_type, copy=False)
+    new_arrays = indptr, narrow_indices, data
+    return tuple(map(validation.read_only, new_arrays))  # type: ignore[return-value]

@@ -112,8 +112,8 @@ def top_k(
     --------
     >>> import numpy as np
     >>> from fastcos import top_k
-    >>> found = top_k(np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]), k=1)
-    >>> found.indices.ravel().tolist()
+    >>> neighbors = top_k(np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]]), k=1)
+    >>> neighbors.indices.ravel().tolist()
     [1, 0, 1]
     """
     if isinstance(items, int | np.integer):  # other libraries have k as their second argument
@@ -137,11 +137,11 @@ def top_k(
             queries, items, k, measure=measure, exclude_self=exclude_self, min_score=min_score,
             options=options,
         )  # fmt: skip
-    unfitted = get_measure(measure)
+    unfitted_measure = get_measure(measure)
     if min_score is not None:
-        min_score = as_min_score(min_score, unfitted)
+        min_score = as_min_score(min_score, unfitted_measure)
     if out is not None:
-        require(unfitted, "blocks")
+        require(unfitted_measure, "blocks")
         validation.check_none("groups", groups, "with out")
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
@@ -149,13 +149,13 @@ def top_k(
     # facts, so the rows keep their types if results are written to a directory.
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_items(
-        "queries", queries, unfitted, or_vector=items is not None, in_memory=in_memory,
+        "queries", queries, unfitted_measure, or_vector=items is not None, in_memory=in_memory,
         in_blocks=in_blocks,
     )  # fmt: skip
     X = Q
     if items is not None:
         X = as_items(
-            "items", items, unfitted, in_memory=in_memory, in_blocks=in_blocks,
+            "items", items, unfitted_measure, in_memory=in_memory, in_blocks=in_blocks,
             is_measured=in_blocks,
         )  # fmt: skip
     options = as_options(n_threads, working_memory, progress)
@@ -170,15 +170,15 @@ def top_k(
         groups=None if groups is None else _as_groups(groups, query_groups, X, items, len(Q)),
     )  # fmt: skip
     if out is None or not request.k:
-        neighbors = _fit_and_search(X, request, unfitted, options, None)
+        neighbors = _fit_and_search(X, request, unfitted_measure, options, None)
         return neighbors if request.k == k else padded(neighbors, k)
     validation.as_count("k", k, high=request.k)
     from fastcos.search.output_directory import results_in_directory
 
-    with results_in_directory(request, X, unfitted, options, out) as results:
+    with results_in_directory(request, X, unfitted_measure, options, out) as results:
         if results.is_complete:
             return Neighbors(**results.finish())
-        return _fit_and_search(X, request, unfitted, options, results)
+        return _fit_and_search(X, request, unfitted_measure, options, results)
 
 
 def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: int) -> QueryGroups:
@@ -200,10 +200,10 @@ def _fit_and_search(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
 ) -> Neighbors:
     """Fit the measure to the items and answer a request; results is an argument of ``execute``."""
-    fitted = fit_items(X, measure, options)  # raises for NaN, even if nothing is searched
+    fitted_items = fit_items(X, measure, options)  # raises for NaN, even if nothing is searched
     if request.k and request.allowed_positions is not None:
         # Only rows that are allowed in the results are packed.
-        allowed_items = fitted.restricted_to(request.allowed_positions)
+        allowed_items = fitted_items.restricted_to(request.allowed_positions)
         if allowed_items is not None:
-            fitted, request = allowed_items, request._replace(allowed_positions=None)
-    return execute(fitted, request, options, results)
+            fitted_items, request = allowed_items, request._replace(allowed_positions=None)
+    return execute(fitted_items, request, options, results)
