@@ -53,8 +53,8 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # Threads of the parent that hold its lock, or have set a limit, do not exist in the child. The
-    # lock would therefore never be released, and the limit never be lifted.
+    # A thread of the parent that holds the lock of this state, or has set a limit, does not exist
+    # in the child. The lock would therefore never be released, and the limit would never be lifted.
     global _state
     previous, _state = _state, _State()
     if previous.owner is threading.current_thread():
@@ -112,7 +112,7 @@ def _is_unnoticed() -> bool:
 
 @functools.cache
 def _libraries() -> Any:
-    """Return the loaded BLAS libraries; the result is cached because the search takes 1 ms."""
+    """Return the loaded BLAS libraries; the result is cached, because finding them takes 1 ms."""
     import scipy.linalg  # noqa: F401  SciPy loads a BLAS library of its own beside NumPy's
     from threadpoolctl import ThreadpoolController
 

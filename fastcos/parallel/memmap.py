@@ -25,14 +25,15 @@ _MIN_ROWS = 64
 # The number of scattered rows that are copied before their pages are released, because the system
 # maps up to 16 pages for each row.
 _ROWS_PER_RELEASE = 256
-# The number of bytes of a map that one thread copies before it releases their pages.
+# The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22
-# For each type of narrow rows, by its name: the type in which the rows are passed to a kernel.
+# For each type of narrow rows (of one- or two-byte numbers) that kernels read, by its name: the
+# type in which the rows are passed to a kernel.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
-    """Return whether X is in memory, with at most two bytes per number, and exact in float32."""
+    """Return whether X is an array in memory of one- or two-byte numbers that float32 can hold."""
     if type(X) is not np.ndarray:  # X is a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
@@ -80,7 +81,8 @@ def as_mapped_rows(
         if is_unchanged and widen:
             is_unchanged, dtype = False, np.float32
         elif is_unchanged and X.size:
-            # One row suffices here: as_row_shape would convert all ml_dtypes rows to float32.
+            # Only one row is checked, because as_row_shape would convert all rows of a type of
+            # ml_dtypes to float32.
             first_rows = X[:1]
     if not is_unchanged:
         return validation.as_rows(
@@ -108,7 +110,7 @@ def as_stored(name: str, X: Any) -> Any:
 
 
 def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
-    """Return whether rows may share memory with their source, and would change with it."""
+    """Return whether rows may share memory with source, so that changing source changes them."""
     if isinstance(source, (list, tuple)):
         return False
     # For a table or a tensor, NumPy cannot tell whether its arrays share memory with the rows.
@@ -116,7 +118,7 @@ def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
 
 
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return rows of one- or two-byte numbers in the type that kernels read; leave other rows."""
+    """Return rows of one- or two-byte numbers in the type that kernels read, others unchanged."""
     if not has_kernels(X):
         return X
     native_rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
@@ -124,7 +126,7 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return rows that as_bits has returned as the numbers that they represent, without a copy."""
+    """Undo as_bits without a copy: return rows as the numbers that their bits represent."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
@@ -177,7 +179,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy rows lo to hi of the requested rows, counted in the order of the file."""
+        """Copy the requested rows with places lo to hi - 1 in the order of the file."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]

@@ -69,7 +69,8 @@ def reset() -> None:
 
 
 def _after_fork() -> None:
-    # The parent's threads do not exist in the child, so locks that they hold are never released.
+    # The parent's threads do not exist in the child, so a lock that one of them holds would never
+    # be released.
     global _state
     _state = _State(is_forked=True)
     _inside.busy = False
@@ -109,9 +110,10 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
 class lazy_attribute(Generic[Owner, Value]):
     """An attribute that its method computes once, at first use; other threads wait for the value.
 
-    functools.cached_property is not used. On Python 3.11 it holds one lock for all instances: a
-    child that is forked while another thread computes an attribute would wait for ever. In later
-    versions it has no lock: eight threads that search an index at once would each pack all items.
+    functools.cached_property is not used. On Python 3.11, cached_property holds one lock for all
+    instances: a child that is forked while another thread computes an attribute would wait for
+    ever. In later versions, cached_property has no lock: eight threads that search an index at once
+    would each pack all items.
     """
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:
@@ -139,7 +141,7 @@ class lazy_attribute(Generic[Owner, Value]):
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an output array that is filled with values that no kernel writes.
 
-    Floats are NaN, integers -7, and bytes 249.
+    Floating-point numbers are NaN, signed integers are -7, and bytes are 249.
     """
     kind = np.dtype(dtype)
     return np.full(shape, np.nan if kind.kind == "f" else (-7 if kind.kind == "i" else 249), kind)
@@ -258,7 +260,7 @@ class _Job:
             while not self._has_ended(_REPORT_INTERVAL if progress is not None else -1):
                 self._report(progress)
             self._report(progress)
-        finally:  # no block may run on, not even after KeyboardInterrupt
+        finally:  # no block may still run afterwards, not even after KeyboardInterrupt
             _inside.busy = was_inside
             self._stop()
         error, self._error = self._error, None
@@ -338,7 +340,7 @@ class _Job:
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
-    """Queue copies of a task for the helping threads, after starting threads up to size - 1."""
+    """Start threads until the pool has size - 1 of them, and queue copies of a task for them."""
     state = _state
     if state.n_threads < size - 1:
         with state.lock:
@@ -375,7 +377,7 @@ def _prange_is_safe() -> bool:
 
 
 def _find_prange_fault() -> str:
-    # If the layer has run in the parent process, trying prange could hang the forked child.
+    # If prange has run in the parent process, trying prange could hang the forked child.
     if _state.is_forked:
         return "in a forked process"
     from numba import threading_layer

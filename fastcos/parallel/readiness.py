@@ -4,7 +4,7 @@ Compiling the kernels of a search takes about half a minute of processor time, o
 Until the kernels are compiled, :mod:`fastcos.search.numpy_search` computes searches, while
 :mod:`fastcos.parallel.background` compiles in another process. If no other process can compile,
 this process searches in NumPy for about as long as compiling takes, and then compiles. This rule is
-the ski-rental strategy: it takes at most twice as long as the better of the two choices.
+the ski-rental strategy: searches take at most twice as long as with the better of the two choices.
 
 Rows of different types are searched by different code, so each type becomes ready at its own time.
 A process that has compiled all kernels for a type marks the type as ready in the code cache.
@@ -113,8 +113,8 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # To find the default, config.isa() imports LLVM, which takes 0.4 s. Therefore config.isa() is
-    # called only if the instruction set is configured.
+    # To find the default instruction set, config.isa() imports LLVM, which takes 0.4 s. Therefore
+    # config.isa() is called only if the instruction set is configured.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"

@@ -40,7 +40,7 @@ def community_detection(
         Two rows are similar if their cosine is at least this number. A Calibration is accepted as
         in :func:`fastcos.neighbors_above`.
     min_community_size : int, default 10
-        The smallest number of members of a community.
+        Communities with fewer members than this are left out.
     batch_size, show_progress_bar
         These two arguments of sentence-transformers are accepted and have no effect. The setting
         ``working_memory`` decides how many rows are compared at once.

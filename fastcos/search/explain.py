@@ -361,7 +361,7 @@ def explain_top_k(
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
-        MiB for buffers. Default: the setting ``working_memory``.
+        The memory for buffers in MiB. Default: the setting ``working_memory``.
     isa : {"amx", "vnni", "avxvnni", "avx2", "avx512", "generic"}, optional
         Instruction set of the machine. Default: the instruction set of this machine.
 

@@ -59,7 +59,7 @@ class NearDuplicates(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Two sentences: how many items are near-duplicates, and how many would remain."""
+        """Two sentences that say how many items are near-duplicates, and how many would remain."""
         n_items, n_groups = int((self.labels >= 0).sum()), len(self.representatives)
         n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (
@@ -69,7 +69,7 @@ class NearDuplicates(NamedTuple):
         )
 
     def table(self) -> Table:
-        """The best pairs, for ``repr``, below the verdict."""
+        """The table of the best pairs, which ``repr`` shows below the verdict."""
         rows = [
             (float(score), first, second, group)
             for score, first, second, group, *_ in self.rows()[:MAX_ROWS]

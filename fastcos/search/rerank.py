@@ -147,11 +147,11 @@ class WordRotatorsScorer:
 
     The mass of a vector w in a bag is |w| times its weight, divided by the sum of these products.
     The distance of two bags is their optimal transport cost, where moving mass from one vector to
-    another costs 1 - cosine. For bags of a single vector, the distance is 1 - cosine. An empty bag
-    is at distance 1 from all bags. Each pair of bags of m vectors is solved by a linear programme
-    in O(m^3 log m) time, which takes milliseconds. To find candidates, search the rows that
-    ``directions`` returns: half of their squared distance is at most the distance of the bags, by
-    Jensen's inequality.
+    another costs 1 - cosine. If both bags contain a single vector, the distance is 1 - cosine of
+    these vectors. An empty bag is at distance 1 from all bags. The distance of two bags of m
+    vectors is computed by a linear programme in O(m^3 log m) time, which is a few milliseconds. To
+    find candidates, search the rows that ``directions`` returns: by Jensen's inequality, half the
+    squared distance of two of these rows is at most the distance of their bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 

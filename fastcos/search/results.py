@@ -136,7 +136,7 @@ class Neighbors(_Neighbors, NeighborTables):
     __slots__ = ()
 
     def table(self) -> Table:
-        """The neighbours of the first queries, for ``repr``."""
+        """The table of the neighbours of the first queries, which ``repr`` shows."""
         return _table_of(self.indices, self.scores)
 
 
@@ -164,7 +164,7 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
     __slots__ = ()
 
     def table(self) -> Table:
-        """The neighbours of the first queries, for ``repr``."""
+        """The table of the neighbours of the first queries, which ``repr`` shows."""
         return _table_of(self.ids, self.scores)
 
 

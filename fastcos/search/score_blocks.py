@@ -53,14 +53,14 @@ def similarity_blocks(
     measure : str or Measure
         The measure, as in :func:`top_k`.
     block : int, optional
-        The number of queries in a block. By default, as many as fit into working_memory.
+        The number of queries in a block. By default, as many queries as fit into working_memory.
     working_memory : float, optional
         The memory for a block in MiB. By default, the setting ``working_memory``.
 
     Returns
     -------
     iterator of (slice, ndarray (rows, m), float32)
-        The queries that a block belongs to, and their scores with all items.
+        For each block, the slice of its queries, and the scores of these queries with all items.
 
     Raises
     ------

@@ -6,7 +6,7 @@ from fastcos import validation
 from fastcos.parallel import memmap
 from fastcos.search.top_k import top_k as nearest
 
-# The score functions of sentence_transformers.util, by name, and the measures of this library.
+# For each score function of sentence_transformers.util, by its name: the measure of this library.
 _MEASURES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "neg_euclidean"}
 
 
@@ -32,10 +32,10 @@ def semantic_search(
     corpus_embeddings : array_like (m, d)
         The embeddings of the corpus. They may be memory-mapped.
     query_chunk_size, corpus_chunk_size : int
-        Accepted for calls that were written for sentence-transformers, and not used: the setting
-        ``working_memory`` decides how much is searched at once.
+        These two arguments of sentence-transformers are accepted and have no effect. The setting
+        ``working_memory`` decides how many rows are searched at once.
     top_k : int
-        The number of entries per query. If the corpus has fewer, all of them are returned.
+        The number of entries per query. If the corpus has fewer entries, all of them are returned.
     score_function : str or callable
         "cos_sim", "dot_score" or "euclidean_sim", or the function of sentence-transformers with one
         of these names.

@@ -79,15 +79,16 @@ def top_k(
         and compared with the returned scores, which are float32.
     groups : array_like (m,), int or str, optional
         The group of each item, such as a tenant, a language or a blocking key. A query finds only
-        items of its own group, and the search costs as much as a search of this group. If the group
-        has fewer than k items, the neighbours are padded. Groups can be used with dense rows, which
-        are read into memory, and with allowed as a mask or item numbers.
+        items of its own group, and the search takes as long as a search of this group alone. If the
+        group has fewer than k items, the neighbours are padded. Groups can be used with dense rows,
+        which are read into memory, and with allowed as a mask or item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
-        The group of each query. Required with groups and items.
+        The group of each query. It must be given if both groups and items are given.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
-        MiB for buffers besides inputs and outputs. Default: the setting ``working_memory``.
+        The memory for buffers in MiB, besides inputs and outputs. Default: the setting
+        ``working_memory``.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
     out : path-like, optional

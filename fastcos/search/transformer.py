@@ -89,13 +89,14 @@ class NeighborsTransformer(
         Parameters
         ----------
         X : array_like (n, d)
-            The rows. If row i equals item i, it finds item i first, at distance 0. Every row of
+            The rows. If row i equals item i, row i finds item i first, at distance 0. Every row of
             ``fit_transform`` therefore finds itself before other rows that equal it.
 
         Returns
         -------
         csr_matrix (n, p), float64
-            Each row has n_neighbors entries by ascending distance, or one more with distances.
+            Each row has n_neighbors + 1 entries by ascending distance, or n_neighbors entries if
+            mode is "connectivity".
         """
         check_is_fitted(self)
         rows = validation.estimator_rows(self, X, reset=False)
