@@ -132,8 +132,8 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
         "first": segment.first,
         "removed": part.n_removed,
         "layout": _layout_fields(packed.layout, has_projection=has_projection),
-        "unit": packed.units[0],
-        "bias_unit": packed.units[1],
+        "unit": packed.units.unit,
+        "bias_unit": packed.units.bias_unit,
     }
 
 

@@ -94,6 +94,23 @@ class ItemScaling(NamedTuple):
     bias_unit: float
 
 
+class ItemUnits(NamedTuple):
+    """The numbers by which queries are scaled like the packed items with which they are compared.
+
+    Attributes
+    ----------
+    unit, bias_unit : float
+        The units of ItemScaling.
+    error, rounding : float
+        Bounds on the rounding errors of an inner product: in float32 tiles, and in float64.
+    """
+
+    unit: float
+    bias_unit: float
+    error: float
+    rounding: float
+
+
 class PackedItems(NamedTuple):
     """Items in panels of 32 rows, in the two forms that kernels read: Items and ItemAddresses."""
 
@@ -118,10 +135,9 @@ class PackedItems(NamedTuple):
         return projection.words, (float(projection.largest_k[0]), float(projection.largest_k[1]))
 
     @property
-    def units(self) -> tuple[float, float, float, float]:
-        """The two units and the two bounds on rounding errors that ItemAddresses contains."""
-        units: tuple[float, float, float, float] = self.addresses.units
-        return units
+    def units(self) -> ItemUnits:
+        """The units of the items, which ItemAddresses contains without names."""
+        return ItemUnits(*self.addresses.units)
 
 
 def norms_repeat(norms: Floats) -> bool:
@@ -330,15 +346,15 @@ def pack_queries(
     )
     parallel.call(
         query_scaling.scale_queries, queries.rows.dtype.char, 0, n,
-        METRIC_TYPES[packed.metric_type], queries.rows, queries.norms, packed.units,
+        METRIC_TYPES[packed.metric_type], queries.rows, queries.norms, packed.addresses.units,
         packed.arrays.shift, scaling,
     )  # fmt: skip
     return records.Queries(
         rows=queries.rows,
         norms=queries.norms,
         scaling=scaling,
-        error=packed.units[2],
-        rounding=packed.units[3],
+        error=packed.units.error,
+        rounding=packed.units.rounding,
         filters=kernel_filters(exclusions, allowed),
     )
 

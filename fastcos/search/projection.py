@@ -233,7 +233,7 @@ def with_axes(
         arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift,
     )  # fmt: skip
     return packed_items(
-        packed.metric_type, layout, items, item_arrays, *packed.units[:2],
+        packed.metric_type, layout, items, item_arrays, packed.units.unit, packed.units.bias_unit,
         projection=projection_record,
     )  # fmt: skip
 
