@@ -62,9 +62,9 @@ def _merge_rows(
     lo: int, hi: int, first: Ranking, second: Ranking, numbers: Integers, scores: Floats
 ) -> None:
     """Merge the rankings of queries lo to hi - 1; the thread pool calls this function."""
-    both_columns, both_scores = (
+    both_numbers, both_scores = (
         validation.read_only(np.concatenate([first_part[lo:hi], second_part[lo:hi]], axis=1))
         for first_part, second_part in zip(first, second, strict=True)
     )
     block = parallel.row_blocks(hi - lo, hi - lo)
-    parallel.run(merge_rows, block, both_scores, both_columns, scores[lo:hi], numbers[lo:hi])
+    parallel.run(merge_rows, block, both_scores, both_numbers, scores[lo:hi], numbers[lo:hi])

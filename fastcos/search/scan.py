@@ -313,21 +313,11 @@ def _scan_query_blocks(
     options: ExecutionOptions,
 ) -> Ranking:
     """Scan packed rows for blocks of queries; every thread takes one block after the other."""
-    items, k, exclusions = packed.arrays, request.k, request.exclusions
-    scaled_queries = pack_queries(packed, queries, exclusions, request.allowed)
+    items, k = packed.arrays, request.k
+    scaled_queries = pack_queries(packed, queries, request.exclusions, request.allowed)
     n, n_panels = len(scaled_queries.norms), len(items.statistics)
     row_numbers, scores = unfilled(n, k)
-    unfinished = np.arange(n, dtype=np.int64)
-    zero_queries = np.flatnonzero(scaled_queries.norms == 0)
-    if len(zero_queries) and packed.metric_type != "euclidean" and not items.offsets.any():
-        # All scores of a zero query are 0, so no filter could drop a row. The norm of a tiny row
-        # may be 0 although the row is not zero.
-        zero_queries = zero_queries[~scaled_queries.rows[zero_queries].any(axis=1)]
-        if len(zero_queries):
-            unfinished = np.delete(unfinished, zero_queries)
-            findable = packed.numbers if request.allowed is None else request.allowed.numbers
-            for query in zero_queries:
-                row_numbers[query], scores[query] = _lowest(findable, exclusions, int(query), k)
+    unfinished = _answer_zero_queries(packed, scaled_queries, request, (row_numbers, scores))
     initial_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
     if request.thresholds is not None and np.isfinite(request.thresholds).all():
         initial_thresholds = _filter_thresholds(scaled_queries, request.thresholds)
@@ -374,6 +364,31 @@ def _scan_query_blocks(
             thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1
     return row_numbers, scores
+
+
+def _answer_zero_queries(
+    packed: PackedItems, scaled_queries: Any, request: SegmentRequest, results: Ranking
+) -> Integers:
+    """Write the results of the queries that are rows of zeros; return the other queries' numbers.
+
+    All scores of a zero query are 0, so the tiles would drop no row. The function treats no query as
+    a zero query if scores depend on more than an inner product.
+    """
+    other_queries = np.arange(len(scaled_queries.norms), dtype=np.int64)
+    zero_queries = np.flatnonzero(scaled_queries.norms == 0)
+    if not len(zero_queries) or packed.metric_type == "euclidean" or packed.arrays.offsets.any():
+        return other_queries
+    # The norm of a tiny row may be 0 although the row is not zero.
+    zero_queries = zero_queries[~scaled_queries.rows[zero_queries].any(axis=1)]
+    if not len(zero_queries):
+        return other_queries
+    row_numbers, scores = results
+    candidates = packed.numbers if request.allowed is None else request.allowed.numbers
+    for query in zero_queries.tolist():
+        row_numbers[query], scores[query] = _lowest(
+            candidates, request.exclusions, query, request.k
+        )
+    return np.delete(other_queries, zero_queries)
 
 
 def _proved_thresholds(
