@@ -371,8 +371,8 @@ def _answer_zero_queries(
 ) -> Integers:
     """Write the results of the queries that are rows of zeros; return the other queries' numbers.
 
-    All scores of a zero query are 0, so the tiles would drop no row. The function treats no query as
-    a zero query if scores depend on more than an inner product.
+    All scores of a zero query are 0, so the tiles would drop no row. If scores are distances, or if
+    the items have a bias, the scores of a zero query differ, and it is searched like other queries.
     """
     other_queries = np.arange(len(scaled_queries.norms), dtype=np.int64)
     zero_queries = np.flatnonzero(scaled_queries.norms == 0)

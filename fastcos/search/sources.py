@@ -77,7 +77,7 @@ class ItemSource(Protocol):
         """Return how many queries form a batch whose rows and results fit the working memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return only the items at these positions; None if this would not save packing others."""
+        """Return only the items at these positions, or None if searches pack no others anyway."""
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
