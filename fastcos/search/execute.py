@@ -57,9 +57,7 @@ def execute(
         batches, is_one_batch = results.missing(), False
     for lo, hi in batches:
         numbers = slice(lo, hi) if order is None else order[lo:hi]
-        queries = request.read_batch(
-            items.measure, items.segments, numbers, lo, options.n_threads
-        )
+        queries = request.read_batch(items.measure, items.segments, numbers, lo, options.n_threads)
         positions, raw_scores = search(queries)
         neighbors = finish(items.measure, queries.rows, positions, raw_scores, request.min_score)
         if is_one_batch:

@@ -223,7 +223,8 @@ def have_moderate_norms(norms: Floats) -> bool:
 def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
     """Return PackedItems whose panels are the rows themselves, in O(m) time.
 
-    The rows must be float32 and have moderate norms. An incomplete last panel is left out."""
+    The rows must be float32 and have moderate norms. An incomplete last panel is left out.
+    """
     norms, depth = items.norms, items.rows.shape[1]
     layout = float_layout(config.isa(), depth)
     n_panels = len(norms) // PANEL
