@@ -14,11 +14,14 @@ from bench import data, machine
 from bench.compare import hard, large, ratios, render, tasks, turns, worker
 
 RESULTS = Path(__file__).parents[1] / "results"
+# How often processes that other programs disturbed are replaced at the end of the run.
+MAX_REPLACEMENTS = 2
 DESCRIPTION = """\
 Compare fastcos with the other libraries that are installed, in interleaved turns over fresh
 processes. Answers are checked before anything is timed. Without DATA it runs the built-in tasks,
-which takes about twenty minutes on two cores. DATA is a file of vectors (.npy, .npz, ...) or of
-interactions (.csv, .npz, ...)."""
+which takes about 25 minutes on two cores. Processes that other programs disturbed are measured
+again at the end. DATA is a file of vectors (.npy, .npz, ...) or of interactions (.csv, .npz,
+...)."""
 EPILOG = """\
 examples:
   python -m bench.compare --task one_query batch --size small      # a minute
@@ -114,6 +117,37 @@ def print_row(result, descriptions):
             print(f"  {text}{recall}{setting}", flush=True)
 
 
+def measure_rows(rows, arguments, document, descriptions, save):
+    """Measure rows, one process of every row after the other, and print the results."""
+    processes = arguments.processes or 5
+    measurements = [
+        turns.RowMeasurement(row, descriptions, arguments.seconds, document["threads"])
+        for row in rows
+    ]
+    for replacement in range(1 + MAX_REPLACEMENTS):
+        for measurement in measurements if replacement else ():
+            measurement.discard_disturbed(ratios.BUSY_CORES)
+        for number in range(1, processes + 1):
+            for measurement in measurements:
+                if measurement.n_processes < number and not measurement.has_ended:
+                    print(f"process {number} of {processes}: {measurement.row.title}", flush=True)
+                    measurement.add_process()
+                    document["results"][measurement.row.key] = measurement.result()
+                    save(document)
+        if not any(ratios.is_disturbed(result) for result in document["results"].values()):
+            break
+    for measurement in measurements:
+        row, result = measurement.row, measurement.result()
+        document["results"][row.key] = result
+        print(f"\n{row.title}")
+        print_row(result, descriptions)
+        for name in set(arguments.library).intersection(descriptions) - set(result["libraries"]):
+            if arguments.library != worker.names_of_libraries():  # the user has named libraries
+                label = descriptions[name]["name"]
+                reason = f"{name}.py defines no function {row.operation}"
+                print(f"  no time is reported for {label}: {reason}")
+
+
 def run(arguments, document, save):
     """Measure the chosen tasks; save(document) is called after every row."""
     threads = document["threads"]
@@ -133,18 +167,7 @@ def run(arguments, document, save):
     rows = tasks.rows_of([name for name in names if name in tasks.TASKS], arguments.size)
     if arguments.data:
         rows = [] if names == ["large"] else tasks.rows_of_file(arguments.data, arguments.k)
-    for number, row in enumerate(rows, 1):
-        print(f"\n{row.title}  (row {number} of {len(rows)})", flush=True)
-        processes = arguments.processes or 5
-        result = turns.measure(row, descriptions, processes, arguments.seconds, threads)
-        document["results"][row.key] = result
-        print_row(result, descriptions)
-        for name in set(arguments.library).intersection(descriptions) - set(result["libraries"]):
-            if arguments.library != worker.names_of_libraries():  # the user has named libraries
-                label = descriptions[name]["name"]
-                reason = f"{name}.py defines no function {row.operation}"
-                print(f"  no time is reported for {label}: {reason}")
-        save(document)
+    measure_rows(rows, arguments, document, descriptions, save)
     if "hard" in names and not arguments.data:
         print("\nwrong neighbours of the hard set, of a million", flush=True)
         for name, facts in descriptions.items():

@@ -42,6 +42,11 @@ def ratio_of(theirs, ours):
     return tuple(float(value) for value in np.exp([mean, mean - half, mean + half]))
 
 
+def is_disturbed(result):
+    """Return whether other programs are known to have disturbed the measurement of a row."""
+    return result["busy"] is not None and result["busy"] > BUSY_CORES
+
+
 def verdict(low, high, busy):
     """Return "faster", "slower", "undecided", or "busy" if other programs used the machine."""
     if busy is None or busy > BUSY_CORES:

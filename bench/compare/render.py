@@ -18,7 +18,7 @@ SPEED = ROOT / "docs" / "speed.md"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # of the machines; Okabe and Ito (2008)
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
 # The rows of the README and of the picture: a task, its size, the size to show if the first size
-# has no verdict, and a short title.
+# has no verdict, and a short title. The README also lists every row in which fastcos is slower.
 README_ROWS = (
     ("one_query", "small", "small", "1 query, {n:,} x {d}"),
     ("one_query", "medium", "large", "1 query, {n:,} x {d}"),
@@ -429,7 +429,7 @@ def page(documents):
 
 
 def readme_rows(documents):
-    """Return the table of the README, which shows the machine that was measured last."""
+    """Return the table of the README for the machine that was measured last, and all losses."""
     document, rows = shown_first(documents), []
     best = best_of(comparisons(document))
     for key, title in short_titles(document).items():
@@ -438,13 +438,32 @@ def readme_rows(documents):
         if comparison["verdict"] == "slower":
             ratio = f"**slower: it takes {rounded(1 / comparison['ratio'])} times as long**"
         elif comparison["verdict"] == "undecided":
-            ratio = f"about the same ({rounded(comparison['ratio'])})"
+            ratio = (
+                f"undecided: between {rounded(comparison['low'])} and "
+                f"{rounded(comparison['high'])} times as fast"
+            )
         elif comparison["verdict"] == "busy":
             ratio += " (no verdict: the machine was busy)"
         times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
         rows.append((title, times[0], f"{comparison['library']}: {times[1]}", ratio))
     lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
-    return "\n".join([*lines, f"{summary(best.values())} {machine_line(document)}", ""])
+    lines += [f"{summary(best.values())} {machine_line(document)}", ""]
+    return "\n".join([*lines, "fastcos is slower in these tasks:", "", *losses(documents), ""])
+
+
+def losses(documents):
+    """Return a list of all rows in which an exact library is faster than fastcos, by machine."""
+    lines = []
+    for document in documents.values():
+        slower = [row for row in best_of(comparisons(document)).values() if row["high"] < 1]
+        texts = [
+            f"{row['title']}: {row['library']} is {rounded(1 / row['ratio'])} times as fast"
+            + " (no verdict: the machine was busy)" * (row["verdict"] == "busy")
+            for row in sorted(slower, key=lambda row: row["ratio"])
+        ]
+        lines.append(f"- {bar_label(document)}, commit {(document['commit'] or 'unknown')[:7]}")
+        lines += [f"  - {text}" for text in texts or ["none"]]
+    return lines
 
 
 def howto_rows(documents):

@@ -136,55 +136,92 @@ def recall_of(indices, arguments):
     return float(1 - wrong.sum() / (k * len(at)))
 
 
-def measure(row, descriptions, processes, budget, threads):
-    """Return the result of a row in the form of the results file.
+class RowMeasurement:
+    """The measurement of one row, one fresh process of every library at a time.
+
+    The speed of a shared machine changes within minutes, for all processes that run at the same
+    moment. A run therefore measures all rows once, then all rows again, and so on, so that the
+    processes of a row are spread over the run.
 
     Parameters
     ----------
     row : Row
     descriptions : dict
         The description of each library, as describe returns it.
-    processes : int
-        Number of fresh processes of every library, which run one after the other.
     budget : float
         Seconds for the calls of a library in a process; at least one call is made.
     threads : int
         Number of threads of every library.
+
+    Attributes
+    ----------
+    n_processes : int
+        The number of processes whose times are kept.
     """
-    arguments = row.make()
-    checker = row.checker(**arguments)
-    choices = [
-        (name, setting)
-        for name, description in descriptions.items()
-        if row.operation in description["operations"]
-        for setting in description["settings"]
-    ]
-    labels, loads = {name: {"name": descriptions[name]["name"]} for name, _ in choices}, []
-    results = {name: label | {"seconds": []} for name, label in labels.items()}
-    with tempfile.TemporaryDirectory() as folder:
-        save_arguments(folder, arguments)
-        for _ in range(processes):
-            with contextlib.ExitStack() as closing:
-                workers = [Worker(name, threads, setting) for name, setting in choices]
-                for worker in workers:
-                    closing.callback(worker.close)
-                workers, absent, approximate = start(row, folder, workers, checker, descriptions)
-                for name, reason in absent.items():
-                    results[name] = labels[name] | {"absent": reason}
-                if FASTCOS in absent or FASTCOS not in results:
-                    break  # nothing can be compared; the results contain the reason
-                for name, indices in approximate.items():
-                    results[name]["recall"] = recall_of(indices, arguments)
-                workers = fastest_settings(workers)
-                choices = [(worker.library, worker.setting) for worker in workers]
-                seconds, busy = take_turns(workers, budget)
-                loads.append(busy)
-                for worker in workers:
-                    results[worker.library]["seconds"].append(seconds[worker.library])
-                    if worker.setting.name:
-                        results[worker.library]["setting"] = worker.setting.name
-                for file in Path(folder).glob("*.answer.npy"):
-                    file.unlink()
-    # If a library failed in a later process, it has no time at all.
-    busy = None if not loads or None in loads else max(loads)
-    return {"title": row.title, "busy": busy, "libraries": results}
+
+    def __init__(self, row, descriptions, budget, threads):
+        self.row, self.budget, self.threads = row, budget, threads
+        self._descriptions = descriptions
+        # All settings take part in the trial of the first process, and then the fastest ones.
+        self._choices = [
+            (name, setting)
+            for name, description in descriptions.items()
+            if row.operation in description["operations"]
+            for setting in description["settings"]
+        ]
+        self._names = {name: descriptions[name]["name"] for name, _ in self._choices}
+        self._absent, self._recalls, self._settings, self._processes = {}, {}, {}, []
+
+    @property
+    def n_processes(self):
+        return len(self._processes)
+
+    @property
+    def has_ended(self):
+        """Whether fastcos failed, so that nothing can be compared; the result has the reason."""
+        return FASTCOS in self._absent or FASTCOS not in self._names
+
+    def add_process(self):
+        """Measure one fresh process of every library."""
+        arguments = self.row.make()
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as closing:
+            save_arguments(folder, arguments)
+            workers = [Worker(name, self.threads, setting) for name, setting in self._choices]
+            for worker in workers:
+                closing.callback(worker.close)
+            checker = self.row.checker(**arguments)
+            workers, absent, approximate = start(
+                self.row, folder, workers, checker, self._descriptions
+            )
+            self._absent |= absent
+            if self.has_ended:
+                return
+            for name, indices in approximate.items():
+                self._recalls[name] = recall_of(indices, arguments)
+            workers = fastest_settings(workers)
+            self._choices = [(worker.library, worker.setting) for worker in workers]
+            self._settings = {worker.library: worker.setting.name for worker in workers}
+            self._processes.append(take_turns(workers, self.budget))
+
+    def discard_disturbed(self, limit):
+        """Forget the processes during which other programs used more than ``limit`` cores."""
+        self._processes = [
+            (seconds, busy) for seconds, busy in self._processes if busy is None or busy <= limit
+        ]
+
+    def result(self):
+        """Return the result of the row in the form of the results file."""
+        loads = [busy for _, busy in self._processes]
+        libraries = {}
+        for name, label in self._names.items():
+            libraries[name] = library = {"name": label}
+            if name in self._absent:  # also if the library failed in a later process only
+                library["absent"] = self._absent[name]
+                continue
+            library["seconds"] = [seconds[name] for seconds, _ in self._processes]
+            if self._settings.get(name):
+                library["setting"] = self._settings[name]
+            if name in self._recalls:
+                library["recall"] = self._recalls[name]
+        busy = None if not loads or None in loads else max(loads)
+        return {"title": self.row.title, "busy": busy, "libraries": libraries}

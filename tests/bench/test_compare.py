@@ -243,11 +243,31 @@ def test_a_new_library_is_one_file_and_a_failure_is_reported(call, reason, monke
         actual, absent = turns.describe(["fastcos", path.stem], 1)
         assert not absent
         (row,) = tasks.rows_of(["one_query"], ["small"])
-        result = turns.measure(row, actual, 1, 0.001, 1)
+        measurement = turns.RowMeasurement(row, actual, 0.001, 1)
+        measurement.add_process()
+        result = measurement.result()
         assert result["libraries"][path.stem]["absent"].startswith(reason)
         assert result["libraries"]["fastcos"]["seconds"]
     finally:
         path.unlink()
+
+
+@pytest.mark.slow  # several processes
+def test_disturbed_processes_are_measured_again(monkeypatch):
+    actual, _ = turns.describe(["fastcos", "numpy"], 1)
+    (row,) = tasks.rows_of(["one_query"], ["small"])
+    loads = iter([0.9, 0.0, 0.8, 0.01])
+    monkeypatch.setattr(
+        turns, "take_turns", lambda workers, _: ({w.library: [1.0] for w in workers}, next(loads))
+    )
+    new = command.new_document(command.parser().parse_args([])) | {"threads": 1}
+    arguments = command.parser().parse_args(["--processes", "2"])
+    saved = []
+    command.measure_rows([row], arguments, new, actual, lambda _: saved.append(1))
+    result = new["results"][row.key]
+    assert result["busy"] == 0.01  # of the kept processes, the second and the fourth
+    assert [len(result["libraries"][name]["seconds"]) for name in actual] == [2, 2]
+    assert len(saved) == 4
 
 
 @pytest.mark.slow  # a process
