@@ -190,7 +190,7 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     share = f"between {low} and {high} survive every rescaling with factors between 1 and 1.1."
     assert share in report.verdict
     assert f"search found replaces {1 - point.worst_rescaling:.0%} of them." in report.verdict
-    assert f"replaces at least {1 - point.worst_rescaling:.0%} of the 10" in report.headline
+    assert f"replaces {1 - point.worst_rescaling:.0%} of the 10" in report.headline
     assert f"At least {point.certified_linear:.0%} of the neighbours survive" in report.verdict
     nearest = report.nearest_parametrization
     assert nearest.condition == min(row.condition for row in report.parametrizations)

@@ -118,7 +118,7 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     assert "are a linear map of condition 2.3 away from that" in report.verdict
     assert "training has not converged" in report.verdict
     assert "sensitivity, not arbitrariness" not in report.verdict
-    assert report.headline.startswith("One rescaling with factors between 1 and 1.2 replaces")
+    assert report.headline.startswith("A rescaling with factors between 1 and 1.2 replaces")
     assert "Train for more iterations" in " ".join(report.advice)
     alone = fastcos.audit(form.items / D, k=3, weight_decay_on="both")
     assert alone.condition_to_balance is None

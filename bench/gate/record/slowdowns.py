@@ -1,0 +1,33 @@
+"""Which slowdowns does benchgate report? ``python slowdowns.py 2026-11-28-zen5.json``
+
+The file contains the log-ratios of pairs of equal code, for each benchmark. For each slowdown, the
+script multiplies the times of the second commit of every pair by a constant, and passes the pairs to
+benchgate, comparison after comparison, until the pairs are used up. The script prints a Markdown table.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from benchgate.selftest import comparisons
+
+SLOWDOWNS = (0.0, 0.05, 0.12, 0.15, 0.2, 0.3)
+
+
+def main():
+    """Print the table of a file."""
+    record = json.loads(Path(sys.argv[1]).read_text("utf8"))["log_ratios"]["nothing"]
+    longest = max(map(len, record.values()))
+    print(
+        f"| slowdown | comparisons | reported as slower | benchmarks without a verdict after {longest} "
+        "pairs |\n|---:|---:|---:|---:|"
+    )
+    for slowdown in SLOWDOWNS:
+        verdicts = [comparisons(log_ratios, slowdown) for log_ratios in record.values()]
+        undecided = sum(not of_benchmark for of_benchmark in verdicts)
+        total, slower = sum(map(len, verdicts)), sum(map(sum, verdicts))
+        print(f"| {slowdown:.0%} | {total} | {slower} | {undecided} of {len(record)} |")
+
+
+if __name__ == "__main__":
+    main()
