@@ -63,8 +63,8 @@ def faiss_index(items, folder):
     """Return the exact index of FAISS."""
     import faiss
 
-    # By default, FAISS 1.15 reads all items once per query, even for 64 queries. From four queries on,
-    # matrix products are faster: 64 queries among 1,000,000 x 384 then take 0.18 instead of 1.7 s.
+    # By default, FAISS 1.15 reads all items once per query, even for 64 queries. From four queries
+    # on, matrix products are faster: 64 queries among 1,000,000 x 384 take 0.18 instead of 1.7 s.
     faiss.cvar.distance_compute_blas_threshold = 4
     index = faiss.IndexFlatIP(items.shape[1])
     index.add(unit(items))

@@ -1,4 +1,4 @@
-"""Which slowdowns does benchgate report? ``python slowdowns.py 2026-11-28-zen5.json``
+"""Count the slowdowns that benchgate reports: ``python slowdowns.py 2026-11-28-zen5.json``.
 
 The file contains the log-ratios of pairs of equal code, for each benchmark. For each slowdown, the
 script multiplies the times of the second commit of every pair by a constant, and passes the pairs to
