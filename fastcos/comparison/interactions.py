@@ -116,12 +116,14 @@ def compare(
     n_components : int, optional
         Rank k of the model, from 1 to min(n, p). Default: the smaller one of 50 and min(n, p).
     regularization : float, optional
-        λ of Eq. 1, on the scale of squared singular values. Default: the square of singular value
-        number k/5, which is close to the choice of the paper for its data (10,000).
+        The regularisation strength λ of Eq. 1, on the scale of squared singular values. Default:
+        the square of singular value number k/5, which is close to the choice of the paper for its
+        data (10,000).
     weight_decay : float, optional
-        λ of Eq. 2, on the scale of singular values. Default: the square root of regularization, so
-        that both objectives begin to suppress directions at the same singular value; if this would
-        make all columns zero, the default is half of the largest singular value.
+        The regularisation strength λ of Eq. 2, on the scale of singular values. Default: the square
+        root of regularization, so that both objectives begin to suppress directions at the same
+        singular value; if this would make all columns zero, the default is half of the largest
+        singular value.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         Whether to compare both objectives, only Eq. 1 ("dropout") or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional

@@ -80,8 +80,8 @@ def choose_rank(
         The ranks to compare, from 2 to min(n, p). Default: 2 to 100, in about equal steps on a
         logarithmic scale.
     regularization : float, optional
-        λ of Eq. 1 for all ranks. Default: the value that :func:`fastcos.compare` chooses for rank
-        50.
+        The regularisation strength λ of Eq. 1 for all ranks. Default: the value that
+        :func:`fastcos.compare` chooses for rank 50.
     random_state : int, default 0
         Seed of the held-out interactions, the noise and the solver.
 

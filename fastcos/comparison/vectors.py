@@ -86,7 +86,7 @@ def compare_vectors(
         Number of example rows, as in :func:`fastcos.compare`. With labels, the example rows are
         drawn at random from each label; with pairs, they are the rows that occur in most pairs.
     progress : callable, optional
-        Called as progress(done, total) with numbers of measures.
+        Called as progress(done, total), where both numbers count measures.
     random_state : int, default 0
         Seed of the choice of queries and of the bootstrap.
     executor : callable, optional

@@ -70,15 +70,15 @@ class Operator:
     dtype: np.dtype[Any]
 
     def matmul(self, A: Matrix) -> Matrix:
-        """Return X A, (n, l)."""
+        """Return the product X A (n, l) for A (p, l)."""
         raise NotImplementedError
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y, (p, l)."""
+        """Return the product X'Y (p, l) for Y (n, l)."""
         raise NotImplementedError
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q), (p, l)."""
+        """Return the product X'(X Q) (p, l) for Q (p, l)."""
         return self.rmatmul(self.matmul(Q))
 
     def gram(self) -> Floats:
@@ -236,7 +236,7 @@ class SparseOperator(Operator):
         self._arrays = kernel_arrays(X)
 
     def matmul(self, A: Matrix) -> Matrix:
-        """Return X A, (n, l)."""
+        """Return the product X A (n, l) for A (p, l)."""
         A = as_factor(self, A)
         Y, is_streamed = product_memory(self.shape[0], A)
         indptr = self._arrays[0]
@@ -254,13 +254,13 @@ class SparseOperator(Operator):
         return Y
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y, (p, l)."""
+        """Return the product X'Y (p, l) for Y (n, l)."""
         if len(self._part_rows) == 2:
             return self.transposed().matmul(Y)
         return self._sum_parts("rmatmul_parts", as_factor(self, Y))
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q), (p, l)."""
+        """Return the product X'(X Q) (p, l) for Q (p, l)."""
         if len(self._part_rows) == 2:
             return self.transposed().matmul(self.matmul(Q))
         Q = as_factor(self, Q)

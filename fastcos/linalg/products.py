@@ -34,8 +34,8 @@ def matmul(
         also be a LinearOperator or :class:`fastcos.linalg.InteractionShards`; ``scale`` must then
         be omitted.
     A : array_like (p, l), float32 or float64
-        The product is computed in the wider type of X and A; integers and booleans in X count as
-        float32 if the conversion is exact.
+        The dense matrix that X is multiplied by. The product is computed in the wider type of X and
+        A; integers and booleans in X count as float32 if the conversion is exact.
     center : array_like (p,), optional
         This vector is subtracted from every row; it may hold the column means.
     scale : array_like (p,), optional
@@ -99,6 +99,7 @@ def rmatmul(
     X, center, scale, row_center, n_threads
         The arguments of :func:`matmul`; the function multiplies by the centred and scaled X.
     Y : array_like (n, l), float32 or float64
+        The dense matrix that X' is multiplied by.
 
     Returns
     -------
@@ -145,6 +146,7 @@ def gram_matmul(
     X, center, scale, row_center, n_threads
         The arguments of :func:`matmul`; the function multiplies by the centred and scaled X.
     Q : array_like (p, l), float32 or float64
+        The dense matrix that X'X is multiplied by.
 
     Returns
     -------

@@ -148,6 +148,7 @@ class InteractionShards:
         path : path-like
             A new directory, which appears only when it is complete.
         X : sparse matrix or array (n, p), or array_like
+            Interactions of n users with p items.
         user_ids, item_ids : array_like, optional
             Ids of the users and of the items. Default: the row numbers 0 .. n-1 and the column
             numbers 0 .. p-1.
@@ -424,18 +425,18 @@ class ShardedOperator(Operator):
         self._part_rows = np.unique(np.concatenate([[0], X._rows_at_work(starts), [n]])).tolist()
 
     def matmul(self, A: Matrix) -> Matrix:
-        """Return X A, (n, l)."""
+        """Return the product X A (n, l) for A (p, l)."""
         Y = np.empty((self.shape[0], A.shape[1]), np.result_type(self.dtype, A.dtype))
         for first, X in self._X.blocks():
             Y[first : first + X.shape[0]] = SparseOperator(X, self._n_threads).matmul(A)
         return Y
 
     def rmatmul(self, Y: Matrix) -> Matrix:
-        """Return X'Y, (p, l)."""
+        """Return the product X'Y (p, l) for Y (n, l)."""
         return self._sum_parts("rmatmul_parts", operators.as_factor(self, Y))
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
-        """Return X'(X Q), (p, l)."""
+        """Return the product X'(X Q) (p, l) for Q (p, l)."""
         Q = operators.on_cache_lines(operators.as_factor(self, Q))
         return self._sum_parts("gram_parts", Q)
 

@@ -145,7 +145,7 @@ class FactorModel(
         n_threads : int, optional
             Number of threads. Default: the setting ``n_threads``.
         progress : callable, optional
-            Called as progress(done, total) with numbers of users.
+            Called as progress(done, total), where both numbers count users.
 
         Returns
         -------

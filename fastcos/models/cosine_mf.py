@@ -198,7 +198,8 @@ class CosineMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (n, p)
-            Users by items, non-negative. An entry of 0 means that there was no interaction.
+            Interactions of n users with p items, non-negative. An entry of 0 means that there was
+            no interaction.
         y : None, not used
         progress : callable, optional
             Called as progress(passes done, max_iter).

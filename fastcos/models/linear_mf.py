@@ -65,11 +65,12 @@ class LinearMF(FactorModel):
         Number k of latent dimensions, at most min(n, p). Default: the smaller one of 50 and
         min(n, p).
     objective : {"dropout", "weight_decay"}, default "dropout"
-        The loss: Eq. 1 or Eq. 2.
+        The loss: Eq. 1 ("dropout") or Eq. 2 ("weight_decay").
     regularization : float, optional
-        λ >= 0. Eq. 1 compares λ with σ², and Eq. 2 compares λ with σ, so 10,000 in Eq. 1
-        corresponds to 100 in Eq. 2. For a sample with a fraction f of the users, scale λ by f in
-        Eq. 1 and by f^½ in Eq. 2. Default: the result of :meth:`default_regularization`.
+        The regularisation strength λ, at least 0. Eq. 1 compares λ with σ², and Eq. 2 compares λ
+        with σ, so 10,000 in Eq. 1 corresponds to 100 in Eq. 2. For a sample with a fraction f of
+        the users, scale λ by f in Eq. 1 and by f^½ in Eq. 2. Default: the result of
+        :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
         The means to subtract from X: the column means (True), the mean of every user ("rows"), or
         row and column means, after which rows and columns sum to 0 ("both"). X remains sparse,
@@ -178,7 +179,7 @@ class LinearMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix, array_like or InteractionShards (n, p)
-            Users by items.
+            Interactions of n users with p items.
         y : None, not used
         progress : callable, optional
             Called as progress(done, total), as :func:`fastcos.randomized_svd` calls it. The solver

@@ -129,7 +129,7 @@ class CSLS(_Local):
     Parameters
     ----------
     n_neighbors : int, default 10
-        K, at most the number of other items.
+        The number K of neighbours, at most the number of other items.
     other : array_like (m, d), optional
         Rows, such as the words of another language, among which the neighbours of items are
         searched. Default: the other items.
@@ -164,7 +164,7 @@ class LocalScaling(_Local):
     Parameters
     ----------
     n_neighbors : int, default 7
-        K, at most the number of other items.
+        The number K of neighbours, at most the number of other items.
     other : array_like (m, d), optional
         As in ``csls``.
     """
@@ -209,7 +209,7 @@ class DisSimLocal(_Local):
     Parameters
     ----------
     n_neighbors : int, default 10
-        K, at most the number of other items.
+        The number K of neighbours, at most the number of other items.
     other : array_like (m, d), optional
         As in ``csls``.
     """
