@@ -56,8 +56,9 @@ UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
-# Blocks are transposed only after the operator has multiplied this many columns. Transposing takes
-# time that only later products save, so it would not pay for a single product with few columns.
+# Blocks are transposed only after the operator has multiplied this many columns. Only later
+# products save the time that transposing takes, so transposing is not worthwhile for a single
+# product with few columns.
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one in 30 entries of X is non-zero.
 _DENSE_GRAM_SHARE = 30

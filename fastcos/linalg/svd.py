@@ -366,8 +366,8 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Divide the residuals by the distance of each vector from the span of the vectors before it.
 
     Cholesky's elimination in the Gram matrix of the vectors gives these distances. The vectors of a
-    solver are orthogonal except for rounding errors, so their distances are about 1. Residuals are
-    not divided by distances of about 1.
+    solver are orthogonal except for rounding errors, so their distances are about 1. The function
+    does not divide residuals by distances of about 1.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors

@@ -117,5 +117,6 @@ def cosine_moments(units: Floats) -> CosineMoments:
     gram = np.zeros((units.shape[1], units.shape[1]))
     for _, block in blocks_of(nonzero):
         with parallel.blas_lock():
-            gram += block.T @ block  # NumPy computes one triangle of this product and copies it.
+            # NumPy computes one triangle of this product, and copies it to the other triangle.
+            gram += block.T @ block
     return CosineMoments(mean_of(nonzero), gram / len(nonzero), len(nonzero))
