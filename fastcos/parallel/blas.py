@@ -75,15 +75,16 @@ def one_blas_thread() -> Iterator[None]:
     other at every column of a factorisation, and keep their cores busy for 50 ms after each
     product, so kernels that run in this time have fewer cores.
 
-    OpenBLAS has one number of threads for the whole process. Even its function for the calling
-    thread sets this number (``openblas_set_num_threads_local``, in builds without OpenMP). If
-    another thread of the program changed the number during the block, for example by
-    ``threadpoolctl.threadpool_limits``, the end of the block would undo the change, or the other
-    thread would later restore our limit. Therefore a process keeps its number of BLAS threads if
-    another of its threads is not a daemon, such as a worker of a ``ThreadPoolExecutor``. An SVD and
-    an audit then take 1.3 times as long on two idle cores, and an audit takes 5 times as long on
-    busy cores. Daemon threads do not count, because they seldom compute: among them are the threads
-    of the pool, those that draw progress bars, and those of a notebook's kernel.
+    OpenBLAS has one number of threads for the whole process. Even its function
+    ``openblas_set_num_threads_local``, which is meant for the calling thread, sets the number of
+    the process in builds without OpenMP. If another thread of the program changed the number during
+    the block, for example by ``threadpoolctl.threadpool_limits``, the end of the block would undo
+    the change, or the other thread would later restore our limit. Therefore a process keeps its
+    number of BLAS threads if another of its threads is not a daemon, such as a worker of a
+    ``ThreadPoolExecutor``. An SVD and an audit then take 1.3 times as long on two idle cores, and
+    an audit takes 5 times as long on busy cores. Daemon threads do not count, because they seldom
+    compute: among them are the threads of the pool, those that draw progress bars, and those of a
+    notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

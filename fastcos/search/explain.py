@@ -68,7 +68,7 @@ class SearchExplanation:
     code : str
         The code that runs the search, such as native code of the wheel, or NumPy.
     reasons : tuple of str
-        The reasons for the plan, and against the alternatives.
+        The reasons for the plan, and the reasons against other plans.
 
     Examples
     --------

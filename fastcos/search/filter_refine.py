@@ -24,7 +24,8 @@ from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
 
-# The number of steps by which a bound descends; every step has twice the length of its predecessor.
+# The number of steps by which a raw score is lowered; every step is twice as long as the step
+# before.
 _DOUBLINGS = 40
 # The number of times that the last step is halved; the error is then 2 % of the step.
 _HALVINGS = 6
@@ -152,9 +153,9 @@ def _min_raw_scores(
 ) -> Floats:
     """Return raw scores (n,) below which no item has an exact score of at least min_scores (n,).
 
-    The search starts at last_scores, the raw scores of the last candidates. The search descends by
-    steps that double until the bound is below min_scores, and then halves the last step. The result
-    is -inf if no raw score is low enough.
+    The first raw scores are last_scores, those of the last candidates. From there, raw scores are
+    lowered by steps that double until the bound is below min_scores, and then the last step is
+    halved repeatedly. The result is -inf if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

@@ -97,7 +97,7 @@ def as_filters(
 def _lists_without(
     lists: tuple[Integers, Integers], positions: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the lists without these positions."""
+    """Return the list of each query without the items at these positions."""
     indptr, items = lists
     is_kept = ~np.isin(items, positions)
     return np.concatenate([[0], np.cumsum(is_kept)])[indptr], items[is_kept]

@@ -2,8 +2,8 @@
 
 Strings are stored as an array of fixed width, which can be memory-mapped and compared fast. In such
 an array, every string takes the memory of the longest string, so one id of 20,000 letters among
-8,000 short ids would take 640 MB. If the padding would waste too much memory, the strings are
-stored as an array of Python strings instead (dtype object).
+8,000 short ids would take 640 MB. If the padding would waste too much memory, the ids are stored as
+an array of Python strings instead (dtype object).
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from fastcos.validation import Integers
 Ids = npt.NDArray[Any]
 
 # The id that results contain where there is no item, in an index whose ids are whole numbers. In an
-# index of strings, this id is "".
+# index whose ids are strings, this id is "".
 NO_ID = -1
 # The largest width of a fixed-width array, in letters. A row of ten results then takes 20 kB.
 _MAX_WIDTH = 500

@@ -236,7 +236,7 @@ def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Inte
 
 
 def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
-    """Raise the k-th best lower bound of every query, and drop candidates that cannot reach it."""
+    """Raise the k-th best lower bound of every query, and drop candidates below this bound."""
     order = np.lexsort((-candidates.lower, candidates.queries))
     query = candidates.queries[order]
     rank = np.arange(len(query)) - np.searchsorted(query, query)

@@ -123,7 +123,7 @@ class PackedItems(NamedTuple):
 
     @property
     def numbers(self) -> Integers:
-        """Ascending numbers of the items."""
+        """The numbers of the packed items, in ascending order."""
         return np.sort(self.arrays.order).astype(np.int64)
 
     @property
@@ -482,7 +482,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 
 
 def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
-    """Return <shift, factor row - shift> (n,) of every row, in O(n d) time."""
+    """Return the inner products (n,) of shift and factor * row - shift, in O(n d) time."""
     shift_products = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(

@@ -167,7 +167,7 @@ class SearchPlan:
     inner : SearchPlan or None
         The plan of the search of the distinct rows, or of the rows that are packed for this search.
     reasons : tuple of str
-        The reasons for this method, and against the alternatives.
+        The reasons for this method, and the reasons against other methods.
     """
 
     method: Method

@@ -1,8 +1,9 @@
 """Projections of packed items: whether to add one, onto which axes, and onto how many axes.
 
 After a rotation onto their principal axes, rows of embeddings have most of their length along a
-third of their columns. The tiles then multiply only these columns, and a bound drops nearly all
-pairs (kernels.projection_filter). A sample of the items shows whether a projection saves time.
+third of their columns. With a projection, the tiles multiply only these columns, and a bound drops
+nearly all pairs of a query and a row (kernels.projection_filter). A sample of the items shows
+whether a projection saves time.
 """
 
 import atexit

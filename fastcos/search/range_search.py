@@ -386,7 +386,7 @@ def _smallest_qualifying(
 
 
 def _as_codes(values: Floats) -> npt.NDArray[np.int64]:
-    """Return whole numbers with the same order as the floats."""
+    """Return whole numbers that have the same order as these float64 numbers."""
     bits = values.view(np.int64)
     return np.where(bits < 0, np.int64(-(2**63)) - bits, bits)
 

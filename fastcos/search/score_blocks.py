@@ -106,7 +106,7 @@ def score_blocks(
 def _rescored_blocks(
     measure: UpperBounded, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores by a measure that scores single pairs."""
+    """Yield scores that a method of the measure computes pair by pair."""
     precomputed, all_items = measure.precompute(items), np.arange(len(items))
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
@@ -117,7 +117,7 @@ def _rescored_blocks(
 def _difference_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores from differences of rows.
+    """Yield scores that are computed from differences of rows.
 
     Scores that are computed from products are wrong for rows that are near each other and far from
     the origin: for rows of norm r, the error of a float32 product, and of a squared distance that
@@ -139,7 +139,7 @@ def _difference_blocks(
 def _product_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores from matrix products."""
+    """Yield scores that are computed by matrix products of rows."""
     metric_type, bias = measure.metric_type, measure.item_bias(items)
     right = encode_rows(measure.encode_items(items), bias, None, metric_type)
     item_rows = _unit_rows(right) if metric_type == "cosine" else right.rows

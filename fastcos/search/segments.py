@@ -41,9 +41,9 @@ class Segment:
     numbers : ndarray (m,), int64
         Ascending numbers of the rows that searches can return.
     first : int
-        Position of row 0 among all items.
+        The position of the segment's row 0 among the items of all segments.
     positions : ndarray (p,), int64, or None
-        Ascending positions of all rows; None if they are first, first + 1, ...
+        The ascending positions of all rows; None if the positions are first, first + 1, ...
     live : AllowedRows or None
         The rows that searches can return, if some of the packed rows were deleted; None if no
         packed row was deleted.

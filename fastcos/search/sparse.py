@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# The work of one block of queries, in non-zeros. Reading _SUMS_PER_NNZ sums counts as one non-zero.
+# The work of one block of queries, counted in non-zeros that are read. Reading _SUMS_PER_NNZ sums
+# counts as one non-zero.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # The bytes that a pair takes while the scores of a block of queries are computed.
