@@ -25,7 +25,7 @@ from fastcos.search.group_search import GroupSearch
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.rankings import Ranking
 from fastcos.search.request import QueryBatch, SearchRequest, rounded_scores
-from fastcos.search.results import Neighbors, no_neighbors
+from fastcos.search.results import Neighbors
 from fastcos.search.segment_search import search_segments
 from fastcos.search.sources import ItemSource
 from fastcos.similarity.base import Measure
@@ -42,7 +42,7 @@ def execute(
     """
     n, k = request.queries.shape[0], request.k
     if not (n and k):
-        return no_neighbors(n)
+        return Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
     search = _batch_search(items, request, options)
     # The queries of a group follow one another, so that the rows of the group stay in the caches.
     order = None if request.groups is None else request.groups.order

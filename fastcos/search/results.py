@@ -177,11 +177,6 @@ def padded(neighbors: Neighbors, k: int) -> Neighbors:
     return Neighbors(indices, np.pad(neighbors.scores, padding, constant_values=-np.inf))
 
 
-def no_neighbors(n: int) -> Neighbors:
-    """Return the neighbours of n queries for k = 0."""
-    return Neighbors(np.empty((n, 0), np.int64), np.empty((n, 0), np.float32))
-
-
 def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
     """Return columns as a table of pandas, polars or pyarrow."""
     try:

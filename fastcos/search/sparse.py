@@ -18,7 +18,7 @@ from fastcos.search.request import (
     as_threshold,
     rounded_scores,
 )
-from fastcos.search.results import Neighbors, no_neighbors, padded
+from fastcos.search.results import Neighbors, padded
 from fastcos.search.sparse_rows import SparseRows, as_sparse_rows, without_unused_columns
 from fastcos.similarity import Measure, get_measure
 
@@ -82,7 +82,8 @@ def sparse_top_k(
         allowed = validation.as_item_numbers("allowed", allowed, n_items)
         k = min(k, len(allowed))
         if not k:
-            return padded(no_neighbors(n), requested_k)
+            shape = n, requested_k
+            return Neighbors(np.full(shape, -1), np.full(shape, -np.inf, np.float32))
         place_of_item = np.full(n_items, -1)
         place_of_item[allowed] = np.arange(len(allowed))
         self_items = np.where(self_items < 0, -1, place_of_item[self_items])
