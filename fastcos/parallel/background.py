@@ -1,7 +1,7 @@
 """The process that compiles the search kernels while searches run in NumPy.
 
-A process that searches for more than a moment in NumPy starts one compiling process for each type
-of rows. The compiling process writes compiled code to the code cache, which all processes read. The
+A process that has searched in NumPy for 0.1 s starts one compiling process for each type of rows.
+The compiling process writes compiled code to the code cache, which all processes read. The
 compiling process gets the ``sys.path`` of its parent and never imports from the working directory,
 so that it runs the same packages as its parent.
 """

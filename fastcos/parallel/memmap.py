@@ -197,8 +197,8 @@ def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None
 
 
 def _release_copied(X: Any) -> None:
-    # An unpickled map is in memory. Pages of a copy-on-write map (mode "c") may have been written,
-    # and would lose the change.
+    # A memory map that was unpickled is an array in memory. Pages of a copy-on-write map (mode "c")
+    # may have been written, and would lose the change.
     if is_on_disk(X) and X.mode != "c":
         release(X)
 

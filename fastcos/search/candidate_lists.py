@@ -171,9 +171,9 @@ def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, i
 def best_of_scored(
     indptr: Integers, positions: Integers, raw_scores: Floats, k: int, options: ExecutionOptions
 ) -> Ranking:
-    """Return positions and raw scores (n, k) of the best entries of each scored list.
+    """Return positions and raw scores (n, k) of the best entries of each list.
 
-    Entries with the score -inf are left out.
+    raw_scores (L,) holds the scores of all entries. Entries with the score -inf are left out.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = padding(n, k)

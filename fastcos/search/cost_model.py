@@ -228,7 +228,8 @@ class CostModel:
     # Blocks of low-precision rows may take at least this many bytes: in total, and per column.
     low_precision_memory: float = float(1 << 25)
     low_precision_bytes_per_column: float = 5120.0
-    # The number of queries that NumPy searches at once. A matrix product is no faster with more.
+    # The number of queries that NumPy searches at once. A matrix product is no faster with more
+    # queries.
     numpy_batch_queries: int = 1024
     # The bytes that one candidate of a search in NumPy takes, including the copies of the candidate
     # from which the best candidates are selected.

@@ -33,7 +33,7 @@ from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity.base import is_upper_bounded
 from fastcos.validation import Integers
 
-# The sizes of a segment, the sizes of a request, the machine, and the plan that follows from them.
+# The sizes of a segment, the sizes of a request, the machine, and the plan of the search.
 _Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
 
 _METHODS = {

@@ -153,9 +153,9 @@ def _min_raw_scores(
 ) -> Floats:
     """Return raw scores (n,) below which no item has an exact score of at least min_scores (n,).
 
-    The first raw scores are last_scores, those of the last candidates. From there, raw scores are
-    lowered by steps that double until the bound is below min_scores, and then the last step is
-    halved repeatedly. The result is -inf if no raw score is low enough.
+    The first raw scores that are tried are last_scores, the raw scores of the last candidates. From
+    there, raw scores are lowered by steps that double until the bound is below min_scores, and then
+    the last step is halved repeatedly. The result is -inf if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

@@ -668,10 +668,11 @@ class SimilarityIndex:
             The rows of a few fixed inputs, embedded by the model of this index, for
             ``check_canaries``. They stay in the directory until other canaries are given.
         replace : bool
-            Whether the save may replace an index of another model in path. The old index is of
-            another model if its model has another name, or no name while the model of this index
-            has a name, or if its number of columns differs. In a process that has opened the old
-            index, ``refresh`` raises an error, and searches continue to use the old index.
+            Whether the save may replace an index of another model in path. Two indexes are of
+            different models if their numbers of columns differ, if their models have different
+            names, or if the model of this index has a name and the model of the old index has none.
+            In a process that has opened the old index, ``refresh`` raises an error, and searches
+            continue to use the old index.
 
         Raises
         ------

@@ -49,8 +49,8 @@ class IndexMemory(NamedTuple):
     Attributes
     ----------
     codes : int
-        The arrays that a search reads for all items: codes, norms and biases. They take about 1.1
-        bytes per column and 30 bytes per item, or 4 bytes per column on CPUs without int8
+        The arrays that a search reads for all items: codes, norms and biases. These arrays take
+        about 1.1 bytes per column and 30 bytes per item, or 4 bytes per column on CPUs without int8
         instructions.
     rows : int
         The original rows. A search reads only the rows of the few items that the codes do not

@@ -21,7 +21,7 @@ from fastcos.validation import Integers
 
 
 class SegmentOrder:
-    """The numbers of a segment's items by group, and the packed panels of each group.
+    """The numbers of a segment's items ordered by group, and the packed panels of each group.
 
     numbers (m,) holds the row numbers of one group after the other, ascending within a group.
     starts (g + 1,) holds the place in numbers at which each of the g groups starts. The object must

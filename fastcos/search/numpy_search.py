@@ -128,7 +128,8 @@ def _block_candidates(
 ) -> _Candidates | None:
     """Return the pairs of a block of items that may be among the best, and update ``kth_lower``.
 
-    The function returns None if the norms are not safe in float32. In float64, no block is refused.
+    The function returns None if the norms are not safe in float32. In float64, the function never
+    returns None.
     """
     estimates, margins = _approximate_scores(metric_type, items, block, queries, dtype)
     if estimates is None:

@@ -79,7 +79,7 @@ class PreparedSearches:
         rankings = []
         for launch in launches:
             row_numbers, raw_scores = launch.run(rows)
-            # The kernel also reports queries that contain NaN, because their norms are within no
+            # The kernel also reports a query that contains NaN, because its norm is not between the
             # limits.
             if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None

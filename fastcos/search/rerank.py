@@ -236,8 +236,8 @@ class WordRotatorsScorer:
             return 1.0
         if np.array_equal(rows, columns) and np.array_equal(a, b):
             return 0.0
-        # 1 - cosine is computed from differences, so that it keeps its digits for nearly equal
-        # vectors.
+        # The number 1 - cosine is computed from differences, because the cosine of nearly equal
+        # vectors rounds to 1.
         differences = self._units[rows][:, None] - self._units[columns]
         costs = 0.5 * np.square(differences).sum(axis=2)
         if len(rows) == 1 or len(columns) == 1:
