@@ -33,7 +33,7 @@ class TileLayout(NamedTuple):
     error: float
 
     def empty_array(self) -> npt.NDArray[Any]:
-        """Return an empty array of the type of packed rows, which is also the type of tile scores."""
+        """Return an empty array of the type that packed rows and tile scores have."""
         return np.empty(0, np.int32 if self.quantised else np.float32)
 
 
