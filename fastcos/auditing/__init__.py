@@ -1,9 +1,9 @@
 """Audit: measures of how far the cosines of embeddings depend on the parametrisation of a model.
 
 Multiplying the users of a model by a rescaling D and the items by the inverse of D changes no
-prediction, but it changes cosines and neighbours. This package bounds the change, searches for
-rescalings that remove neighbours, compares other parametrisations, and offers similarities that do
-not depend on D::
+prediction, but it changes cosines and neighbours. This package bounds the change of cosines,
+searches for rescalings that remove an item from the nearest neighbours of another item, compares
+other parametrisations, and offers similarities that do not depend on D::
 
     items, users, labels
       |
@@ -24,8 +24,9 @@ not depend on D::
 
 An edge is a pair of an item and one of its k nearest neighbours. The condition of D is its largest
 entry divided by its smallest; the condition of a linear map G is its largest singular value divided
-by its smallest. The sensitivity index is the mean of :func:`tv_index` over edges. The kernels are
-in ``fastcos.kernels.certificates``, ``attacks``, ``intervals`` and ``worst_rescaling``.
+by its smallest. The sensitivity index is the mean of :func:`tv_index` over edges. The compiled
+loops of this package are in the modules ``certificates``, ``attacks``, ``intervals`` and
+``worst_rescaling`` of ``fastcos.kernels``.
 """
 
 from fastcos.auditing.alignment import Alignment, align

@@ -25,17 +25,18 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers, Rows
 
-# Largest number of shared items whose old vectors are searched among the new items.
+# If both versions share more items than this number, the search for the new item that is nearest to
+# each old vector uses a random sample of this size.
 _MAX_SEARCHED = 2000
-# Old factors count as balanced if the Gram matrices of users and items differ by at most this
-# relative amount.
+# Old factors count as balanced if the Gram matrices of their users and items differ, in Frobenius
+# norm, by at most this share of the norm of the users' Gram matrix.
 _BALANCED = 1e-3
-# An item counts as moved if Fisher's z of the cosine of its old and its new vector is below the
-# median by more than this number of robust standard deviations.
+# An item counts as moved if Fisher's z of the cosine between its old and its new vector is below
+# the median over all items by more than this number of robust standard deviations.
 _MOVED = 4.0
 # The standard deviation of a normal distribution is this multiple of its median absolute deviation.
 _NORMAL_MAD = 1.4826
-# Cosines whose difference from 1 is below this value may differ from 1 only by rounding errors.
+# A cosine that differs from 1 by less than this value may differ from 1 only because of rounding.
 _ROUNDING = 1e-12
 
 
@@ -47,18 +48,19 @@ class Alignment(Record):
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. w is the larger one of the two widths.
+        The new items in the coordinates of ``old_items``. The width w is the number of columns of
+        the new or of the old input items, whichever is larger.
     users : ndarray (n, w), float64, or None
-        The new users. ``users @ items.T`` equals the predictions of the new model, up to rounding
-        errors.
+        The new users in the same coordinates; None if no users were passed. ``users @ items.T``
+        equals the predictions of the new model, up to rounding errors.
     old_items, old_users : ndarray (p', w), (n', w), float64, or None
-        The old model in the common coordinates. If ``old_vectors_valid`` is true, these are the
-        input arrays, padded with zero columns to the width w; otherwise they are the balanced
-        factors of the old model.
+        The old model in the common coordinates. If ``old_vectors_valid`` is true, these arrays are
+        the input arrays, padded with zero columns to the width w; otherwise these arrays are the
+        balanced factors of the old model.
     map, user_map : ndarray (d, w), float64, or None
         Maps from the coordinates of the new model: ``items`` equals the input items @ map, and
-        ``users`` equals the input users @ user_map. Apply these maps to rows that the new model
-        computes later.
+        ``users`` equals the input users @ user_map. Multiply item rows that the new model computes
+        later by ``map``, and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain valid. Stored old vectors are not valid if
         the old factors were not balanced; in this case, store ``old_items`` and ``old_users`` once,
@@ -77,14 +79,15 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        The share of shared items for which the new vector of the same item is, among all new items,
-        nearest to the old vector by cosine; after and before the alignment. The share is computed
-        for at most 2,000 items. An item with an equal vector counts as the same item.
+        Share of the shared items whose old vector has the same item as its nearest new item, by
+        cosine. ``self_match_rate`` is the share after the alignment, and ``self_match_rate_before``
+        is the share before the alignment. Both shares are computed on at most 2,000 shared items. A
+        nearest item also counts as the same item if its vector equals the vector of the same item.
         ``self_match_rate_before`` is None if the widths differ.
     moved : ndarray, int64
-        Row numbers in ``items`` of shared items that changed much more than most items: Fisher's z
-        of the cosine with the old vector is more than four robust standard deviations below the
-        median. The item that changed most comes first.
+        Row numbers in ``items`` of shared items that changed much more than most shared items:
+        Fisher's z of the cosine between the old and the new vector is more than four robust
+        standard deviations below the median. The item that changed most comes first.
     """
 
     items: Floats
@@ -152,11 +155,11 @@ def align(
 ) -> Alignment:
     """Write a retrained model in the coordinates of the old model, without changing a prediction.
 
-    With users, both models are first written in balanced form (:func:`fastcos.canonicalize`). After
-    this step, the function rotates the new model, such that its items are nearest to the old items
-    with the same ids. The rotation is applied to users and items, so it changes neither predictions
-    nor cosines. Old factors that are already balanced, such as the result of an earlier call, are
-    used unchanged, so that stored vectors remain valid.
+    If users are passed, the function first writes both models in balanced form
+    (:func:`fastcos.canonicalize`). It then rotates the new model, so that the new items are as near
+    as possible to the old items with the same ids. The rotation is applied to users and items, so
+    it changes neither predictions nor cosines. Old factors that are already balanced, such as the
+    result of an earlier call, are used unchanged, so that stored vectors remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
     of the items. Align without users if the scale of the vectors is fixed, as for vectors of
@@ -164,20 +167,23 @@ def align(
 
     Alignment makes the vectors of two versions comparable. Alignment does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the lists more
-    alike, start the training of the new version from the factors of the old one.
+    alike, start the training of the new version from the factors of the old version.
 
     Parameters
     ----------
     items, old_items : array_like (p, d), (p', d')
-        Item factors of the new and the old version. The widths may differ.
+        Item factors of the new and of the old version. The two versions may have different numbers
+        of columns.
     users, old_users : array_like (n, d), (n', d'), optional
-        User factors of the two versions. Pass both or neither. The users of the two versions may
-        differ.
+        User factors of the new and of the old version. Pass ``users`` and ``old_users`` together,
+        or neither of them. The two versions may have different users.
     ids, old_ids : array_like (p,), (p',), int or str, optional
-        Ids of the items of the two versions. Pass both or neither. Without ids, row i is the same
-        item in both versions, which must then have the same number of items.
+        Ids of the items of the new and of the old version. Pass ``ids`` and ``old_ids`` together,
+        or neither of them. Without ids, row i is the same item in both versions, which must then
+        have the same number of items.
     random_state : int or Generator
-        Seed of the sample of at most 2,000 items that are searched.
+        Seed of the random sample of at most 2,000 shared items on which the two self-match rates
+        are computed.
 
     Returns
     -------
@@ -200,9 +206,9 @@ def align(
 
     Notes
     -----
-    The function takes O((n + p) d²) time for QR decompositions of users and items, and the time of
-    an SVD of a d x d' matrix. The balanced form depends on the set of items: if a third of the
-    items are new, the residual between two versions of the same model is about 0.05.
+    The QR decompositions of users and items take O((n + p) d²) time; the function also computes an
+    SVD of a d x d' matrix. The balanced form depends on the set of items: if a third of the items
+    are new, the residual between two trainings of the same model is about 0.05.
 
     Examples
     --------
@@ -293,7 +299,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return forms of both versions that differ by a rotation if the predictions are equal."""
+    """Return both versions in forms that differ only by a rotation if both predict the same."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))
@@ -315,7 +321,8 @@ def _match(
 ) -> tuple[Integers, Integers]:
     """Return the row numbers of the shared items in the new and in the old version.
 
-    Raise ValueError, with a hint if users and items seem to be swapped, if the items do not match.
+    If the items cannot be matched, the function raises ValueError; the message contains a hint if
+    users and items seem to be swapped.
     """
     if ids is None:
         if len(items) != len(old_items):
@@ -346,7 +353,8 @@ def _match(
 def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
     """Return users and items in balanced form.
 
-    If the product has a lower rank, the form has zero columns; the warning is not needed here.
+    If the rank of the product of users and items is below the number of columns, the balanced form
+    has zero columns. ``canonicalize`` warns about these columns, but an alignment allows them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -385,7 +393,7 @@ def _fit_map(source: Rows, image: Floats) -> Floats:
 
 
 def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
-    """Return the share of queries whose nearest item equals items[rows[i]], for query i."""
+    """Return the share of queries i for which the nearest item equals items[rows[i]]."""
     if not items.any():
         return 0.0
     nearest = SimilarityIndex().fit(items).search(queries, 1).indices[:, 0]
@@ -396,7 +404,7 @@ def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
 def _outliers(cosines: Floats, is_directed: Any) -> Integers:
     """Return the positions of cosines far below the median, in ascending order of the cosine.
 
-    is_directed (m,) is true for pairs of nonzero vectors; only the cosines of these pairs are
+    is_directed (m,) is true for pairs of nonzero vectors; only the cosines of such pairs are
     compared.
     """
     z = np.arctanh(np.clip(cosines, -1 + _ROUNDING, 1 - _ROUNDING))

@@ -1,7 +1,7 @@
 """Attacks: searches for rescalings that remove a neighbour from the k nearest items.
 
-A successful attack is a counterexample that anybody can check, because the result contains the
-rescaling.
+A successful attack is a counterexample that anybody can check, because its result contains the
+rescaling that removes the neighbour.
 """
 
 from typing import Any, NamedTuple
@@ -15,26 +15,29 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# Number of competing items that one attack tries to push past the neighbour.
+# Number of competing items that one attack tries to bring nearer to the item than the neighbour is.
 _COMPETITORS = 1
-# Number of items after the k nearest that may replace a neighbour in an attack.
+# An attack considers this number of items, the nearest ones after the k nearest neighbours, as
+# items that may replace a neighbour.
 N_LISTED = 48
-# The logarithms of consecutive search levels differ by the factor exp(_LEVEL_STEP), so that the
-# logarithm of a radius is exact to 3 %.
+# An attack tries ascending condition numbers, the levels. The logarithms of consecutive levels
+# differ by the factor exp(_LEVEL_STEP), so the logarithm of the radius that the attack finds is
+# exact to 3 %.
 _LEVEL_STEP = 0.03
 
 
 @as_table
 class Attack(NamedTuple):
-    """For every edge, a rescaling under which the neighbour is not among the k nearest items.
+    """For every pair of an item and a neighbour, a rescaling that removes the neighbour.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
         Neighbours by descending cosine and, for equal cosines, by ascending index.
     radius : ndarray (n, k), float64
-        The lowest condition at which the attack removed the neighbour; inf if no attack removed it.
-        NaN if the item or the neighbour is a zero row.
+        The lowest condition number of a rescaling by which the attack removed the neighbour from
+        the k nearest items. The radius is inf if no rescaling that was tried removed the neighbour,
+        and NaN if the item or the neighbour is a zero row.
     rescaling : ndarray (n, k, d), float64
         The diagonal of a rescaling D that removes the neighbour: among the rows of ``items / D``,
         the neighbour is not one of the k nearest. All entries are 1 if no attack removed the
@@ -56,16 +59,17 @@ def vertex_attack(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Search for each neighbour a rescaling of low condition that removes it from the k nearest.
+    """For each neighbour, search for a rescaling of low condition that removes the neighbour.
 
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
     condition at which an edge can be lost lies between the radius of the certificate and the radius
-    of the attack. An attack that fails proves nothing.
+    of the attack. If the attack does not remove a neighbour, another rescaling may still remove it.
 
     Parameters
     ----------
     items, k, condition, rows, n_threads, working_memory, progress
-        As in :func:`fastcos.certified_neighbors`. The result contains k d numbers per row.
+        As in :func:`fastcos.certified_neighbors`. The array ``rescaling`` of the result takes k d
+        float64 numbers per row.
 
     Returns
     -------
@@ -77,8 +81,9 @@ def vertex_attack(
     -----
     Random rescalings are weak attacks, because almost all neighbours survive them. This attack
     gives each dimension the largest or the smallest weight, depending on the sign of the derivative
-    of z(item, competitor) - z(item, neighbour) by the weight, where z is Fisher's z. The attack
-    also tries the weights at which the refined certificate fails.
+    of z(item, competitor) - z(item, neighbour) with respect to the weight, where z is Fisher's z.
+    The attack also tries the weights for which the certificate of ``family="rescaling"`` cannot
+    prove that the neighbour survives.
 
     Examples
     --------
@@ -100,7 +105,7 @@ def vertex_attack(
 
 
 def nearest_and_competing(sample: neighbor_edges.ItemRows, k: int) -> Integers:
-    """Return the k nearest items of each row, and then the items that could replace neighbours."""
+    """Return the k nearest items of each row, followed by the items that could replace them."""
     return neighbor_edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 
@@ -111,9 +116,11 @@ def attack(
     levels: Floats,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Attack the first k neighbours of each list at ascending levels above their certified radii.
+    """Attack the first k neighbours of each list by rescalings of ascending condition numbers.
 
-    certain (n, k) contains the certified radii. Each radius of the attack is one of the levels.
+    certain (n, k) contains the certified radius of each neighbour. levels contains the ascending
+    condition numbers; only levels above the certified radius of a neighbour are tried. Each radius
+    of the attack is one of the levels.
     """
     n, k = certain.shape
     radius = parallel.unfilled((n, k), np.float64)

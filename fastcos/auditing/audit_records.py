@@ -13,12 +13,12 @@ BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts",
 CENTERED = "centered"
 # Factors count as having a form if the map from the factors to the form has a condition below this
 # limit. A map of condition 1.05 changes Fisher's z of a pair by at most 0.05. The results of
-# gradient training and of a randomized SVD differ from their exact forms by less than this limit; a
-# D of condition 1.1 exceeds it.
+# gradient training and of a randomized SVD differ from their exact forms by a condition below this
+# limit, whereas factors that differ by a rescaling of condition 1.1 are told apart.
 SAME_CONDITION = 1.05
-# The limit for the form to which stochastic gradient descent converges. The limit is higher than
-# SAME_CONDITION, because the factors of a gradient training fluctuate around the form, by a
-# condition of up to 1.08 in the 232 trainings of examples/scale_of_dimensions.py.
+# For the form to which stochastic gradient descent converges, this limit is used instead of
+# SAME_CONDITION. This limit is higher, because the factors fluctuate around the form during
+# training: by a condition of up to 1.08 in the 232 trainings of examples/scale_of_dimensions.py.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10).
@@ -30,21 +30,21 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive every map of at most some condition.
+    """Bounds on the share of neighbours that survive every map up to a certain condition number.
 
     Attributes
     ----------
     condition : float
-        The largest condition of the maps.
+        The largest condition number of the maps.
     certified_linear : float
         Share of all edges that are certified to survive every invertible map. This share is a lower
-        bound of the share that survives.
+        bound of the share of edges that survive.
     certified : float
         Share of the sampled edges that are certified to survive every rescaling. This share is a
-        lower bound of the share that survives.
+        lower bound of the share of edges that survive.
     unbroken : float
         Share of the sampled edges that the attack by rescalings did not remove. This share is an
-        upper bound of the share that survives.
+        upper bound of the share of edges that survive.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over items.
     worst_rescaling, worst_linear : float
@@ -52,8 +52,8 @@ class RobustnessPoint(Record):
         map, that a search found. Both shares are upper bounds for the worst map, because the search
         may miss a worse map. See :func:`fastcos.auditing.worst_rescaling`.
     random_rescaling : float
-        Mean share of neighbours that survive a random rescaling, whose logarithms are uniformly
-        distributed.
+        Mean share of neighbours that survive a random rescaling. The logarithms of the entries of a
+        random rescaling are uniformly distributed.
     """
 
     condition: float
@@ -139,10 +139,12 @@ class LabelRecovery(Record):
     condition : float
         Largest condition of the rescalings in the search.
     n_items : int
-        Number of labelled items on which the AUC was evaluated. The search did not use them.
+        Number of labelled items on which the AUC was evaluated. The search did not use these items.
     given, low, high : float
-        Pairwise AUC of the audited embeddings, and the lowest and the highest AUC that the search
-        found, all on items that the search did not use. The true range is at least as wide.
+        Pairwise AUC of the audited embeddings, and the lowest and the highest pairwise AUC under
+        the rescalings that the search found. All three are computed on items that the search did
+        not use. The true range of the AUC is at least as wide as the range from ``low`` to
+        ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D with the lowest and the highest AUC, for ``items / D``.
     """

@@ -4,7 +4,8 @@ An edge is a pair of an item and one of its k nearest neighbours. The radius of 
 condition number: under every map of lower condition, the neighbour stays among the k nearest. The
 family "linear" contains every invertible map G; the radius of an edge for this family follows from
 the cosines of the k + 1 nearest items. The family "rescaling" contains only the diagonal maps D, so
-the radius of an edge is larger; computing it requires a search over competing items.
+the radius of an edge for this family is at least as large; to compute it, the code searches the
+items that may become nearer than the neighbour.
 """
 
 from typing import Any, NamedTuple
@@ -19,21 +20,23 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# A certificate halves the range of a ratio of norms up to this number of times. All of the
-# resulting 2^6 pieces are needed only for conditions near the radius.
+# A certificate examines the range of the ratio of two norms in pieces, and halves a piece that it
+# cannot decide, up to this number of times. All of the 2^6 pieces are examined only for conditions
+# near the radius.
 DEPTH = 6
 # Undecided edges are examined again with a candidate list that is longer by this factor.
 _GROWTH = 8
-# The logarithms of consecutive search levels differ by the factor exp(_LEVEL_STEP), so that the
-# logarithm of a radius is exact to 1 %.
+# A search tries ascending condition numbers, the levels. The logarithms of consecutive levels
+# differ by the factor exp(_LEVEL_STEP), so the logarithm of a radius is exact to 1 %.
 _LEVEL_STEP = 0.01
-# Logarithm of the lowest search level. A map of a lower condition does not change float32 rows.
+# Logarithm of the lowest level. A map of a lower condition is so near to the identity that it does
+# not change float32 rows.
 _MIN_LOG_LEVEL = 1e-7
 
 
 @as_table
 class CertifiedNeighbors(NamedTuple):
-    """Nearest neighbours of items, each with the condition that it is certified to survive.
+    """Nearest neighbours of items, each with the condition number that it provably survives.
 
     Attributes
     ----------
@@ -42,8 +45,9 @@ class CertifiedNeighbors(NamedTuple):
     scores : ndarray (n, k), float32
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
-        Condition, at least 1, below which no map removes the neighbour. The radius is inf if no map
-        of any condition removes the neighbour, and NaN if the item or the neighbour is a zero row.
+        Condition number, at least 1, below which no map removes the neighbour from the k nearest
+        items. The radius is inf if no map of any condition removes the neighbour, and NaN if the
+        item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the requested condition.
     """
@@ -65,7 +69,7 @@ def certified_neighbors(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> CertifiedNeighbors:
-    """The k nearest neighbours by cosine, each with the condition that it is certified to survive.
+    """Return the k nearest neighbours by cosine, each with the condition that it provably survives.
 
     The certificates are proofs: no map of the family whose condition is below the radius removes
     the neighbour. For the family "linear", the radius is a lower bound of the smallest condition
@@ -103,10 +107,12 @@ def certified_neighbors(
 
     Notes
     -----
-    A linear map of condition κ changes z = artanh(cosine) by at most ln κ. Therefore neighbour j of
-    item i stays among the k nearest if z_ij - z_i(k+1) > 2 ln κ. For rescalings, the statement "j
-    is nearer to i than m" is a linear programme for each ratio of the norms of j and m. The
-    programme is solved for the 4,096 nearest items m; for all other items, the bound of z is used.
+    A linear map of condition κ changes z = artanh(cosine) by at most ln κ. Let z_ij belong to the
+    cosine of item i and its neighbour j, and z_i(k+1) to the cosine of item i and its (k + 1)-th
+    nearest item. Neighbour j then stays among the k nearest if z_ij - z_i(k+1) > 2 ln κ. For
+    rescalings, the statement "j is nearer to i than m" is a linear programme for each ratio of the
+    norms of j and m. The function solves this programme for the 4,096 items m that are nearest to
+    i; for all other items, it uses the bound on the change of z.
 
     Examples
     --------
@@ -141,7 +147,8 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
     fisher_z = parallel.unfilled((n, m), np.float64)
     radius = parallel.unfilled((n, k), np.float64)
     for part, gathered, lists in neighbor_edges.parts(sample, validation.read_only(neighbors)):
-        # A block of 4 million products takes milliseconds, so that scheduling blocks costs little.
+        # A block of rows with 4 million multiplications takes milliseconds, so the time for
+        # scheduling it is negligible.
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
             certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
@@ -152,7 +159,7 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
 
 
 def levels_up_to(condition: float, step: float) -> Floats:
-    """Return ascending conditions up to this one, whose logarithms differ by a factor exp(step)."""
+    """Return ascending conditions up to ``condition``, with logarithms that grow by exp(step)."""
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))
     return np.append(np.exp(width * np.exp(-step * np.arange(n, 0, -1))), condition)
@@ -172,9 +179,10 @@ def rescaling_radii(
 
     A radius is one of the ascending levels, or the radius that follows from Fisher's z alone if it
     lies between two levels. Most edges are decided by the first_list nearest competing items. Edges
-    that they do not decide are examined again with longer lists, of up to longest_list items; for
-    items that are not in the list, the bound of Fisher's z is used. The lists of batch_rows rows
-    are in memory at the same time; the longest lists take 128 MiB.
+    that these items do not decide are examined again with longer lists, of up to longest_list
+    items; for items that are not in the list, the bound on the change of Fisher's z is used. The
+    lists of batch_rows rows are in memory at the same time; with the default arguments, the longest
+    lists take 128 MiB.
     """
     n, max_length = len(sample.rows), len(sample.items) - 1
     longest = min(max_length, max(longest_list, k + 1))

@@ -61,7 +61,7 @@ class EncoderMap(Record):
     overlap_high: float
 
     def transform(self, rows: Any) -> Floats:
-        """Return unit rows (n, d') float64, in the space of the old encoder, of new vectors.
+        """Map vectors of the new encoder to unit rows (n, d') float64 for the old encoder.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class EncoderMap(Record):
         return (Section("New encoder mapped to the old one", facts=facts, verdict=self.verdict),)
 
     def table(self) -> Table:
-        """Return the prediction as a table, for ``repr``; the map is not printed."""
+        """Return the prediction as a table, for ``repr``; the table does not contain the map."""
         (section,) = self.sections()
         rows = list(section.facts.items())
         return Table(section.title, ("quantity", "value"), rows, lead=self.verdict)
@@ -150,8 +150,9 @@ def map_encoder(
 
     Notes
     -----
-    The prediction holds for queries from the same distribution as the sample. It compares
-    neighbours, not relevance. The searches take O(m p d') time.
+    The prediction holds for queries from the same distribution as the sample. The prediction is
+    about which neighbours a query finds, not about how relevant they are. The searches of the m
+    sampled texts in the corpus take O(m p d') time.
 
     Examples
     --------
@@ -195,9 +196,9 @@ def map_encoder(
         for queries in (mapped, mapped_by_half)
     )
     # The final map is fitted on one tenth more texts than the maps of the folds. The advantage of
-    # the final map is estimated from the gain in overlap that twice as many texts yield. If the
-    # error is proportional to 1 / m, the final map gains one tenth of this gain; if the error
-    # decreases with log m, the final map gains 15 % of it.
+    # the final map is estimated from the increase in overlap when the number m of texts is doubled.
+    # The final map yields one tenth of this increase if the error is proportional to 1 / m, and
+    # 15 % of this increase if the error decreases with log m.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -243,7 +244,7 @@ def _fit(kind: str, source: Floats, target: Floats) -> Floats:
 def _nearest(
     index: SimilarityIndex, queries: validation.Rows, positions: Integers, k: int
 ) -> Integers:
-    """Return the k nearest rows of each query, without the row of the same text."""
+    """Return the k nearest rows of each query, without the row that contains the same text."""
     longer = index.search(queries, k + 1).indices
     is_removed = longer == positions[:, np.newaxis]
     is_removed[~is_removed.any(axis=1), -1] = True
@@ -251,7 +252,7 @@ def _nearest(
 
 
 def _overlaps(first: Integers, second: Integers) -> Floats:
-    """Return the share of the entries of each pair of lists that both lists contain."""
+    """For each pair of lists, return the share of entries that both lists contain."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
 
@@ -259,7 +260,8 @@ def _overlaps(first: Integers, second: Integers) -> Floats:
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
     """Return the standard error of the mean overlap.
 
-    The result is the larger one of the standard error over texts and the standard error over folds.
+    The function computes the standard error over texts and the standard error over folds, and
+    returns the larger of the two.
     """
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))

@@ -36,20 +36,20 @@ from fastcos.validation import Floats, Integers
 _CERTIFIED_ROWS = 48
 # Number of items whose lists of neighbours are compared between variants.
 _LISTED_ROWS = 500
-# Number of items whose pairs are scored against labels.
+# Number of labelled items in the computation of the AUC of labels.
 _LABELLED_ROWS = 1000
-# Number of queries in the test of labels among neighbours.
+# Number of items in the test of whether neighbours have the same label.
 _QUERIES = 20_000
 # Number of items from whose edges the sensitivity index is computed.
 _INDEXED_ROWS = 2000
-# Number of random bases. The mean of the sensitivity index over these bases is reported for
-# comparison.
+# The report shows the mean of the sensitivity index over this number of random bases, for
+# comparison with the index in the basis of the model.
 _RANDOM_BASES = 3
-# Number of rows in a partial sum of the index. The number is fixed, so that the order of summation,
-# and therefore the rounding, does not depend on the number of threads.
+# The sensitivity index is summed in parts of this number of rows. The number is fixed, so that the
+# order of summation, and therefore the rounding, does not depend on the number of threads.
 _ROWS_PER_PART = 128
 # All norms count as equal if the largest norm is at most this multiple of the smallest. Rows that
-# were normalised in float16 satisfy this.
+# were normalised in float16 fulfil this rule.
 _EQUAL_NORMS = 1.002
 
 
@@ -90,8 +90,9 @@ def audit(
     500 items and evaluated on 1,000 other items.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
-    into ``working_memory``; the report is the same as for arrays in memory. Besides these blocks,
-    an audit takes about 30 (k + 1) bytes per item. An audit reads the file about 20 times.
+    into ``working_memory``; the report is the same as for arrays in memory. In addition to these
+    blocks, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a memory-mapped
+    file about 20 times.
 
     Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings. The certificates are
     those of :func:`fastcos.certified_neighbors`.
@@ -102,9 +103,11 @@ def audit(
         Item embeddings, with p > k. A zero row has no direction; the report states the number of
         zero rows and leaves them out.
     users : array_like (n, d), optional
-        User or query embeddings of the same model, for the variants that depend on predictions.
+        User or query embeddings of the same model. With users, the audit also compares the forms of
+        the items that depend on the predictions, such as the balanced form and the query metric.
     labels : array_like (p,), int or str, optional
-        Clusters of the items, for label recovery; None for an item without a label.
+        Cluster of each item, for the test of whether cosines recover the clusters; None for an item
+        without a label.
     popularity : array_like (p,), optional
         Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
@@ -118,30 +121,33 @@ def audit(
     k : int
         Number of neighbours per item.
     condition : float
-        Largest entry of D divided by its smallest, for the verdict. Two converged trainings of one
-        model that differ only in their random seed differ by a condition of about the default. Two
-        trainings that are short, or that differ in their initial factors or their optimiser, differ
-        by conditions of 2 to 30 (``docs/explanation/scale_of_dimensions.md``). On the paper's
-        simulation, the usual factors differ by a condition of 2.2 from either special case of
-        section 2.2, and the two special cases differ from each other by a condition of 5.
+        The verdict is about rescalings D whose largest entry is this number times the smallest
+        entry. Two converged trainings of one model that differ only in their random seed differ by
+        a rescaling whose condition is about the default. Two short trainings, or trainings with
+        different initial factors or optimisers, differ by conditions of 2 to 30
+        (``docs/explanation/scale_of_dimensions.md``). On the paper's simulation, the usual factors
+        differ by a condition of 2.2 from either special case of section 2.2, and the two special
+        cases differ from each other by a condition of 5.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         Whether the loss of the model depends on dot products or on cosines. The vectors alone do
-        not show this. Choose "ranking" if the loss depends only on the differences between the dot
-        products of one user with several items, as in BPR or a softmax over items, or if the model
-        trains a bias per user. In these cases, adding the same vector to all items does not change
-        the loss, because the bias of each user can absorb the change of the user's scores. The
-        audit therefore also compares the items minus their mean, and subtracts this mean for the
-        query metric.
+        not show how the model was trained. Choose "ranking" if the loss depends only on the
+        differences between the dot products of one user with several items, as in BPR or a softmax
+        over items, or if the model trains a bias per user. In these cases, adding the same vector
+        to all items does not change the loss, because the bias of each user can absorb the change
+        of the user's scores. The audit therefore also compares the items minus their mean, and
+        subtracts this mean for the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Whether the loss had weight decay on users and on items, with equal or unequal weights of
-        the rows. If it had and training has converged, weight decay has determined the scale of
-        each dimension, as in Eq. 2 of the paper, and no rescaling D has the same loss. With
-        ``users``, the audit checks that the Gram matrices of users and items are equal, as weight
-        decay makes them; if they differ, the report says so and assumes that D is arbitrary.
+        the rows. If the loss had weight decay on both and training has converged, weight decay has
+        determined the scale of each dimension, as in Eq. 2 of the paper, and no rescaling D has the
+        same loss. With ``users``, the audit checks that the Gram matrices of users and items are
+        equal, as weight decay makes them; if the two Gram matrices differ, the report says so and
+        assumes that D is arbitrary.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
-        Called as progress(done, total) during the search of neighbours.
+        Called as progress(done, total), in numbers of items, while the nearest neighbours are
+        searched.
     random_state : int or Generator
         Seed of the samples.
 
@@ -244,9 +250,9 @@ class _ModelContext(NamedTuple):
     noise: GradientNoise | None
 
     def row_weights(self) -> dict[str, tuple[Floats, Floats]]:
-        """Return weights of items and users, by the name of a form.
+        """Return the weights of item rows and user rows in each weighted form, by the form's name.
 
-        In this form, the weighted Gram matrices of items and users are equal.
+        In a weighted form, the weighted Gram matrices of items and users are equal.
         """
         weights = {}
         if self.popularity is not None and self.activity is not None:
@@ -360,7 +366,8 @@ def _study_labels(
     labelled = np.flatnonzero(codes >= 0)
     sampled = _sample_rows(labelled, _LABELLED_ROWS, generator)
     if len(np.unique(codes[sampled])) == len(sampled):
-        # The AUC needs pairs with the same label, so sample labels that have several rows instead.
+        # The AUC needs pairs of items with the same label, so the sample is drawn again, from
+        # labels that several items have.
         shared_labels = np.flatnonzero(np.bincount(codes[labelled]) > 1)
         sampled_labels = _sample_rows(shared_labels, _LABELLED_ROWS // 2, generator)
         has_sampled_label = np.isin(codes[labelled], sampled_labels)
@@ -381,7 +388,7 @@ def _study_labels(
 def sensitivity_index(
     sample: ItemRows, lists: Integers, generator: np.random.Generator | None = None
 ) -> tuple[float, Floats]:
-    """Return the mean total-variation index of the edges, and the share of each dimension in it.
+    """Return the mean total-variation index of the edges, and the share of it by dimension.
 
     If a generator is passed, the items are first rotated to a random basis.
     """

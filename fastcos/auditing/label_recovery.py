@@ -11,7 +11,8 @@ from fastcos.metrics.labelled import unit_rows
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 
-# Number of items in the search. For m items, each step takes O(m² d) time.
+# Number m of items on which rescalings are evaluated during the search. Each step of the search
+# takes O(m² d) time for items with d dimensions.
 _SEARCHED_ITEMS = 300
 # Number of evaluations of the AUC in one search.
 _STEPS = 16
@@ -28,11 +29,11 @@ def label_recovery_range(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> LabelRecovery:
-    """Search the rescalings D with the lowest and the highest pairwise AUC of labels.
+    """Search for the rescalings D with the lowest and the highest pairwise AUC of labels.
 
-    The result comes from a search and is not a bound: the true range is at least as wide. Both
-    rescalings are searched on a random sample, which contains half of the items but at most 300,
-    and evaluated on the other items.
+    The result comes from a search and is not a bound: the true range of the AUC is at least as
+    wide. The search evaluates rescalings on a random sample, which contains half of the items but
+    at most 300. The AUC of the result is computed on the other items.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def label_recovery_range(
     labels : array_like (p,), int or str
         Cluster of each item; None for an item without a label, which is left out.
     condition : float
-        Upper limit of the largest entry of D divided by its smallest.
+        Upper limit of the condition of D, which is its largest entry divided by its smallest.
     n_threads : int, optional
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
@@ -53,10 +54,10 @@ def label_recovery_range(
 
     Notes
     -----
-    Each search is a gradient ascent of the AUC in ln w, where w = D^-2, within the bounds that the
-    condition allows. The gradient weights each same-label pair by the density of the
-    different-label pairs at its cosine, and each different-label pair by the density of the
-    same-label pairs. A step takes O(m² d) time for m = 300 items.
+    Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2, within the
+    bounds that the condition allows. The gradient weights each same-label pair by the density of
+    the different-label pairs at its cosine, and each different-label pair by the density of the
+    same-label pairs. A step takes O(m² d) time for m sampled items with d dimensions.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def search_rescalings(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> LabelRecovery:
-    """Search the range of the AUC; every row must be nonzero and have a label."""
+    """Search for the lowest and the highest AUC; every row must be nonzero and have a label."""
     order = generator.permutation(len(rows))
     n_searched = min(_SEARCHED_ITEMS, len(rows) // 2)
     searched, held_out = np.sort(order[:n_searched]), np.sort(order[n_searched:])
@@ -144,8 +145,9 @@ def _ascend(
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
-            # The derivative of the cosine c of u and v by ln w_l is u_l v_l - c (u_l² + v_l²) / 2.
-            # The gradient of the AUC is the sum of this derivative over all pairs, with weights A.
+            # Let c be the cosine of the unit rows u and v. Its derivative with respect to ln w_l is
+            # u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of this derivative
+            # over all pairs, with weights A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2
@@ -157,13 +159,14 @@ def _ascend(
 
 
 def _auc_and_slopes(scores: Floats, is_same: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
-    """Return the AUC of binned scores, and its derivative by each score."""
+    """Return the AUC of binned scores, and the derivative of the AUC with respect to each score."""
     bins = np.clip(((scores + 1) * (_BINS / 2)).astype(np.int64), 0, _BINS - 1)
     different, same = (
         np.bincount(bins[pairs], minlength=_BINS) / pairs.sum() for pairs in (~is_same, is_same)
     )
     auc = float(same @ (np.cumsum(different) - different / 2))
-    # Densities of single bins are too noisy for a gradient, so average over three bins.
+    # The densities of single bins are too noisy for a gradient, so the code averages over three
+    # bins.
     different, same = (
         np.convolve(density, np.ones(3) / 3, mode="same") for density in (different, same)
     )

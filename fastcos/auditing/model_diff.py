@@ -21,8 +21,8 @@ from fastcos.similarity.moments import triangle
 from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
-# Number of items whose lists are compared. With this number, the standard error of an overlap is at
-# most 0.012.
+# Number of items whose lists of neighbours are compared. With this number, the standard error of an
+# overlap is at most 0.012.
 _LISTED_ROWS = 2000
 # Two-sided 95 % quantile of the standard normal distribution.
 _NORMAL_95 = NormalDist().inv_cdf(0.975)
@@ -53,7 +53,7 @@ class ModelDiff(Record):
         is 1 if the new items are a linear image of the old items. The map fits vectors, not lists,
         so this overlap may be lower than ``overlap``.
     unchanged : float
-        The largest one of the three overlaps. 1 minus ``unchanged`` is the share of neighbours
+        The largest of the three overlaps above. 1 minus ``unchanged`` is the share of neighbours
         whose change cannot be explained by a change of basis.
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
@@ -64,13 +64,14 @@ class ModelDiff(Record):
         old version.
     condition : float
         Condition of the linear map on the directions that the old items span. The map changes
-        Fisher's z by at most the logarithm of this condition.
+        Fisher's z of a cosine by at most the logarithm of this condition.
     query_metric_overlap : float or None
-        Overlap of the neighbours by the query metric of each version, which no linear map changes.
-        None unless the users of both versions are passed.
+        Overlap of the neighbours if the items of each version are compared by the query metric of
+        this version. No linear map of a model changes its query metric. None unless the users of
+        both versions are passed.
     prediction_change : float or None
-        Relative change of the predictions in Frobenius norm. None unless both versions have the
-        same number of users.
+        Relative change of the predictions in Frobenius norm. None unless users of both versions are
+        passed and the two versions have the same number of users.
     most_changed : ndarray (m,), int64
         Row numbers of the listed items whose lists differ most after the linear map, in descending
         order of the difference. Items whose lists are equal are left out.
@@ -152,8 +153,8 @@ def diff_models(
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
         User or query embeddings of the two versions. If both are passed, neighbours by the query
-        metric are also compared; if in addition n = n', so that both arrays contain the same users,
-        predictions are compared.
+        metric are also compared; if in addition n = n', row i of both arrays must be the same user,
+        and predictions are compared.
     k : int
         Number of neighbours per item.
     n_threads : int, optional
@@ -164,13 +165,14 @@ def diff_models(
     Returns
     -------
     ModelDiff
-        The overlaps; ``verdict`` summarises the overlaps in a sentence.
+        The overlaps and the statistics of the linear map; ``verdict`` summarises the result in a
+        sentence.
 
     Notes
     -----
-    The maps are least squares fits over all items that are nonzero in both versions, and neighbours
-    are searched among these items. All rows are in memory. The linear map has d' d parameters, so
-    it overfits if there are few items.
+    The rescaling and the linear map are least squares fits over all items that are nonzero in both
+    versions, and neighbours are searched among these items. The arrays are read into memory as a
+    whole. The linear map has d' d parameters, so it overfits if there are few items.
 
     Examples
     --------
@@ -238,7 +240,7 @@ def diff_models(
 
 
 def _overlaps(first: Integers, second: Integers) -> Floats:
-    """Return the share of the entries of each pair of lists that both lists contain."""
+    """For each pair of lists, return the share of entries that both lists contain."""
     jaccard = jaccard_per_query(first, second)
     return 2 * jaccard / (1 + jaccard)
 
@@ -246,7 +248,7 @@ def _overlaps(first: Integers, second: Integers) -> Floats:
 def _fit_linear_map(
     source: validation.Rows, target: validation.Rows
 ) -> tuple[Floats, float, float]:
-    """Fit a linear map from source to target; return the image, its condition, and R²."""
+    """Fit a linear map from source to target; return its image of source, its condition, and R²."""
     # The triangular factor of (source, target) determines the least squares solution.
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))
     d = source.shape[1]
@@ -256,7 +258,8 @@ def _fit_linear_map(
     U, s, Vt = U[:, is_nonzero], s[is_nonzero], Vt[is_nonzero]
     inner = U.T @ R_target
     G = Vt.T @ (inner / s[:, np.newaxis])
-    # Compute the condition of the map on the span of the source rows, without the null spaces.
+    # The condition of the map is computed on the span of the source rows only, because the map is 0
+    # on the remaining directions.
     values = np.linalg.svd(Vt @ G, compute_uv=False)
     smallest = values[min(Vt.shape[0], G.shape[1]) - 1]
     condition = float(values[0] / smallest) if smallest > 0 else float("inf")
@@ -265,7 +268,7 @@ def _fit_linear_map(
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """Return the scale of each old column that fits the new column best; 1 for a zero column."""
+    """Return the factor by which each old column fits the new column best; 1 for a zero column."""
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)
     scales = np.divide(products, squares, out=np.ones(len(squares)), where=squares > 0)

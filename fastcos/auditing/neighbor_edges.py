@@ -16,21 +16,19 @@ from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.validation import Floats, Integers
 
-# Share of working_memory for rows that are read from disk. The remaining share is for the sorted
-# numbers of these rows.
+# Share of the limit working_memory that rows from disk may take. The remaining share is for the
+# sorted row numbers.
 _ROWS_SHARE = 0.8
 # Bytes per matrix entry of the float32 copy of a row that is read from disk.
 _COPY_BYTES = 4
 
 
 class ItemRows(NamedTuple):
-    """Items, in memory or memory-mapped, with their norms, and a subset of their rows.
+    """Item embeddings, in memory or memory-mapped, with their norms, and a subset of the rows.
 
-    items: the item embeddings.
-    norms: norms of all items.
-    rows: row numbers of the subset.
+    items: the item embeddings. norms: norms of all items. rows: row numbers of the subset.
     get_index: a function that returns the index of all items, which it builds at the first call.
-    working_memory: memory for a search, in MiB.
+    working_memory: the largest amount of memory that a search may use, in MiB.
     max_rows: number of items that fit in working_memory, or the number of all items if they are in
         memory.
     n_threads: number of threads.
@@ -60,7 +58,7 @@ def as_edges(
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
     """Validate the arguments of a function that works on pairs of an item and a nearest neighbour.
 
-    Return the items, k and the condition.
+    Return the validated items, k and condition.
     """
     item_rows = memmap.as_mapped_rows("items", items)
     p = len(item_rows)
@@ -90,9 +88,9 @@ def as_edges(
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Split rows and their lists into parts whose items fit in memory.
 
-    Each part is a slice of the rows, the items to which these rows and their lists refer, and the
-    lists with row numbers within these items. If all items fit in memory, there is only one part,
-    and the row numbers do not change.
+    A part consists of a slice of the rows, the items that occur in these rows and in their lists,
+    and the lists, whose entries are row numbers within these items. If all items fit in memory,
+    there is only one part, and the row numbers do not change.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists
@@ -104,7 +102,7 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Copy the items to which the rows and their lists refer into memory; renumber the lists."""
+    """Copy the items that occur in the rows and lists into memory, and renumber the lists."""
     edges = np.column_stack([sample.rows, lists])
     gathered_rows, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape).astype(np.int64)
@@ -126,8 +124,8 @@ def nearest_items(
 ) -> Neighbors:
     """Return the nearest items of each sampled row, without the row itself.
 
-    By default, items are compared by the cosine. If index is not None, it contains the items under
-    another measure.
+    By default, items are compared by the cosine. To compare the items by another measure, pass an
+    index of the same items with that measure.
     """
     options: dict[str, Any] = {
         "n_threads": sample.n_threads,
@@ -140,8 +138,8 @@ def nearest_items(
     queries = memmap.take_rows("items", sample.items, sample.rows)
     longer = index.search(queries, length + 1, **options)
     is_removed = longer.indices == sample.rows[:, np.newaxis]
-    # If an item has many duplicates, its list may consist of duplicates without the item itself.
-    # In this case, remove the last duplicate.
+    # If an item has many duplicates, its list may contain only duplicates and not the item itself.
+    # The last duplicate is then removed.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(
@@ -152,7 +150,7 @@ def nearest_items(
 def standard_error(values: Floats, population: int) -> float:
     """Return the standard error of the mean of a sample that was drawn without replacement.
 
-    The error is 0 if the sample is the whole population.
+    The standard error is 0 if the sample is the whole population.
     """
     n = len(values)
     if n < 2 or n >= population:

@@ -21,23 +21,26 @@ from fastcos.metrics.label_permutation import LabelTest
 from fastcos.reports import MAX_ROWS, Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
-# The figure of the dimensions draws at most this many bars, so that they fit a narrow screen.
+# The figure of the dimensions draws at most this many bars, so that it fits a narrow screen.
 MAX_BARS = 64
-# The end of the premise of a verdict if training has determined D.
-_NOT_FREE = "these numbers are sensitivity, not arbitrariness."
+# The last words of the first sentence of a verdict, if training has determined the rescaling D.
+_NOT_FREE = (
+    "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
+    "they are arbitrary."
+)
 # For each form in which the Gram matrices of users and items are equal: a description of the form,
 # and the kind of training without weight decay that ends in this form.
 _BALANCED_FORMS = {
     BALANCED: (
-        "both sides have the same Gram matrix",
+        "users and items have the same Gram matrix",
         "gradient descent from a small start and many epochs of stochastic gradient descent",
     ),
     BALANCED_BY_COUNTS: (
-        "both sides have the same Gram matrix, weighted by interactions",
+        "users and items have the same Gram matrix if each row is weighted by its interactions",
         "many epochs of stochastic gradient descent",
     ),
     NOISE_BALANCED: (
-        "the gradient noise and the decay of both sides balance",
+        "the gradient noise and the weight decay of users and items balance",
         "many epochs of stochastic gradient descent",
     ),
 }
@@ -53,7 +56,7 @@ class Audit(Record):
     n_items, n_dimensions, k : int
         Number of items, number of latent dimensions, and number of neighbours per item.
     condition : float
-        The condition to which the verdict refers.
+        The verdict is about rescalings up to this condition number.
     n_zero : int
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
@@ -62,25 +65,25 @@ class Audit(Record):
     n_sampled, n_listed : int
         Number of items whose edges were certified and attacked under rescalings, and number of
         items whose lists of neighbours were compared.
-    trained_on : {"dot", "ranking", "cosine", "unknown"}
-        The argument of :func:`fastcos.audit`.
-    weight_decay_on : {"both", "not both", "unknown"}
-        The argument of :func:`fastcos.audit`.
+    trained_on : {"dot", "ranking", "cosine", "unknown"} The argument ``trained_on`` of
+    :func:`fastcos.audit`. weight_decay_on : {"both", "not both", "unknown"} The argument
+    ``weight_decay_on`` of :func:`fastcos.audit`.
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
         Name of the entry of ``parametrizations`` that equals the audited factors; None if none of
         them does.
     epochs_to_forget : float or None
-        Number of epochs in which stochastic gradient descent, with the noise of the argument
-        ``gradient_noise``, reduces the logarithm of the condition between these factors and the
-        factors to which it converges by a factor of e. None without this argument.
+        Number of epochs that stochastic gradient descent needs to divide the logarithm of a
+        condition by e: the condition of the map between the audited factors and the factors to
+        which the descent converges. None unless ``gradient_noise`` was passed to the audit.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the
         edges of 2,000 items. To first order, a rescaling of condition κ moves Fisher's z of an
         edge by at most the index of the edge times ln κ.
     random_basis_sensitivity : float
-        Mean sensitivity index of sampled edges in random orthogonal bases, for comparison.
+        Mean sensitivity index of sampled edges in random orthogonal bases, for comparison with
+        ``sensitivity``.
     dimension_shares : ndarray (d,)
         Share of each latent dimension in the sensitivity index; the shares sum to 1.
     robustness : tuple of RobustnessPoint
@@ -92,13 +95,14 @@ class Audit(Record):
     invariant_baselines : tuple of VariantScores
         Scores of similarities that no linear map of the model changes.
     label_test : LabelTest or None
-        Tests of whether the audited cosines recover the labels. None without labels.
+        Test of whether the audited cosines recover the labels. None if no labels were passed.
     label_recovery : LabelRecovery or None
-        The range of the AUC of labels over rescalings. None without labels.
+        The range of the AUC of labels over rescalings. None if no labels were passed.
     hubness : metrics.Hubness
         The distribution of the number of lists that contain an item.
     popularity : metrics.PopularityBias or None
-        Correlations of popularity with norms, cosines and neighbour lists. None without popularity.
+        Correlations of popularity with norms, cosines and neighbour lists. None if no popularity
+        was passed.
     mean_cosine, effective_rank : float
         Mean cosine of all pairs of items, and effective rank of the items.
     isoscore : float or None
@@ -139,7 +143,7 @@ class Audit(Record):
 
     @property
     def at_condition(self) -> RobustnessPoint:
-        """The robustness at the condition of the verdict."""
+        """The robustness at the condition to which the verdict refers."""
         return next(point for point in self.robustness if point.condition == self.condition)
 
     @property
@@ -149,7 +153,7 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The other parametrisation with the lowest condition of the map; None if there is none."""
+        """The form, other than the audited one, with the lowest condition of the map, or None."""
         by_condition = [
             (form.condition, form)
             for form in self.parametrizations
@@ -159,7 +163,7 @@ class Audit(Record):
 
     @property
     def centered(self) -> VariantScores | None:
-        """The items minus their mean, compared with the given embeddings; None unless ranking."""
+        """The items minus their mean, compared with the audited items; None unless ranking."""
         forms = [form for form in self.parametrizations if form.name == CENTERED]
         return forms[0] if forms else None
 
@@ -195,8 +199,8 @@ class Audit(Record):
         """Condition of the map to the nearest form in which users and items balance.
 
         Users and items balance if their Gram matrices are equal, with or without weights of the
-        rows. The condition is None without users, and infinite if no invertible map leads to such a
-        form.
+        rows. The condition is None if no users were passed, and infinite if no invertible map leads
+        to such a form.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
         conditions = [form.condition for form in forms if form.condition is not None]
@@ -204,7 +208,7 @@ class Audit(Record):
 
     @property
     def is_balanced(self) -> bool:
-        """Whether users and items balance, as after weight decay on both or after long training."""
+        """Whether the Gram matrices of users and items are equal, with or without row weights."""
         return any(form.is_given for form in self.parametrizations if form.name in _BALANCED_FORMS)
 
     @property
@@ -214,7 +218,7 @@ class Audit(Record):
 
     @property
     def is_free(self) -> bool:
-        """Whether D may be arbitrary, judged by the arguments about training and by the factors."""
+        """Whether the rescaling D may be arbitrary, according to the arguments and the factors."""
         if self.trained_on == "cosine":
             return False
         contradicted = self.condition_to_balance is not None and not self.is_balanced
@@ -229,7 +233,7 @@ class Audit(Record):
 
     @property
     def verdict(self) -> str:
-        """The premise, the share of neighbours that survive, and other forms of the same model.
+        """Sentences about the premise, the surviving neighbours, and other forms of the model.
 
         The text is for readers who do not know the meaning of D or of condition numbers.
         """
@@ -242,10 +246,10 @@ class Audit(Record):
             f"Of the {self.k} nearest neighbours, {shares} survive every rescaling with factors "
             f"between 1 and {self.condition:g}.",
             "The worst single rescaling that the search found replaces "
-            f"{1 - point.worst_rescaling:.0%} of them.",
+            f"{1 - point.worst_rescaling:.0%} of the neighbours.",
             f"At least {point.certified_linear:.0%} of the neighbours survive every linear map of "
-            f"condition {self.condition:g}; the worst single map found replaces "
-            f"{1 - point.worst_linear:.0%}.",
+            f"condition {self.condition:g}; the worst linear map that the search found replaces "
+            f"{1 - point.worst_linear:.0%} of the neighbours.",
         ]
         near, far = self.nearest_parametrization, self.worst_parametrization
         if self.centered is not None:
@@ -255,11 +259,14 @@ class Audit(Record):
             )
         if self.trained_on != "cosine" and near is not None:
             sentences.append(
-                "Of the other ways to parametrise the same model, the nearest is "
-                f"{_describe_form(near)}."
+                "Of the other parametrisations of the same model, the nearest to the audited one "
+                f"is {_describe_form(near)}."
             )
             if far.name != near.name and far.jaccard < near.jaccard:
-                sentences.append(f"The one that differs most is {_describe_form(far)}.")
+                sentences.append(
+                    "The parametrisation whose neighbours differ most from the audited ones is "
+                    f"{_describe_form(far)}."
+                )
         return " ".join(sentences)
 
     def table(self) -> Table:
@@ -278,7 +285,8 @@ class Audit(Record):
                 "Without the users, the audit cannot check that training has converged to this "
                 "scale"
                 if self.condition_to_balance is None
-                else f"Both sides balance to a condition of {self.condition_to_balance:.2f}"
+                else "The Gram matrices of users and items are equal up to a condition of "
+                f"{self.condition_to_balance:.2f}"
             )
             return (
                 "The model was trained with weight decay on both sides, which chooses the scale of "
@@ -288,8 +296,8 @@ class Audit(Record):
             return self._contradiction()
         if self.trained_on == "unknown" and self.equal_norms:
             return (
-                "All items have the same norm: if the model was trained on the cosine, no "
-                f"rescaling is free, and {_NOT_FREE}"
+                "All items have the same norm: if the model was trained on the cosine, training "
+                f"has chosen the scale of the dimensions, and {_NOT_FREE}"
             )
         if self.trained_on == "dot":
             premise = (
@@ -312,16 +320,17 @@ class Audit(Record):
         """Return the explanation if users and items do not balance despite their weight decay."""
         condition = self.condition_to_balance
         distance = (
-            "the sides do not even have the same rank"
+            "these users and items do not even have the same rank"
             if condition == float("inf")
-            else f"these sides are a linear map of condition {condition:.3g} away from that"
+            else "the map from these factors to factors with equal Gram matrices has a condition "
+            f"of {condition:.3g}"
         )
         return (
-            "When training converges, weight decay on both sides gives both the same Gram matrix, "
-            f"but {distance}. Either training has not converged, or the decay was weighted by "
-            "row, or it was weak compared with the noise of the gradients, or it acted on other "
-            "weights than these vectors. Until you know which, treat the scale of the dimensions "
-            "as free."
+            "When training converges, weight decay on both sides gives users and items the same "
+            f"Gram matrix, but {distance}. Either training has not converged, or the weight decay "
+            "was weighted by row, or it was weak compared with the noise of the gradients, or it "
+            "acted on other weights than these vectors. Until you know which of these is true, "
+            "treat the scale of the dimensions as arbitrary."
         )
 
     def _origin(self) -> str:
@@ -332,45 +341,47 @@ class Audit(Record):
             form, trainings = _BALANCED_FORMS[self.parametrization]
             if decay_is_known:
                 sentences.append(
-                    f"But {form}, as {trainings} leave them. The algorithm chose this scale, not "
-                    "the loss: another start, optimiser or number of epochs may end elsewhere."
+                    f"But {form}, as after {trainings}. The algorithm chose this scale of the "
+                    "dimensions, not the loss, so another start, another optimiser or another "
+                    "number of epochs may lead to another scale."
                 )
             else:
                 sentences.append(
-                    f"But {form}, as weight decay on both sides leaves them. Without decay, "
-                    f"{trainings} lead to nearly the same form, so the factors do not show which "
-                    "of the two happened. If the loss had weight decay on both sides, "
-                    f"{_NOT_FREE}"
+                    f"But {form}, as after training with weight decay on both sides. Without "
+                    f"weight decay, {trainings} lead to nearly the same form, so the factors do "
+                    "not show whether the loss had weight decay. If the loss had weight decay on "
+                    f"both sides, {_NOT_FREE}"
                 )
         elif self.parametrization == "items_orthonormal":
             sentences.append(
-                "The columns of the items are orthonormal. A truncated SVD returns such columns, "
-                "and alternating least squares of all entries with decay on the users only "
-                "converges to them."
+                "The columns of the items are orthonormal. A truncated SVD returns orthonormal "
+                "columns, and alternating least squares over all entries, with weight decay on the "
+                "users only, converges to orthonormal columns."
             )
         elif not decay_is_known:
             sentences.append(
-                "Weight decay on both sides would have fixed the scale of each dimension."
+                "Weight decay on both users and items would have determined the scale of each "
+                "dimension."
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
                     "If the loss had weight decay on both sides, training has not converged, or "
-                    "the decay was weighted by row or weak compared with the noise of the "
-                    "gradients: "
-                    f"the sides are a linear map of condition {self.condition_to_balance:.3g} away "
-                    "from balance."
+                    "the weight decay was weighted by row or weak compared with the noise of the "
+                    "gradients: the map from these factors to factors with equal Gram matrices has "
+                    f"a condition of {self.condition_to_balance:.3g}."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
-                "The factors have none of the forms that this audit recognises. Their "
-                "scale therefore comes from the start, the optimiser and the number of epochs; the "
-                "factors do not show how much each of these contributed."
+                "The factors have none of the forms that this audit recognises. The scale of their "
+                "dimensions therefore comes from the start, the optimiser and the number of "
+                "epochs; the factors do not show how much each of these three contributed."
             )
         if self.epochs_to_forget is not None:
             sentences.append(
                 "With the gradient noise of this training, stochastic gradient descent forgets the "
-                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs: the logarithm of "
-                "their condition to the scale at rest then falls to 1/e."
+                f"scale of the factors in {self.epochs_to_forget:,.3g} epochs: in this time, the "
+                "logarithm of the condition between the factors and the factors to which the "
+                "descent converges falls to 1/e of its value."
             )
         return " ".join(sentences)
 
@@ -391,42 +402,44 @@ class Audit(Record):
              "temperatures."),
             (self.trained_on != "cosine" and not free,
              "You may continue to use the cosine, because weight decay on both sides has chosen "
-             "it. Compare it with the query metric (fastcos compare) before you prefer either."),
+             "the scale of the dimensions. Compare the cosine with the query metric (fastcos "
+             "compare) before you prefer one of the two."),
             (self.trained_on != "cosine" and not free and self.condition_to_balance is None,
-             "Add the embeddings of users or queries (--users): they show whether training has "
-             "converged to the scale that decay on both sides chooses."),
+             "Add the embeddings of users or queries (--users), which show whether training has "
+             "converged to the scale that weight decay on both sides chooses."),
             (free and self.weight_decay_on == "both",
-             "Train for more iterations and audit again. Or use the balanced form "
-             "(canonicalize), which makes the same predictions: training with equal weight decay "
-             "on all rows of both sides converges to it."),
+             "Train for more iterations and audit again, or use the balanced form (canonicalize). "
+             "The balanced form makes the same predictions, and training with equal weight decay "
+             "on all rows of users and items converges to it."),
             (free and self.weight_decay_on == "unknown",
              "Find out whether the loss had weight decay on users and on items "
-             "(--weight-decay-on): "
-             + ("if it had decay on both, training has chosen D." if self.is_balanced else
-                "with decay on both, training that converges chooses D.")),
+             "(--weight-decay-on): if it had weight decay on both, "
+             + ("training has chosen the rescaling D." if self.is_balanced else
+                "training chooses the rescaling D when it converges.")),
             (free and self.trained_on == RANKING,
              "Subtract the mean of the items before you compare them, for example with the measure "
              "centered_cosine: a vector that is added to all items does not change the loss, but "
              "it changes the cosines and the query metric."),
             (free and has_query_metric,
              "Compare items with the query metric (fastcos index export): no rescaling, and no "
-             "linear map that preserves the dot products, changes its cosines."),
+             "linear map that preserves the dot products, changes the query metric."),
             (free and not has_query_metric,
-             "Add the embeddings of users or queries (--users), if the model has them: only the "
-             "other side determines the scale of the dimensions."),
+             "Add the embeddings of users or queries (--users), if the model has such embeddings: "
+             "the items alone do not determine the scale of the dimensions."),
             (free,
              "Before you show a single neighbour as a fact, check that certified_neighbors "
-             "certifies it, or compare it with labels or interactions."),
+             "certifies this neighbour, or compare it with labels or interactions."),
             (self.label_test is not None and not self.label_test.shown,
-             "Do not rely on the labels: the test does not show that the cosines recover them. "
-             "This does not prove that they do not; more labelled items could show it."),
+             "Do not rely on the labels: the test does not show that the cosines recover the "
+             "labels. This does not prove the opposite; a test with more labelled items could "
+             "still show that the cosines recover the labels."),
         ]  # fmt: skip
         advice = [text for applies, text in cases if applies]
         recovery = self.label_recovery
         if recovery is not None and recovery.high - recovery.low > 0.1:
             advice.append(
-                "Fix the rescaling with outside information: the choice of D alone moves the AUC "
-                f"of the labels from {recovery.low:.2f} to {recovery.high:.2f}."
+                "Use outside information to choose the rescaling: the choice of D alone moves the "
+                f"AUC of the labels from {recovery.low:.2f} to {recovery.high:.2f}."
             )
         return tuple(advice)
 
@@ -436,7 +449,7 @@ class Audit(Record):
         return any(row.name == "query_metric" for row in self.invariant_baselines)
 
     def statistics(self) -> dict[str, float | None]:
-        """Return statistics of the audited embeddings by description; None or NaN if undefined."""
+        """Return statistics of the audited embeddings, each None or NaN if it is undefined."""
         statistics = {
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
@@ -447,10 +460,10 @@ class Audit(Record):
         }
         if self.popularity is not None:
             statistics |= {
-                "popularity and norm, correlation": self.popularity.norm_correlation,
-                "popularity and hubness, correlation": self.popularity.hubness_correlation,
-                "popularity and mean cosine, correlation": self.popularity.cosine_correlation,
-                "popularity of neighbours over that of items": self.popularity.lift,
+                "correlation of popularity and norm": self.popularity.norm_correlation,
+                "correlation of popularity and hubness": self.popularity.hubness_correlation,
+                "correlation of popularity and mean cosine": self.popularity.cosine_correlation,
+                "popularity of neighbours divided by that of items": self.popularity.lift,
             }
         return statistics
 
@@ -465,10 +478,10 @@ class Audit(Record):
             *(() if recovery is None else recovery.sections()),
             Section(
                 "Shape",
-                ("Statistics of the audited embeddings; a rescaling changes each of them.",),
+                ("A rescaling changes each of these statistics of the audited embeddings.",),
                 facts=self.statistics(),
-                verdict=f"Effective rank {self.effective_rank:.3g} of {self.n_dimensions}, mean "
-                f"cosine {self.mean_cosine:.2g}.",
+                verdict=f"The effective rank is {self.effective_rank:.3g} of {self.n_dimensions}, "
+                f"and the mean cosine is {self.mean_cosine:.2g}.",
             ),
             Section(
                 "How to read this",
@@ -478,14 +491,15 @@ class Audit(Record):
                     "and the other side by its inverse leaves every prediction unchanged (Steck, "
                     "Ekanadham, Kallus 2024, arXiv:2403.05440). The start, the optimiser and the "
                     "number of epochs then decide the scale.",
-                    "The condition of D is its largest factor divided by its smallest; condition 1 "
-                    "changes nothing. On the simulation of that paper, its two special cases "
-                    "differ by a rescaling of condition 5.",
-                    "A certificate proves that a neighbour survives; an attack is a D that removes "
-                    "it. Neighbours with neither are undecided. Certificates and attacks use "
-                    f"{self.n_sampled} sampled items, and comparisons of lists use "
-                    f"{self.n_listed:,}. All other numbers use all items, unless the report says "
-                    "otherwise.",
+                    "The condition of D is its largest factor divided by its smallest; a rescaling "
+                    "of condition 1 changes no cosine. On the simulation of the paper, the two "
+                    "special cases of D differ by a rescaling of condition 5.",
+                    "A certificate proves that a neighbour survives; an attack is a rescaling D "
+                    "that removes a neighbour. A neighbour that is neither certified nor removed "
+                    "by an attack is undecided. Certificates and attacks were computed for "
+                    f"{self.n_sampled} sampled items, and lists of neighbours were compared for "
+                    f"{self.n_listed:,} items. All other numbers were computed from all items, "
+                    "unless the report says otherwise.",
                 ),
             ),
         )
@@ -512,22 +526,24 @@ class Audit(Record):
             "How much rescaling do the neighbours survive?",
             (
                 "The shaded band contains the share of neighbours that no rescaling D removes. A "
-                "single D that acts on all items removes fewer. The vertical line marks condition "
-                f"{self.condition:g}.",
+                "single D that acts on all items removes fewer neighbours. The vertical line marks "
+                f"condition {self.condition:g}.",
                 "D multiplies the latent dimensions of the users and divides those of the items, "
                 "so dot products do not change but cosines do. The condition of D is its largest "
                 "factor divided by its smallest.",
                 "Neighbours below the band are certified to survive. For each neighbour above the "
-                "band, the attack found a D that removes it. The curve of the worst single D is an "
-                "upper bound: a D that the search missed may be worse.",
-                f"The numbers for rescalings are of {self.n_sampled} sampled items, ± one standard "
-                "error; those for linear maps are of all items.",
+                "band, the attack found a D that removes it. The curve of the worst single D that "
+                "the search found is an upper bound of the share of neighbours that survive, "
+                "because the search may have missed a worse D.",
+                f"The shares for rescalings were computed from {self.n_sampled} sampled items, ± "
+                "one standard error; the shares for linear maps were computed from all items.",
             ),
             [Table(title, header, rows)],
             figures=[Figure("robustness", self, 360, label)],
             verdict=f"{self.at_condition.certified:.0%} to {self.at_condition.unbroken:.0%} of the "
-            f"neighbours survive every D of condition {self.condition:g}; "
-            f"{self.at_condition.worst_rescaling:.0%} survive the worst single D that was found.",
+            f"neighbours survive every rescaling D of condition {self.condition:g}; "
+            f"{self.at_condition.worst_rescaling:.0%} of the neighbours survive the worst single D "
+            "that the search found.",
         )
 
     def _dimensions(self) -> Section:
@@ -541,21 +557,22 @@ class Audit(Record):
         hidden = f"; the {n_hidden} smallest shares are not drawn" if n_hidden > 0 else ""
         drawn, largest = self.dimension_shares.any(), self.dimension_shares[order[0]]
         return Section(
-            "Which dimensions does it come from?",
+            "Which dimensions make the cosines sensitive?",
             (
-                "Each bar is the share of one latent dimension in the sensitivity index. "
-                f"Dimensions are counted from 0{hidden}. The dashed line is an equal share.",
-                "The index lies between 0 and 1: a rescaling of condition κ moves Fisher's z of a "
-                "neighbour by up to about the index times ln κ.",
+                "Each bar shows the share of one latent dimension in the sensitivity index. "
+                f"Dimensions are counted from 0{hidden}. The dashed line marks the share that each "
+                "dimension would have if all shares were equal.",
+                "The sensitivity index lies between 0 and 1: a rescaling of condition κ moves "
+                "Fisher's z of a neighbour's cosine by up to about the index times ln κ.",
             ),
-            [Table("Share of a dimension in the sensitivity", ("dimension", "share"), rows)],
+            [Table("Share of a dimension in the sensitivity index", ("dimension", "share"), rows)],
             {
                 "sensitivity index (mean total variation)": self.sensitivity,
                 "sensitivity index in a random basis": self.random_basis_sensitivity,
             },
             [Figure("dimension_shares", self, 260, label)] if drawn else (),
-            verdict=f"Dimension {rows[0][0]} has the largest share, {largest:.1%}; an equal share "
-            f"is {1 / self.n_dimensions:.1%}.",
+            verdict=f"Dimension {rows[0][0]} has the largest share of the sensitivity index, "
+            f"{largest:.1%}; an equal share would be {1 / self.n_dimensions:.1%}.",
         )
 
     def _variants(self) -> tuple[Section, Section]:
@@ -570,11 +587,14 @@ class Audit(Record):
             else " The query metric is missing here, because it needs the embeddings of the users."
         )
         explanation = (
-            f"Jaccard: mean Jaccard index between the {self.k} nearest neighbours in this form and "
-            f"in the audited embeddings, over {self.n_listed:,} items, ± one standard error. "
-            "Overlap: the same with more weight on the first ranks. RSA: correlation of all "
-            "cosines between the two. Hubness: skewness of how often an item is listed. Condition: "
-            "condition of the linear map from the audited items to this form."
+            f'The column "Jaccard" contains the mean Jaccard index between the {self.k} nearest '
+            f"neighbours in this form and in the audited embeddings, over {self.n_listed:,} items, "
+            '± one standard error. The column "overlap" contains the rank-biased overlap of the '
+            'same lists, which gives more weight to the first ranks. The column "RSA" contains the '
+            "correlation between the cosines in this form and in the audited embeddings. The "
+            'column "hubness" contains the skewness of the number of lists in which an item '
+            'occurs. The column "condition" contains the condition of the linear map from the '
+            "audited items to this form."
         )
         return (
             Section(
@@ -582,8 +602,8 @@ class Audit(Record):
                 (
                     (
                         "Other software would return these forms of the same model: the dot "
-                        "products of users and items are equal in all of them. If their "
-                        "neighbours differ, the parametrisation is the only reason."
+                        "products of users and items are equal in all forms. If two forms list "
+                        "different neighbours, the parametrisation is the only reason."
                         if self.is_free
                         else "Training has chosen the audited form. The other forms show how "
                         "sensitive the neighbours are to that choice."
@@ -593,7 +613,7 @@ class Audit(Record):
                 ),
                 [variants_table("Parametrisations of the same model", (self.given, *forms))],
                 verdict=f"Of {len(forms)} forms, {_describe_form(self.worst_parametrization)} "
-                "differs most.",
+                "differs most from the audited embeddings.",
             ),
             Section(
                 "Similarities that no rescaling changes",
@@ -613,9 +633,13 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Describe a parametrisation in words, with the agreement of its neighbours."""
-    factors = "" if variant.condition is None else f"factors up to {variant.condition:.2g}, "
+    """Describe a parametrisation in words, with the agreement between its and the audited lists."""
+    distance = (
+        ""
+        if variant.condition is None
+        else f"a linear map of condition {variant.condition:.2g} leads to it; "
+    )
     return (
-        f"{variant.name.replace('_', ' ')} ({factors}Jaccard index of "
-        f"{variant.jaccard:.2f} ± {variant.jaccard_error:.2f})"
+        f"{variant.name.replace('_', ' ')} ({distance}its neighbours and the audited ones have a "
+        f"Jaccard index of {variant.jaccard:.2f} ± {variant.jaccard_error:.2f})"
     )

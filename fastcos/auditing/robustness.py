@@ -24,12 +24,13 @@ def robustness_curve(
     """Return the points of the curve at CONDITIONS and at the argument, for the sampled rows.
 
     linear (p, k) contains the radii of all edges under all linear maps. The generator draws the
-    items on which the worst single maps are searched.
+    items on which the search for the worst single maps is run.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
-    # An edge counts as certified only if its radius exceeds the condition, but an edge counts as
-    # removed even if the attack has exactly the condition. Therefore the levels of the certificates
-    # are raised slightly.
+    # An edge counts as certified if its radius is larger than the condition, but an edge counts as
+    # removed if the condition of the attack is at most the condition. The levels of the
+    # certificates are therefore raised slightly, so that a certificate for a condition exceeds this
+    # condition.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)
@@ -48,8 +49,8 @@ def robustness_curve(
     points = []
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
-        # A map of a lower condition also respects every higher limit, and every rescaling is a
-        # linear map.
+        # A map that is allowed for one condition is also allowed for every higher condition, and
+        # every rescaling is a linear map, so the shares of replaced neighbours cannot decrease.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(
@@ -75,7 +76,7 @@ def _share(radius: Floats, condition: float) -> float:
 
 
 def _error(radius: Floats, condition: float, population: int) -> float:
-    """Return the standard error, over rows, of the share of edges with a larger radius."""
+    """Return the standard error, over rows, of the share of edges whose radius is larger."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
     return neighbor_edges.standard_error(

@@ -1,10 +1,10 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
 Two pairs of factors with the same product differ by an invertible map of the latent space. A loss
-that depends only on dot products does not determine this map; the algorithm and the software
-determine it. For example, a truncated SVD, LSA, and training with weight decay on users and items
-return three different pairs of factors of the same product. An invariant baseline is a similarity
-that no such map changes.
+that depends only on dot products does not determine this map; the training algorithm and the
+software determine the map. For example, a truncated SVD, LSA, and training with weight decay on
+users and items return three different pairs of factors of the same product. An invariant baseline
+is a similarity that no such map changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,8 @@ from fastcos.validation import Floats, Integers
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 
-# For each parametrisation, the power of s² in its items and a description.
+# For each parametrisation: the exponent to which s² is raised in the items, where s is a singular
+# value of the predictions, and a description of the rows.
 _FORMS = {
     BALANCED: (
         0.25,
@@ -69,8 +70,8 @@ class Variant(BaseMeasure):
     meaning: a description of the rows whose cosines are compared.
     condition: the condition of the map from the audited items to the variant; None if the map is
         not invertible, or if the variant is not a parametrisation of the model.
-    transform: a function that maps rows of the items to rows of the variant, of the same type; None
-        stands for the identity.
+    transform: a function that maps rows of the items to rows of the variant with the same dtype;
+        None stands for the identity.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Variant(BaseMeasure):
         self.meaning, self.condition, self.transform = meaning, condition, transform
 
     def encode_items(self, B: validation.Rows) -> validation.Rows:
-        """Return the rows of the variant that belong to rows of the items."""
+        """Return the rows of the variant for these rows of the items."""
         return B if self.transform is None else self.transform(B)
 
 
@@ -92,13 +93,13 @@ def parametrizations(
 ) -> Iterator[Variant]:
     """Yield the items in the parametrisations of common software.
 
-    If U s V' is the singular value decomposition of the predictions, these items are V s^½, V and
-    V s. The function computes these matrices from the second moments of any users and items with
-    the same predictions. Without users, the items determine only V, up to a rotation.
+    If U s V' is the singular value decomposition of the predictions, these items are V s^½, V and V
+    s. The function computes these matrices from the second moments of any users and items that
+    yield these predictions. Without users, only V can be computed from the items, up to a rotation.
 
-    items, users (d, d): second moments of items and users. weighted: second moments of the weighted
-    rows of items and users, by the name of the form in which both are equal (Lemma B for ALS-WR,
-    Theorem 9 for gradient noise).
+    items, users (d, d): second moments of items and users. weighted: for each form in which the
+        weighted second moments of items and users are equal, the name of the form and the two
+        matrices (Lemma B of docs/explanation/theorems.md for ALS-WR, Theorem 9 for gradient noise).
     """
     values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
@@ -121,7 +122,8 @@ def parametrizations(
 def centered_form(mean: Floats) -> Variant:
     """Return the items minus their mean as a variant.
 
-    The result is the same model if the loss depends only on differences between items (Theorem 10).
+    If the loss depends only on differences between items, subtracting their mean does not change
+    the loss (Theorem 10 of docs/explanation/theorems.md).
     """
     meaning = "the items minus their mean, as after equal weight decay on all items"
     return Variant(CENTERED, meaning, None, _center_and_map(np.eye(len(mean)), mean))
@@ -130,11 +132,11 @@ def centered_form(mean: Floats) -> Variant:
 def invariant_baselines(
     items: Moments, users: validation.Rows | None, *, is_ranking: bool = False
 ) -> Iterator[Variant]:
-    """Yield embeddings whose cosines no rescaling of the model changes, except by rounding errors.
+    """Yield embeddings whose cosines no rescaling of the model changes, except by rounding.
 
     Whitening needs only the moments of the items; the query metric also needs the users. If
-    is_ranking is true, adding the same vector to all items does not change the cosines either
-    (Theorem 10).
+    is_ranking is true, adding the same vector to all items does not change the cosines of the query
+    metric either (Theorem 10 of docs/explanation/theorems.md).
     """
     if users is not None:
         metric = metric_factor(users)
@@ -151,10 +153,11 @@ def invariant_baselines(
 
 
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
-    """Return the name of the form that the audited items already have, or None.
+    """Return the name of the form that the audited items already have; None if they have none.
 
-    If the items have several forms, the result is the form with the lowest condition of the map
-    from the items. The condition of a map bounds the change of every cosine (Theorem 3).
+    If the items have several forms, the function returns the form to which the map from the items
+    has the lowest condition, because the condition of a map bounds the change of every cosine
+    (Theorem 3 of docs/explanation/theorems.md).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None
@@ -196,7 +199,7 @@ def score_variant(
 
 
 def singular_values(second: Floats) -> Floats:
-    """Return the singular values, up to a common factor, of rows with these second moments.
+    """Return the singular values, up to a common factor, of a matrix with these second moments.
 
     The singular values are in descending order.
     """
@@ -204,16 +207,17 @@ def singular_values(second: Floats) -> Floats:
 
 
 def _condition(factor: Floats) -> float | None:
-    """Return the largest singular value divided by the smallest; None if it is not invertible."""
+    """Return the condition number of a square matrix; None if the matrix is not invertible."""
     values = np.linalg.svd(factor, compute_uv=False)
     is_invertible = values[-1] > np.finfo(np.float64).eps ** 0.5 * len(values) * values[0]
     return float(values[0] / values[-1]) if is_invertible else None
 
 
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
-    """Return a function that computes (rows - mean) factor in float64, in the type of the rows.
+    """Return a function that computes (rows - mean) @ factor in float64.
 
-    Equal rows have equal images, so that equal rows are ranked in the same order in all variants.
+    The function returns float32 rows for float32 rows. It maps equal rows to equal rows, so that
+    equal rows are ranked in the same order in all variants.
     """
 
     def transform(rows: validation.Rows) -> validation.Rows:
@@ -224,7 +228,7 @@ def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
 
 
 def _eigen(second: Floats) -> tuple[Floats, Any]:
-    """Return eigenvalues that exceed the rounding error of the largest, and their eigenvectors."""
+    """Return the eigenvalues above the rounding error of the largest, with their eigenvectors."""
     values, vectors = np.linalg.eigh(second)
     is_nonzero = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
     return values[is_nonzero], vectors[:, is_nonzero]

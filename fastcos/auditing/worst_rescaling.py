@@ -1,8 +1,8 @@
 """A search for the single map of bounded condition that replaces most neighbours.
 
-Certificates and attacks treat each edge separately, so every edge may be removed by a different D.
-The search of this module applies one map to all items, as another parametrisation of the model
-would.
+Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so every
+edge may be removed by a different rescaling D. The search of this module applies one map to all
+items, as another parametrisation of the model would.
 """
 
 from collections.abc import Sequence
@@ -22,20 +22,20 @@ from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")
 # If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
-# counted for all items. If there are more, the search uses a sample of _SEARCHED_ROWS items, and
-# replaced neighbours are counted for up to _ALL_ROWS items outside the sample.
+# counted for all items. If there are more items, the search uses a sample of _SEARCHED_ROWS items,
+# and replaced neighbours are counted for up to _ALL_ROWS items outside the sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
-# The rows of all lists may take this number of entries in memory. If the lists are too long for
-# this limit, the sample is smaller, but it contains at least _MIN_ROWS items.
+# The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the lists are too
+# long for this limit, the sample of items is smaller, but it contains at least _MIN_ROWS items.
 _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
-# Default and largest number of starting points of a search. The first starting points follow from
-# gradients, and the remaining ones are random.
+# Default and largest number of starting points of a search. The first starting points are computed
+# from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
-# Number of starting points in an audit. If the search uses a sample, it is _MIN_STARTS, because
-# more starting points do not replace more neighbours of the items outside the sample. If the search
-# uses all items, it is _START_BUDGET divided by rows times dimensions. For 1,000 items with 50
-# dimensions, this yields 4 starting points, which replace 0.2 percentage points more of the
-# neighbours than 2 starting points.
+# An audit uses _MIN_STARTS starting points if the search uses a sample, because more starting
+# points do not replace more neighbours of the items outside the sample. If the search uses all
+# items, the number of starting points is _START_BUDGET divided by the product of rows and
+# dimensions. For 1,000 items with 50 dimensions, this yields 4 starting points, which replace 0.2
+# percentage points more of the neighbours than 2 starting points.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # Number of trial flips per dimension in one search. Half of this number is used in two cases: on a
 # sample, because more flips replace no more neighbours of the items outside the sample, and for
@@ -46,18 +46,20 @@ _FLIPS_PER_DIMENSION = 12
 _FLIPPED_TOGETHER = 3
 # An item can become nearer than a neighbour only if its z = artanh(cosine) is below the z of the
 # neighbour by at most _PROVEN_GAP times the logarithm of the condition (Theorem 6). The search
-# considers only items within _SEARCH_GAP times the logarithm, because this is faster. With a factor
-# of 0.6, the search misses edges of small models.
+# considers only items whose z is below the z of the neighbour by at most _SEARCH_GAP times the
+# logarithm, because this is faster. With a _SEARCH_GAP of 0.6, the search would miss edges of small
+# models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
-# A gradient takes into account edges whose score differs from the threshold by about this multiple
-# of the largest change that a map can make. Each starting point uses another multiple.
+# A gradient takes into account the edges whose score differs from the threshold by about this
+# multiple of the largest change of a score that a map can cause. Each starting point uses another
+# multiple.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
-# The multiples for linear maps. Each search changes the eigenvalues of the gradient at the map that
-# the previous search found.
+# The corresponding multiples for linear maps. Each search changes the eigenvalues of the gradient
+# at the map that the previous search found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # Number of trial flips per dimension for the remaining conditions of a robustness curve. Each of
-# these searches starts from the map that was found for another condition, so that 1, 2 and 4 flips
-# give the same result to within 1 %.
+# these searches starts from the map that was found for another condition, so 1, 2 and 4 flips yield
+# the same share of replaced neighbours to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings that are evaluated for comparison.
 _RANDOM_MAPS = 5
@@ -73,7 +75,7 @@ class WorstRescaling(NamedTuple):
         Upper limit of the condition of the map.
     replaced : float
         Share of the k nearest neighbours that are not among the k nearest under this map. The worst
-        map replaces at least this share, but the search may miss it.
+        map replaces at least this share, but the search may miss the worst map.
     error : float
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
@@ -102,12 +104,12 @@ def worst_rescaling(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> WorstRescaling:
-    """Search the single map of bounded condition that replaces most neighbours.
+    """Search for the single map of bounded condition that replaces most neighbours.
 
     :func:`certified_neighbors` counts neighbours that survive every map, and each neighbour that is
     not certified may be removed by a different map. But a model has only one parametrisation at a
-    time, so this function searches the worst single map. The share that it returns is a lower
-    bound, because a longer search may find a worse map.
+    time, so this function searches for the worst single map. The share of replaced neighbours that
+    the function returns is a lower bound, because a longer search may find a worse map.
 
     Parameters
     ----------
@@ -129,13 +131,14 @@ def worst_rescaling(
     Notes
     -----
     The algorithm is an iterated local search. The search flips one weight of D at a time to the
-    other end of its range, if the flip removes more neighbours. If no single flip helps, the search
-    flips three random weights of the best D found so far and continues. The starting points are the
-    signs of a gradient of the number of lost neighbours, and random signs. For linear maps, the
-    search runs in the basis of the eigenvectors of the gradient with respect to the metric GG'. If
-    there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
-    for all items. If there are more, the search uses 500 items, and replaced neighbours are counted
-    for 1,000 items that the search does not use.
+    other end of its range, if the flip removes more neighbours. If no single flip removes more
+    neighbours, the search flips three random weights of the best D so far and continues. At a
+    starting point, each weight is at one of the two ends of its range: in some starting points
+    according to the sign of a gradient of the number of lost neighbours, in the others at random.
+    For linear maps, the search runs in the basis of the eigenvectors of the gradient with respect
+    to the metric GG'. If there are at most 1,000 items, the search uses all items, and replaced
+    neighbours are counted for all items. If there are more items, the search uses 500 items, and
+    replaced neighbours are counted for 1,000 items that the search does not use.
 
     Examples
     --------
@@ -158,7 +161,7 @@ def worst_rescaling(
 
 
 class MapSearch:
-    """A search for maps that remove edges of sampled items.
+    """A search for maps that remove as many edges of sampled items as possible.
 
     If there are more than _ALL_ROWS items, removed edges are counted for items outside the sample.
     If n_starts is None, the number of starting points follows from the number of items.
@@ -186,7 +189,7 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def worst(self, condition: float) -> WorstRescaling:
-        """Search the rescaling of this condition that replaces most neighbours."""
+        """Search for the rescaling of this condition that replaces most neighbours."""
         units, n = self._searched.units, self._n_starts
         identity = np.eye(units.shape[1])
         starts = self._generator.random((n, units.shape[1])) < 0.5
@@ -197,9 +200,9 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
-        """Search the linear map that replaces most neighbours, starting from a rescaling.
+        """Search for the linear map that replaces most neighbours, starting from a rescaling.
 
-        The map and the rescaling have the same condition.
+        The linear map and the rescaling have the same condition.
         """
         units, condition = self._searched.units, rescaling.condition
         candidates = [rescaling._replace(map=np.diag(rescaling.map))]
@@ -214,7 +217,7 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def along(self, conditions: Sequence[float], start: WorstRescaling) -> list[WorstRescaling]:
-        """Search maps of other conditions, starting from a map and in the basis of that map."""
+        """Search for maps of other conditions, starting from a map and in the basis of that map."""
         if start.map.ndim == 1:
             basis, sizes = np.eye(len(start.map)), start.map
         else:
@@ -230,7 +233,7 @@ class MapSearch:
     def random(self, condition: float) -> float:
         """Return the mean share of neighbours that random rescalings replace.
 
-        The logarithms of their factors are uniformly distributed.
+        The logarithms of the factors of a random rescaling are uniformly distributed.
         """
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
@@ -269,7 +272,8 @@ class MapSearch:
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
             kernels.EdgeLists(
                 validation.read_only(edges.rows[has_competitor]),
-                # The search reads mostly these numbers, so int32 halves its memory traffic.
+                # The search reads mostly these row numbers, so int32 halves its memory traffic
+                # compared with int64.
                 validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
                 validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])), self._k,
             ),
@@ -284,11 +288,11 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the derivative (d, d) of a smoothed number of lost edges by the metric.
+        """Return the derivative (d, d), by the metric, of a smooth approximation of lost edges.
 
-        The threshold of a list lies between the scores of neighbours k and k + 1. An item of the
-        list counts by a smooth function of the difference of its score and the threshold, whose
-        width is ``width`` times the largest change of a score by a map of this condition.
+        The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
+        list contributes a smooth function of the difference between its score and the threshold,
+        whose width is ``width`` times the largest change of a score by a map of this condition.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -305,8 +309,8 @@ class MapSearch:
         scale = width * np.log(condition) * np.maximum(1 - middle**2, 1e-12) + 1e-300
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
-        # Compute the sum over pairs of the slope times the derivative of x'My / sqrt(x'Mx y'My)
-        # by M.
+        # The result is the sum over all pairs of the slope times the derivative of x'My / sqrt(x'Mx
+        # y'My) with respect to the metric M.
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))
@@ -327,7 +331,7 @@ def _inverse(squares: Floats) -> Floats:
 class _Edges:
     """The edges of sampled items, with the unit rows of these items and of their listed items.
 
-    Each list is in the order of descending cosine.
+    Each list of items is in the order of descending cosine.
     """
 
     def __init__(self, sample: ItemRows, k: int) -> None:
@@ -342,8 +346,8 @@ class _Edges:
     def lengths(self, gap: float, condition: float) -> Integers:
         """Return the number of items in each list that a map of this condition may move forward.
 
-        The items that such a map may move forward have a z that is at most gap times ln(condition)
-        below the z of the k-th neighbour.
+        Such a map may move an item forward if Fisher's z of the item is at most gap times
+        ln(condition) below Fisher's z of the k-th neighbour.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)
@@ -351,8 +355,9 @@ class _Edges:
     def count_lost(self, map_: Floats, condition: float) -> Integers:
         """Count for each row the edges that a map of this condition removes.
 
-        The inner products are computed from the mapped rows. If the metric GG' were used instead,
-        the rounding errors of the inner products would grow with the square of the condition.
+        The inner products are computed from the mapped rows. If the inner products were computed
+        from the metric GG' of the map G, their rounding errors would grow with the square of the
+        condition.
         """
         mapped = self.units * map_ if map_.ndim == 1 else self.units @ map_
         inverse = _inverse(np.einsum("ij,ij->i", mapped, mapped))

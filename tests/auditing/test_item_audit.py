@@ -286,7 +286,7 @@ def test_advice_follows_from_the_report():
     assert audit(V * [9, 5, 4, 3, 2, 1], U, k=5).parametrization == "users_orthonormal"
     wide = audit(items / np.geomspace(1, 30, 6), users, labels=labels, k=5, condition=30.0)
     assert wide.label_recovery.high - wide.label_recovery.low > 0.1
-    assert "Fix the rescaling with outside information" in wide.advice[-1]
+    assert "Use outside information to choose the rescaling" in wide.advice[-1]
 
 
 def test_verdict_names_its_premise():
@@ -294,7 +294,7 @@ def test_verdict_names_its_premise():
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
     free = "If the predictions are dot products of items with users or contexts, no rescaling"
-    not_free = "sensitivity, not arbitrariness"
+    not_free = "not that they are arbitrary"
     verdicts = {
         (name, similarity): dataclasses.replace(report, trained_on=similarity)
         for name, rows in (("raw", items), ("unit", units.astype(np.float16).astype(np.float32)))

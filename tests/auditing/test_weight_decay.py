@@ -60,7 +60,7 @@ def test_audit_says_what_balanced_factors_mean():
     form = fastcos.canonicalize(rng.standard_normal((80, 5)), rng.standard_normal((50, 5)))
     result = fastcos.audit(form.items, form.users, k=3, trained_on="dot")
     assert result.parametrization == "balanced"
-    assert "But both sides have the same Gram matrix, as weight decay on both" in result.verdict
+    assert "users and items have the same Gram matrix, as after training with" in result.verdict
     decided = fastcos.audit(
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
@@ -92,7 +92,7 @@ def test_audit_recognises_where_gradient_noise_balances():
     noise = fastcos.auditing.gradient_noise(Q, P, slopes, step=0.01)
     result = fastcos.audit(Q, P, gradient_noise=noise, k=3, trained_on="dot")
     assert result.parametrization == "noise_balanced"
-    assert "the gradient noise and the decay of both sides balance" in result.verdict
+    assert "the gradient noise and the weight decay of users and items balance" in result.verdict
     assert result.epochs_to_forget == pytest.approx(noise.epochs_to_forget)
     assert f"in {noise.epochs_to_forget:,.3g} epochs" in result.verdict
     plain = fastcos.audit(Q, P, k=3, trained_on="dot")

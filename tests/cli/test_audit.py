@@ -153,7 +153,7 @@ def test_popularity_and_a_saved_model_are_read(files, capsys):
     captured = capsys.readouterr()
     assert "stripped the bias column of the items (BPR)" in captured.err
     assert "90 items; the file lacks 30 items" in captured.err
-    assert "popularity and norm, correlation" in captured.out
+    assert "correlation of popularity and norm" in captured.out
     report = json.loads((files / "out" / "audit.json").read_text())["audit"]
     assert report["n_dimensions"] == 6
     assert report["popularity"]["n_left_out"] == 30
@@ -224,4 +224,4 @@ def test_claimed_decay_is_compared_with_the_factors(files, capsys):
     assert "Either training has not converged" in printed[0]
     assert "chose the scale" not in printed[0]
     assert "Weight decay on both sides chose the scale of the dimensions" in printed[1]
-    assert "Both sides balance to a condition of 1.00" in printed[1]
+    assert "users and items are equal up to a condition of 1.00" in printed[1]

@@ -1,8 +1,8 @@
-"""Calibration: the meaning of a score, expressed as the share of random pairs that reach the score.
+"""Calibration: the meaning of a score, expressed as the share of random pairs that reach it.
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. You therefore
-specify a threshold by its false-positive rate, and calibration computes the threshold from the
-distribution of the scores of all pairs of vectors of the model::
+specify the false-positive rate that you accept, and calibration computes the threshold for this
+rate from the scores of all pairs of vectors of the model::
 
     items, queries
       |
@@ -19,6 +19,7 @@ distribution of the scores of all pairs of vectors of the model::
     pairs                     pairs_near: examples next to a threshold; score_pairs
 
 A threshold is an ordinary score: pass it as ``min_score`` to :func:`fastcos.top_k` or as
-``threshold`` to :func:`fastcos.neighbors_above`. Intervals take into account that the rows are a
-sample: since pairs share rows, many pairs of few rows are weak evidence.
+``threshold`` to :func:`fastcos.neighbors_above`. The intervals of a calibration take into account
+that the rows are a sample: several pairs contain the same row, so many pairs of few rows are weak
+evidence.
 """

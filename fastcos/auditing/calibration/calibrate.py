@@ -42,10 +42,10 @@ def calibrate(
 ) -> Calibration:
     """Compute the distribution of the scores of random pairs, from which thresholds follow.
 
-    The function scores every pair in float64 and counts it in one of 2^16 bins. The function makes
-    two passes over all pairs, or three for measures that are not cosines; a pass takes O(n m d)
-    time. The function needs O(bins + n + m) memory, and memory for a block of scores. The products
-    use the threads of NumPy's BLAS.
+    The function scores every pair of a query and an item in float64, and counts the scores in 2^16
+    bins. It makes two passes over all pairs, or three passes for measures that are not cosines; a
+    pass takes O(n m d) time. The function needs O(bins + n + m) memory, and memory for a block of
+    scores. The matrix products use the threads of NumPy's BLAS.
 
     Every pair counts as a random pair, so pass queries to which no items or only few items are
     related.
@@ -53,22 +53,24 @@ def calibrate(
     Parameters
     ----------
     items : array_like (m, d), float32 or float64; a memory map may be sampled
-        Item embeddings. Zero rows have no direction and are left out; ``n_zero`` is their number.
+        Item embeddings. Zero rows have no direction and are left out; the attribute ``n_zero`` of
+        the result is the number of zero rows.
     queries : array_like (n, d), optional
-        Query embeddings. Default: the items, of which no row is paired with itself.
+        Query embeddings. By default, the items are also the queries, and no row is paired with
+        itself.
     measure : str or Measure
-        As in :func:`fastcos.top_k`. The measure is fitted to the items that are scored.
+        As in :func:`fastcos.top_k`. The measure is fitted to the sampled items.
     fpr : float
         False-positive rate of the verdict, and default of ``threshold()``. A rate below the
         ``smallest_fpr`` of the result is replaced by ``smallest_fpr``, and the field ``fpr``
         contains the rate that was used.
     sample : int, optional
         Number of queries, and number of items, that are drawn without replacement. Default: all
-        rows. ``rate_interval`` returns the sampling error.
+        rows. The method ``rate_interval`` of the result returns an interval for the sampling error.
     condition : float, optional
-        If it is not None, the function also searches how far rescalings D of this condition move
-        the threshold for the rate fpr, by :func:`fastcos.auditing.threshold_range`. The search is
-        possible only for cosines of items.
+        If a condition is passed, the function also searches how far rescalings D of this condition
+        move the threshold for the rate ``fpr`` (:func:`fastcos.auditing.threshold_range`). The
+        search is possible only for cosines of items.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
         stored with the result, and an index with the name of another model refuses the calibration.
@@ -125,14 +127,14 @@ def calibrate(
     validation.check_enough("items", len(item_sample), 1 + self_join, "rows that are not zero")
     validation.check_enough("queries", len(query_sample), 1, "rows that are not zero")
     validation.check_scorable("queries", query_sample, item_sample)
-    # Searches rank items by float64 scores, so the distribution is that of float64 scores.
+    # Searches rank items by float64 scores, so calibration counts float64 scores, too.
     query_rows, item_rows = (np.asarray(rows, np.float64) for rows in (query_sample, item_sample))
     fitted = unfitted.fit(validation.read_only(item_rows))
     pairs = Pairs(fitted, query_rows, item_rows, self_join, progress)
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # The level of a rate is the lowest edge above which the share of pairs is at most the rate.
+    # The level of a rate is the lowest bin edge that at most this share of the pairs reaches.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

@@ -11,13 +11,14 @@ from fastcos.auditing.calibration.tail import Tail
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# The rates for which a calibration stores the counts of each row.
+# A calibration stores, for each of these rates, how many scores of each query reach its threshold.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # If at least this number of pairs is above a score, the observed share of pairs is used; otherwise
 # the tail model is used. The relative standard error of a share of 100 independent pairs is 10 %,
-# or 14 % in a self-join, which counts each pair twice.
+# or 14 % if the queries are the items, because each pair is then counted twice.
 OBSERVED = 100
-# At the smallest rate of the tail model, this number of pairs is expected above the threshold.
+# The smallest rate of the tail model is the one for which this number of pairs is expected above
+# the threshold.
 EXTRAPOLATED = 0.01
 
 
@@ -72,7 +73,7 @@ class PairDistribution(Record):
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:
-        """The lowest score that a random pair reaches with at most this probability.
+        """Return the lowest score that a random pair reaches with at most this probability.
 
         Parameters
         ----------
@@ -89,7 +90,7 @@ class PairDistribution(Record):
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
         above, edges = self.pairs_above, self.edges
-        # The factor compensates for the rounding of fpr times the number of pairs.
+        # The factor 1 + 1e-9 compensates for the rounding of fpr times the number of pairs.
         max_pairs = fpr * self.n_pairs * (1 + 1e-9)
         # The last bin includes its upper edge. Thresholds are compared with float32 scores, so the
         # next larger float32 is the smallest threshold that no score reaches.
@@ -115,8 +116,8 @@ class PairDistribution(Record):
         Parameters
         ----------
         scores : float or array_like, any shape
-            Scores, such as ``top_k(...).scores``. The probability of -inf, which pads short lists,
-            is 1.
+            Scores, such as ``top_k(...).scores``. For a score of -inf, which pads short lists, the
+            returned probability is 1.
 
         Returns
         -------
@@ -146,24 +147,24 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """Return the expected number of random pairs with at least this score (the E-value).
+        """Return how many random pairs with at least this score a search is expected to find.
 
-        For a search of n_items items by n_queries queries, the expected number is
-        n_queries x n_items x p_value(scores), in the shape of scores. Source: the E-value of
-        sequence search, Karlin and Altschul 1990.
+        For a search of n_items items by n_queries queries, the expected number is n_queries x
+        n_items x p_value(scores), in the shape of scores. Sequence search calls this number the
+        E-value (Karlin and Altschul 1990).
         """
         n_items = validation.as_count("n_items", n_items)
         n_queries = validation.as_count("n_queries", n_queries)
         return n_queries * n_items * self.p_value(scores)
 
     def false_discovery_rate(self, scores: Any, *, n_items: int) -> Floats:
-        """Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
+        """Return Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
 
         If you accept all neighbours with an adjusted p-value of at most q, the share of random
-        pairs among them is at most q on average. There is one test per pair of a query and an item,
-        including the pairs with lower scores that the lists do not contain. Calibrate with
-        unrelated pairs, such as queries to which no item is relevant: every related pair in the
-        calibration increases the number of pairs that is expected by chance.
+        pairs among the accepted neighbours is at most q on average. There is one test per pair of a
+        query and an item, including the pairs with lower scores that the lists do not contain.
+        Calibrate with unrelated pairs, such as queries to which no item is relevant, because every
+        related pair in the calibration increases the number of pairs that is expected by chance.
 
         Source: Benjamini and Hochberg 1995, computed by ``scipy.stats.false_discovery_control``.
 
@@ -177,7 +178,8 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray (n, k), float64
-            Adjusted p-values from 0 to 1. The value of padded entries is 1.
+            Adjusted p-values from 0 to 1. For a score of -inf, which pads short lists, the value is
+            1.
         """
         from scipy.stats import false_discovery_control
 

@@ -25,7 +25,7 @@ _READING = (
 
 
 def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON document of a calibration; values contains its fields as plain values."""
+    """Return the JSON document of a calibration whose fields are ``values``, as plain values."""
     nonempty_bins = np.flatnonzero(calibration.counts)
     first, last = int(nonempty_bins[0]), int(nonempty_bins[-1]) + 1
     return {
@@ -50,7 +50,7 @@ def write(path: PathLike, values: dict[str, Any]) -> None:
 
 
 def read(path: PathLike, kind: type[PairDistribution]) -> Any:
-    """Read a document, and return the calibration as an object of this class."""
+    """Read a calibration from a JSON document, and return it as an object of the class ``kind``."""
     file = Path(path)
     if file.is_dir():  # The command `fastcos calibrate` writes such a folder.
         file /= "calibration.json"
@@ -82,7 +82,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Raise an error if a value is impossible, because methods would return nonsense later."""
+    """Raise an error if a value is impossible, because methods would otherwise return nonsense."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
     validation.check_text("model", values["model"] or None)

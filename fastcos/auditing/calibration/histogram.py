@@ -15,18 +15,20 @@ from fastcos.validation import Floats, Integers
 
 # Number of bins of a histogram. For cosines, a bin is 2^-15 = 3e-5 wide.
 N_BINS = 2**16
-# Largest number of queries in one block of scores. Larger blocks do not fit in the cache, and
-# smaller blocks need more calls. `tests.robustness.calibrated_rates null` measures the speed.
+# Largest number of queries in one block of scores. The scores of larger blocks do not fit in the
+# cache, and smaller blocks need more calls of BLAS. `tests.robustness.calibrated_rates null`
+# measures the speed.
 _BLOCK = 128
-# Bytes per score while scores are counted: the score, and up to five float64 intermediate results.
+# Bytes of memory per score while scores are counted: the score itself, and up to five float64
+# intermediate results.
 _BYTES_PER_SCORE = 48
 
 
 class Bins(NamedTuple):
     """Bins of equal width, with the edges low + b width for b from 0 to N_BINS.
 
-    The width is a power of two and low is a multiple of the width, so that the edges are exact
-    floats and rounding moves no score across an edge. The last bin includes its upper edge.
+    The width is a power of two and low is a multiple of the width, so the edges are exact floats
+    and rounding moves no score across an edge. The last bin includes its upper edge.
     """
 
     low: float
@@ -34,11 +36,11 @@ class Bins(NamedTuple):
 
     @property
     def edges(self) -> Floats:
-        """All edges, (N_BINS + 1,)."""
+        """The edges of all bins, (N_BINS + 1,)."""
         return self.low + self.width * np.arange(N_BINS + 1.0)
 
     def of(self, scores: Floats) -> Integers:
-        """Return the bin of each score; scores outside of all bins are in the first or last bin."""
+        """Return the bin of each score; scores outside of all bins go to the first or last bin."""
         first = round(self.low / self.width)
         with np.errstate(over="ignore", invalid="ignore"):
             numbers = np.floor(scores / self.width) - first
@@ -57,11 +59,11 @@ def queries_per_block(n_items: int) -> int:
 
 @dataclass
 class Pairs:
-    """The pairs to score, which are pairs of every query and every item.
+    """The pairs that a calibration scores: each query is paired with each item.
 
-    self_join: whether the queries are the items; a row is then not paired with itself.
-    n_scored: number of queries that have been scored so far, in all passes over the pairs. The
-        number of passes is not known in advance.
+    self_join: whether the queries are the items. A row is then not paired with itself. n_scored:
+        number of queries that have been scored so far, in all passes over the pairs. The number of
+        passes is not known in advance.
     """
 
     measure: Measure
@@ -93,7 +95,7 @@ class Pairs:
 
 
 def bins_of(pairs: Pairs) -> Bins:
-    """Return bins that cover all scores, after a pass over all pairs if scores are not cosines."""
+    """Return bins that cover all scores; scores other than cosines need a pass over all pairs."""
     kind = type(pairs.measure)
     if (
         pairs.measure.metric_type == "cosine"
@@ -107,8 +109,8 @@ def bins_of(pairs: Pairs) -> Bins:
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
     if not low <= high:
         raise ValueError(f"measure must give finite scores, got none by {pairs.measure.name}")
-    # The width is computed for N_BINS - 1 bins, because rounding low down to a multiple of the
-    # width may take one more bin.
+    # The width is computed for N_BINS - 1 bins, because one more bin may be needed after low has
+    # been rounded down to a multiple of the width.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)
     width = 2.0 ** math.ceil(math.log2(span / (N_BINS - 1)))
     return Bins(math.floor(low / width) * width, width)
@@ -125,7 +127,7 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
 
 
 def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
-    """Count the scores of each query and of each item that reach each ascending threshold."""
+    """For each query and each item, count the scores that reach each of ascending thresholds."""
     n_levels = len(thresholds)
     query_counts = np.zeros((n_levels, len(pairs.queries)), np.int64)
     item_counts = np.zeros((n_levels, len(pairs.items)), np.int64)
@@ -142,13 +144,13 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
 
 
 def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_join: bool) -> float:
-    """Return the number of independent pairs with as much information as the pairs above a score.
+    """Return the number of independent pairs that are as informative as the pairs above a score.
 
     query_counts (n,) and item_counts (m,) are the numbers of scores above the threshold for each
-    query and each item. The result is the square of their total divided by the variance of the
-    total if rows are drawn with replacement (a bootstrap), to first order: a row that is drawn w
-    times adds w - 1 times its count. The noise of a single pair is counted twice, once for each of
-    its rows, so that intervals are too wide rather than too narrow.
+    query and each item. The result is the square of the total count divided by the variance of the
+    total count in a bootstrap, which draws rows with replacement. The variance is computed to first
+    order: a row that is drawn w times adds w - 1 times its count. The noise of a single pair enters
+    the variance twice, once for each of its rows, so intervals are too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

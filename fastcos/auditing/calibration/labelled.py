@@ -11,7 +11,7 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
-# The prevalences in the columns of the table of probabilities, and the number of its rows.
+# The table of probabilities has one column for each of these prevalences, and _ROWS rows.
 _PREVALENCES = (0.5, 0.1, 0.01, 0.001)
 _ROWS = 9
 
@@ -30,15 +30,16 @@ class LabelledCalibration(Record):
     auc : float
         Probability that a relevant pair has a higher score than an irrelevant pair.
     thresholds : ndarray (t,), float64
-        Ascending thresholds of the operating curve. A threshold accepts the pairs with at least
-        this score.
+        Ascending thresholds, one for each point of the operating curve. A threshold accepts the
+        pairs whose score is at least the threshold.
     false_positive_rate, false_negative_rate : ndarray (t,), float64
-        Share of the irrelevant pairs that a threshold accepts, and share of the relevant pairs that
-        it does not accept.
+        Share of the irrelevant pairs that each threshold accepts, and share of the relevant pairs
+        that each threshold does not accept.
     knots, probabilities : ndarray (c,), float64
-        For isotonic regression, the probabilities at ascending scores, the knots. The probability
-        is linear between two knots, and constant beyond the first and the last knot. For Platt
-        scaling, ``probabilities`` contains slope and intercept of the log odds.
+        For isotonic regression, ``knots`` contains ascending scores, and ``probabilities`` contains
+        the probability of relevance at each of these scores. The probability is linear between two
+        knots, and constant beyond the first and the last knot. For Platt scaling, ``probabilities``
+        contains the slope and the intercept of the log odds as a function of the score.
     """
 
     method: str
@@ -53,7 +54,7 @@ class LabelledCalibration(Record):
 
     @property
     def verdict(self) -> str:
-        """The AUC of the scores, in one sentence."""
+        """A sentence about the AUC of the scores."""
         return (
             f"A relevant pair has a higher score than another pair with probability "
             f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} other "
@@ -94,7 +95,7 @@ class LabelledCalibration(Record):
     def error_rates(self, threshold: float) -> tuple[float, float]:
         """Return the false-positive and the false-negative rate of a threshold.
 
-        The threshold accepts pairs with at least this score.
+        The threshold accepts the pairs whose score is at least the threshold.
         """
         threshold = validation.as_real("threshold", threshold)
         number = int(np.searchsorted(self.thresholds, threshold))
@@ -103,11 +104,12 @@ class LabelledCalibration(Record):
         return float(self.false_positive_rate[number]), float(self.false_negative_rate[number])
 
     def probability(self, scores: Any, *, prevalence: float | None = None) -> Floats:
-        """Return the probability that pairs with these scores, an array of any shape, are relevant.
+        """Return the probability that pairs with these scores are relevant, in the shape of scores.
 
-        The probability of -inf, which pads short lists, is 0. prevalence is the share of relevant
-        pairs among all pairs to which the scores belong. By default, it is the share among the
-        labelled pairs, which is usually far higher than the share among all pairs.
+        For a score of -inf, which pads short lists, the returned probability is 0. prevalence is
+        the share of relevant pairs among all pairs to which the scores belong. The default
+        prevalence is the share of relevant pairs among the labelled pairs, which is usually far
+        higher than their share among all pairs.
         """
         values = as_scores(scores)
         if self.method == "isotonic":
@@ -133,7 +135,8 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     scores : array_like (n,)
         Scores of the pairs.
     relevant : array_like (n,), bool or 0 and 1
-        Whether each pair is relevant. There must be relevant and irrelevant pairs.
+        Whether each pair is relevant. At least one pair must be relevant and at least one
+        irrelevant.
     method : {"isotonic", "platt"}
         The method for the probabilities: isotonic regression, or Platt's logistic curve, which is
         more accurate for fewer than about a thousand labelled pairs (Niculescu-Mizil and Caruana
@@ -146,8 +149,9 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
 
     Notes
     -----
-    The computation uses scikit-learn: ``roc_curve``, ``IsotonicRegression``, and logistic
-    regression without a penalty on Platt's smoothed targets (Platt 1999).
+    The function uses scikit-learn: ``roc_curve`` for the error rates, and for the probabilities
+    either ``IsotonicRegression`` or ``LogisticRegression`` without a penalty, which is fitted to
+    Platt's smoothed targets (Platt 1999).
 
     Examples
     --------
@@ -178,9 +182,9 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         fitted = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
         knots, probabilities = fitted.X_thresholds_, fitted.y_thresholds_
     else:
-        # Platt's targets add one relevant and one irrelevant pair, so that the curve is finite even
-        # if a threshold separates the labels. Each labelled pair is used twice, once as relevant
-        # and once as irrelevant, with weights that sum to 1.
+        # Platt's targets correspond to one additional relevant and one additional irrelevant pair,
+        # so that the slope is finite even if a threshold separates the labels. Each labelled pair
+        # is used twice, once as relevant and once as irrelevant, with weights that sum to 1.
         positive = np.where(labels == 1, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
         regression = LogisticRegression(C=np.inf, max_iter=1000).fit(
             np.tile(values, 2)[:, None],
@@ -189,7 +193,7 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         )
         knots = np.array([values.min(), values.max()])
         probabilities = np.array([regression.coef_[0, 0], regression.intercept_[0]])
-    # The first threshold of the curve is above every score, so it is left out.
+    # The first threshold that roc_curve returns is above every score, so it is left out.
     ascending = slice(None, 0, -1)
     return LabelledCalibration(
         method=method,

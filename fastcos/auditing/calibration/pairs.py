@@ -12,7 +12,7 @@ from fastcos.similarity.linear import as_pairs
 from fastcos.similarity.row_transforms import pair_scores
 from fastcos.validation import Floats, Integers
 
-# Number of queries from whose pairs examples are chosen.
+# Number of sampled queries; examples are chosen from the pairs of these queries with all items.
 _QUERIES = 500
 
 
@@ -50,10 +50,11 @@ def pairs_near(
     threshold : float
         The threshold.
     queries : array_like (n, d), optional
-        Query embeddings. If there are more than 500 queries, the function draws 500 queries. By
-        default, the pairs are pairs of different items.
+        Query embeddings. If there are more than 500 queries, the function draws a sample of 500
+        queries. By default, the items are also the queries, and no item is paired with itself.
     n_each : int
-        Largest number of pairs above the threshold, and largest number of pairs below it.
+        Largest number of pairs above the threshold, and also the largest number of pairs below the
+        threshold.
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
@@ -62,8 +63,9 @@ def pairs_near(
     Returns
     -------
     NearPairs
-        At most one pair per query above the threshold, and at most one below it. If there are not
-        enough pairs, the result contains fewer.
+        For each query, at most one pair above the threshold and at most one pair below the
+        threshold. The result contains fewer than ``n_each`` pairs on a side if there are no more
+        such pairs.
 
     Examples
     --------
@@ -88,7 +90,8 @@ def pairs_near(
     for rows, scores in score_blocks(fitted, validation.read_only(Q[sampled]), X, block):
         numbers = sampled[rows]
         if queries is None:
-            # Consider each pair only once, and no pair of a row with itself.
+            # This condition leaves out the pairs of a row with itself, and the second copy of each
+            # other pair.
             scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
         for side_pairs, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
             distances = np.where(is_on_side, np.abs(scores - threshold), np.inf)

@@ -14,18 +14,19 @@ from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# A note warns if more than this number of pairs count as one independent pair. For independent
-# normal rows, two pairs count as one, because the bootstrap counts the noise of pairs twice.
+# A note warns if more than this number of pairs count as one independent pair. Even for independent
+# normal rows, two pairs count as one, because the bootstrap counts the noise of each pair twice.
 _CLUSTERED = 4.0
 # A rate has an interval only if at least this number of pairs is expected above its threshold. For
-# lower rates of 12 to 100 normal rows, intervals of 99 % rarely contain the true rate.
+# lower rates, in experiments with 12 to 100 normal rows, 99 % intervals rarely contained the true
+# rate.
 _MIN_EXPECTED_PAIRS = 2
 # A note calls the tail model unreliable if its Kolmogorov-Smirnov distance is at least this number.
-# The shares of such a model are wrong by about this fraction.
+# The probabilities of such a model are wrong by about this fraction.
 _POOR_FIT = 0.1
-# For a rate, the ratio of pairs to independent pairs is taken at this multiple of the rate, which
-# is halfway to the next level. The ratio at the rate itself would yield intervals that are too
-# narrow (`tests.robustness.calibrated_rates held_out`).
+# For the interval of a rate, the ratio of pairs to independent pairs is computed at this multiple
+# of the rate, which is halfway to the next level. The ratio at the rate itself would yield
+# intervals that are too narrow (`tests.robustness.calibrated_rates held_out`).
 _RATE_FACTOR = 10**0.5
 
 
@@ -37,10 +38,10 @@ def as_number(value: float) -> str:
 @as_table
 @dataclass(frozen=True)
 class Calibration(PairDistribution):
-    """The distribution of the scores of random pairs, and its consequences for single scores.
+    """The distribution of the scores of random pairs, and what it says about single scores.
 
-    A false positive is a random pair that reaches a threshold. A few random pairs are related, so
-    the false-positive rate among unrelated pairs is even lower than the stated rate.
+    A false positive is a random pair that reaches a threshold. A few of the random pairs are
+    related, so the false-positive rate among unrelated pairs is even lower than the stated rate.
 
     Attributes
     ----------
@@ -49,8 +50,8 @@ class Calibration(PairDistribution):
     fpr : float
         The false-positive rate of the verdict.
     low, width : float
-        Bin b contains scores from low + b width up to the next edge; the last bin includes its
-        upper edge. A score has a rounding error of about (d + 8) 2^-52 of its scale, so a score
+        Bin b contains the scores from low + b width up to the next edge; the last bin includes its
+        upper edge. The rounding error of a score is about (d + 8) 2^-52 times its scale, so a score
         that is so near to an edge may be counted in the neighbouring bin.
     counts : ndarray (65536,), int64
         Number of pairs in each bin.
@@ -69,10 +70,10 @@ class Calibration(PairDistribution):
     query_counts : ndarray (6, n_queries), int64
         Number of scores of each query that reach each level.
     independent : ndarray (6,), float64
-        Number of independent pairs that would determine the rate as precisely as the pairs above
-        each level, which share rows.
+        For each level, the number of independent pairs that would determine its rate as precisely
+        as the pairs above the level, which share rows.
     tail : Tail or None
-        Model of the tail; None if the tail has no spread.
+        Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
         The range of the threshold over rescalings; None unless a condition was passed.
     dataset : str
@@ -93,23 +94,25 @@ class Calibration(PairDistribution):
 
     @property
     def carried_fpr(self) -> float:
-        """The smallest rate that has an interval: at this rate, two pairs are expected."""
+        """The smallest rate that has an interval; two pairs are expected above its threshold."""
         return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
     def rate_interval(
         self, fpr: float, *, confidence: float = 0.95, held_out: bool = False
     ) -> tuple[float, float]:
-        """Interval for the true false-positive rate of ``threshold(fpr)``, over resampled rows.
+        """Return an interval for the true false-positive rate of ``threshold(fpr)``, over rows.
 
-        Pairs share rows, so they count as a smaller number of independent pairs; the interval is
-        that of a Poisson count of independent pairs. The interval assumes that rows are drawn
-        independently from one population. The interval takes hubs into account, but not one tight
-        cluster of rows: see ``notes``.
+        Several pairs contain the same row, so the pairs count as a smaller number of independent
+        pairs; the interval is the interval of a Poisson count of independent pairs. The interval
+        assumes that rows are drawn independently from one population. The interval takes hubs into
+        account, but it is too narrow if the rows contain one tight cluster; ``notes`` then contains
+        a warning.
 
         Parameters
         ----------
         fpr : float
-            The rate, from ``carried_fpr`` to 1. For lower rates, fewer than two pairs are expected.
+            The rate, from ``carried_fpr`` to 1. For lower rates, fewer than two pairs are expected
+            above the threshold.
         confidence : float
             Coverage of the interval, between 0 and 1.
         held_out : bool
@@ -133,7 +136,7 @@ class Calibration(PairDistribution):
         return min(float(low) / count * fpr, 1.0), min(float(high) / count * fpr, 1.0)
 
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval for the threshold of this rate, over resampled rows.
+        """Return an interval for the threshold of this rate, over rows.
 
         The ends of the interval are the thresholds for the ends of :meth:`rate_interval` (Woodruff
         1952).
@@ -143,11 +146,11 @@ class Calibration(PairDistribution):
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """Number of independent pairs that would determine this rate equally precisely.
+        """Return the number of independent pairs that would determine this rate equally precisely.
 
         The result is the number of pairs above the threshold, divided by the number of pairs that
-        count as one independent pair. The divisor is computed at about 3 times the rate, because at
-        the rate itself it would be too small in samples that lack a hub by chance.
+        count as one independent pair. This divisor is computed at about 3 times the rate, because
+        the divisor at the rate itself would be too small in samples that lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -159,7 +162,7 @@ class Calibration(PairDistribution):
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Bounds on the false-positive rate of a cosine over all linear maps of this condition.
+        """Return bounds on the false-positive rate of a cosine over linear maps of this condition.
 
         The condition of a linear map is its largest singular value divided by its smallest.
         Rescalings D are linear maps, so the bounds also hold for rescalings. A map changes Fisher's
@@ -175,9 +178,9 @@ class Calibration(PairDistribution):
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
-        """Return whether there is a score that random pairs reach with at most this probability.
+        """Return whether some score is reached by random pairs with at most this probability.
 
-        The result is False if more pairs than the rate permits have the largest score, as
+        The result is False if more pairs than the rate permits have the largest score, as pairs of
         duplicates do.
         """
         is_last = self._is_bounded or self.tail is None
@@ -185,7 +188,7 @@ class Calibration(PairDistribution):
 
     @property
     def verdict(self) -> str:
-        """The threshold for the rate fpr, and how far rescalings move it."""
+        """Sentences about the threshold for the rate fpr and about how far rescalings move it."""
         if self.rescaling is None or not self.is_reachable(self.fpr):
             return self._of_one_rate()
         return f"{self._of_one_rate()} {self.rescaling.verdict}"
@@ -210,8 +213,8 @@ class Calibration(PairDistribution):
     def reading(self, score: float, *, n_items: int | None = None) -> str:
         """Return the meaning of a score in words, for a search of n_items (default: all items).
 
-        The text begins with "Undecided" if the score is above or below the threshold depending on
-        the rescaling D.
+        The text begins with "Undecided" if the rescaling D decides whether the score is above or
+        below the threshold.
         """
         score = validation.as_real("score", score)
         n_items = validation.as_count("n_items", self.n_given[1] if n_items is None else n_items)
@@ -239,7 +242,7 @@ class Calibration(PairDistribution):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats: rows with many high scores, rare rates, duplicates, the fit of the tail."""
+        """Warnings about rows with many high scores, small rates, duplicates and the tail model."""
         notes = []
         pairs = self.query_counts.sum(axis=1) / (1 + self.self_join)
         pairs_per_independent = np.divide(
@@ -355,7 +358,7 @@ class Calibration(PairDistribution):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values, with the counts from first_bin on.
+        """Return the fields as plain values; ``counts`` begins with the bin ``first_bin``.
 
         The dict contains an explanation of its fields, so that its JSON can be used without
         fastcos.
@@ -368,7 +371,7 @@ class Calibration(PairDistribution):
 
     @classmethod
     def load(cls, path: PathLike) -> "Calibration":
-        """Read a file of :meth:`save`; raise FastcosFormatError for a damaged or another file."""
+        """Read a file of :meth:`save`; raise FastcosFormatError if the file is not a valid one."""
         return files.read(path, cls)
 
 

@@ -7,15 +7,15 @@ import numpy as np
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# The tail consists of this share of the pairs with the highest scores, but of at least MIN_PAIRS
-# pairs. So many pairs suffice to fit two parameters, and are so few that only the highest scores
-# decide the fit. `tests.robustness.calibrated_rates tail` compares other values.
+# The tail consists of the pairs with the highest scores: a share SHARE of all pairs, but at least
+# MIN_PAIRS pairs. This number of pairs suffices to fit two parameters, and is so small that only
+# the highest scores decide the fit. `tests.robustness.calibrated_rates tail` compares other values.
 SHARE = 1e-4
 MIN_PAIRS = 1000
-# The tail never exceeds this share of the pairs. A fit to all pairs would yield thresholds at which
-# the true rate is only half of the requested rate.
+# The tail never contains more than this share of the pairs. If the model were fitted to all pairs,
+# the true false-positive rate at a threshold would be only half of the requested rate.
 MAX_SHARE = 0.2
-# Number of quantiles of the tail to which the model is fitted.
+# The model is fitted to at most this number of quantiles of the tail.
 _FITTED = 5000
 
 
@@ -37,8 +37,8 @@ class Tail(Record):
         Parameters of the distribution. If the shape is negative, the largest possible score is
         start - scale / shape.
     distance : float
-        Largest difference between the fitted and the observed distribution of the tail
-        (Kolmogorov-Smirnov), from 0 to 1.
+        Largest difference between the fitted and the observed distribution function of the tail
+        (the Kolmogorov-Smirnov statistic), from 0 to 1.
     """
 
     start: float
@@ -49,16 +49,16 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return the share of pairs that reach these scores, according to the model.
+        """Return the share of all pairs that reach these scores, according to the tail model.
 
-        The scores must be at least start.
+        The scores must be at least ``start``.
         """
         from scipy.stats import genpareto
 
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that this share of all pairs reaches, according to the model."""
+        """Return the score that this share of all pairs reaches, according to the tail model."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)
@@ -74,12 +74,14 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
     min_in_tail = max(1, min(MAX_SHARE * n_pairs, max(MIN_PAIRS, SHARE * n_pairs)))
     first = int(np.flatnonzero(above >= min_in_tail)[-1])
     in_tail = int(above[first])
-    # Compute the quantiles of the tail at equal steps, by interpolation within each bin.
+    # The quantiles of the tail are computed at equal steps, by linear interpolation within each
+    # bin.
     steps = (np.arange(min(_FITTED, in_tail)) + 0.5) * in_tail / min(_FITTED, in_tail)
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
     before = cumulative[bins] - counts[first + bins]
-    # Scores are measured in bins, because squares of very large scores would overflow.
+    # The unit of scores is the width of a bin here, because squares of very large scores would
+    # overflow.
     excess = bins + (steps - before) / counts[first + bins]
     if not excess[-1] > 2:
         return None

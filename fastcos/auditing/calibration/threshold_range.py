@@ -11,19 +11,20 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition, fisher_z_i
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats
 
-# Number of rows whose pairs are searched. They form 500,000 pairs.
+# Default number of sampled rows, which form 500,000 pairs.
 SAMPLE = 1000
-# Number of pairs near the threshold. The sum of their derivatives is the direction of a step.
+# The direction of a step is the sum of the derivatives of this number of pairs near the threshold.
 _NEAR = 200
-# Largest number of steps towards a vertex of the box of all allowed D. Steps after the third rarely
-# help, according to `tests.robustness.calibrated_rates rescaling`.
+# Largest number of steps towards a vertex of the box of all allowed rescalings D. Steps after the
+# third rarely move the threshold further, according to `tests.robustness.calibrated_rates
+# rescaling`.
 _VERTEX_STEPS = 8
-# Largest number of values of D that Powell's method evaluates for each end of the range, after
-# these steps.
+# Largest number of rescalings D that Powell's method evaluates for each end of the range, after the
+# steps towards a vertex.
 _TRIALS = 400
-# If there are at most _FEW_COLUMNS columns, the algorithm DIRECT first searches the whole box with
-# _GLOBAL_TRIALS values of D per column. `tests.robustness.calibrated_rates rescaling` compares
-# other values.
+# If there are at most _FEW_COLUMNS columns, the algorithm DIRECT first searches the whole box of
+# allowed rescalings, with _GLOBAL_TRIALS evaluations per column. `tests.robustness.calibrated_rates
+# rescaling` compares other values.
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
 
@@ -40,12 +41,12 @@ class ThresholdRange(Record):
     n_rows : int
         Number of rows whose pairs were searched.
     given : float
-        The threshold of these pairs without a rescaling.
+        The threshold for the pairs of these rows without a rescaling.
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
         Bounds of the threshold that hold for every linear map of this condition, and therefore for
-        every D.
+        every rescaling D.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds low and
         high. The entries of the diagonals are from 1 / condition to 1.
@@ -64,7 +65,7 @@ class ThresholdRange(Record):
 
     @property
     def verdict(self) -> str:
-        """The range in one sentence."""
+        """The range of the threshold in one sentence."""
         return (
             f"Rescalings D of condition {self.condition:g} move the threshold for a rate of "
             f"{self.fpr:g} from {self.given:.3f} to between {self.low:.3f} and {self.high:.3f} "
@@ -114,14 +115,15 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """Search how far rescalings D of bounded condition move the cosine threshold of a rate.
+    """Search how far rescalings D of bounded condition move the cosine threshold for a rate.
 
-    The threshold is the lowest cosine among the share fpr of pairs with the highest cosines. The
-    function searches the D with the lowest and the D with the highest threshold. All D of bounded
-    condition form a box, and the derivatives of the pairs near the threshold point to one of its
-    vertices. The search makes steps towards this vertex, and then uses Powell's method. For at most
-    3 columns, the algorithm DIRECT first searches the whole box. The true range is at least as wide
-    as the result. The bounds hold for every linear map of this condition.
+    The threshold is the lowest cosine among the pairs with the highest cosines, which are the share
+    fpr of all pairs. The function searches for the rescaling D with the lowest threshold and for
+    the one with the highest threshold. All D of bounded condition form a box, and the derivatives
+    of the pairs near the threshold point to one of its vertices. The search makes steps towards
+    this vertex, and then uses Powell's method. For at most 3 columns, the algorithm DIRECT first
+    searches the whole box. The true range is at least as wide as the range that the function finds.
+    The bounds that the function also returns hold for every linear map of this condition.
 
     Parameters
     ----------
@@ -130,10 +132,11 @@ def threshold_range(
     fpr : float
         False-positive rate, from 1 / (number of pairs) to 1.
     condition : float
-        Largest entry of D divided by its smallest, from 1 to 1e15.
+        Upper limit of the condition of D, its largest entry divided by its smallest, from 1 to
+        1e15.
     sample : int, optional
-        Number of rows that are drawn without replacement; None for all rows. Time and memory grow
-        with the square of this number.
+        Number of rows that are drawn without replacement; None for all rows. The time and the
+        memory of the search grow with the square of this number.
     random_state : int or Generator
         Seed of the sample.
 
@@ -186,8 +189,8 @@ def threshold_range(
 
             if len(point) <= _FEW_COLUMNS:
                 # A common factor of all entries of D changes no cosine, so the smallest weight can
-                # be fixed. For each column, search the face of the box on which the column has the
-                # smallest weight.
+                # be fixed. For each column, the code searches the face of the box on which this
+                # column has the smallest weight.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:
@@ -199,7 +202,7 @@ def threshold_range(
             minimum = minimize(loss, point, method="Powell", bounds=box, options=limits)
             point = min(point, np.clip(minimum.x, 0.0, largest), key=loss)
             best = pairs.threshold(point)
-        # Scale D so that its largest entry is 1.
+        # D is scaled so that its largest entry is 1.
         ends.append((best, np.exp(-0.5 * (point - point.min()))))
     bounds = fisher_z_interval(min(max(unscaled, -1.0), 1.0), condition)
     (low, low_rescaling), (high, high_rescaling) = ends
@@ -210,22 +213,22 @@ def threshold_range(
 
 
 class _RankedPairs:
-    """All pairs of unit rows, ranked by cosine under weights of the columns."""
+    """All pairs of unit rows, ranked by their cosine after the columns have been weighted."""
 
     def __init__(self, unit: Floats, fpr: float) -> None:
         self._unit = unit
         self._pairs = np.triu_indices(len(unit), 1)
         n_pairs = len(self._pairs[0])
         fpr = validation.as_real("fpr", fpr, low=1 / n_pairs, high=1)
-        # The factor compensates for the rounding of fpr times the number of pairs.
+        # The factor 1 + 1e-9 compensates for the rounding of fpr times the number of pairs.
         self._rank = n_pairs - int(fpr * n_pairs * (1 + 1e-9))
 
     def threshold(self, logs: Floats) -> float:
-        """Return the threshold, which is the cosine of a certain rank, under weights exp(logs)."""
+        """Return the threshold if the columns have the weights exp(logs)."""
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
-        """Return the mean derivatives of Fisher's z by logs, over the pairs near the threshold."""
+        """Return the derivatives of Fisher's z by logs, as means over pairs near the threshold."""
         cosines = self._cosines(logs)
         near = min(_NEAR, len(cosines))
         first = min(max(self._rank - near // 2, 0), len(cosines) - near)
