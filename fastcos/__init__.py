@@ -76,7 +76,7 @@ _NAMES_OF = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 
-# Packages that are attributes of fastcos, so that "import fastcos" is enough.
+# These packages are attributes of fastcos, so that "import fastcos" is enough to use them.
 _PACKAGES = {
     "auditing", "comparison", "distributed", "io", "linalg", "metrics", "models",
     "plots", "search", "similarity", "storage",

@@ -2,7 +2,7 @@
 
 Two settings belong to ``fastcos.kernels``, which is below this module: ``code_cache`` holds the
 directory of compiled code, and ``cpu`` lists the instruction sets that this CPU supports. No kernel
-is imported.
+is imported by this module.
 """
 
 import functools
@@ -69,8 +69,8 @@ def set_config(
     n_threads : int, optional
         The number of threads of one call, at least 1. Environment variable: ``FASTCOS_N_THREADS``.
     backend : {"pool", "prange"}, optional
-        "pool" runs kernels on the threads of fastcos. "prange" runs them in one OpenMP or TBB loop
-        if a trial shows that the loop is safe. Environment variable: ``FASTCOS_BACKEND``.
+        "pool" runs kernels on the threads of fastcos. "prange" runs each kernel in one OpenMP or
+        TBB loop if a trial shows that the loop is safe. Environment variable: ``FASTCOS_BACKEND``.
     isa : {"amx", "vnni", "avx512", "avxvnni", "avx2", "generic"}, optional
         The widest instruction set that kernels use; the CPU must support it. Results are
         bit-identical for all instruction sets. Environment variable: ``FASTCOS_ISA``.
@@ -103,7 +103,8 @@ def set_config(
         settings["working_memory"] = validation.as_real("working_memory", working_memory, above=0)
     if cache_dir is not None:
         code_cache.set_cache_directory(validation.as_path("cache_dir", cache_dir))
-    # The settings change only here, after all checks, so that an invalid value changes no setting.
+    # The settings change only after all arguments have been checked, so that a call with an invalid
+    # value changes no setting.
     overrides.update(settings)
 
 

@@ -54,22 +54,22 @@ from fastcos.validation import Floats
 
 __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 
-# The sizes of the tasks of a search depend only on the size of the search. A task takes a few
-# seconds, which bench.lab.large measures on local workers. A task reads and packs its items once
-# for all of its queries.
-# The largest number of queries in a task.
+# The sizes of the tasks of a search depend only on the numbers of queries and items. A task takes a
+# few seconds on local workers, as bench.lab.large measures. A task reads and packs its items once
+# for all of its queries. The largest number of queries in a task.
 QUERIES_PER_TASK = 1 << 17
 # The smallest number of blocks of queries. With four blocks, two workers are 1.43 times as fast as
-# one worker; with eight blocks, 1.75 to 1.83 times.
+# one worker; with eight blocks, two workers are 1.75 to 1.83 times as fast as one.
 MIN_BLOCKS = 8
-# The smallest number of items in a task. Starting another search takes as long per query as
-# scoring 100,000 more items: with 2^18 items per task, all tasks together take 1.20 times as long
-# as one search.
+# The smallest number of items in a task. Starting another task takes as long per query as scoring
+# 100,000 more items. With 2^18 items per task, all tasks together therefore take 1.20 times as long
+# as one search of all items.
 MIN_ITEMS = 1 << 19
 # The largest number of tasks. The scheduler of Dask takes about 1 ms per task.
 MAX_TASKS = 1 << 15
 
-# A worker holds the evaluator of its last comparison in memory.
+# A worker holds the evaluator of its last comparison, which contains the data and the models, in
+# memory.
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 # The share of a worker's memory that its tasks may use at the same time. Python, Dask and the
@@ -77,11 +77,11 @@ Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 _TASKS_SHARE = 0.5
 # Bytes of one stored entry of a sparse matrix: 4 for its column and 8 for its value.
 _BYTES_PER_ENTRY = 12
-# Bytes of partial sums per stored entry. One partial sum has 256 bytes per row, and there is one
-# partial sum per partial_sums.NNZ_PER_COLUMN entries of a column.
+# Bytes of partial sums per stored entry of a sparse matrix. One partial sum takes 256 bytes per
+# row, and there is one partial sum per partial_sums.NNZ_PER_COLUMN entries of a column.
 _SUM_BYTES_PER_ENTRY = 6
-# With fewer entries per column, there is only one partial sum, and SparseOperator builds the
-# transpose of X instead.
+# If X has fewer entries per column than this number, there is only one partial sum, and
+# SparseOperator builds the transpose of X instead.
 _ENTRIES_PER_COLUMN = 96
 # The factor Q (p, l) is part of the task graph, because a copy that is scattered to a worker would
 # be lost if the worker dies. Dask would warn about a graph of this size by default.
@@ -115,14 +115,15 @@ def top_k(
     measure : str
         The name of a measure whose fit learns nothing from the items.
     working_memory : float, optional
-        MiB that one task may use. The largest value is half of the memory limit of the smallest
-        worker, divided by the number of its threads; a larger value raises ValueError. The default
-        is the setting ``working_memory``, or the largest value if that is smaller.
+        The memory in MiB that one task may use. The largest value is half of the memory limit of
+        the smallest worker, divided by the number of its threads; a larger value raises ValueError.
+        The default is the setting ``working_memory``, or the largest value if the setting exceeds
+        it.
     out : path-like
         A new directory that this process can write. The directory receives indices.npy, scores.npy
-        and run.json, block by block. After a crash, the same call resumes with the missing blocks.
-    client : distributed.Client, optional
-        The client of the cluster; by default the current one.
+        and run.json, block by block. After a crash, the same call computes only the missing blocks.
+        client : distributed.Client, optional The client of the cluster; by default the current
+        client of Dask.
 
     Examples
     --------
@@ -204,10 +205,10 @@ def fit(
     progress: parallel.Progress | None = None,
     client: Client | None = None,
 ) -> LinearMF:
-    """Fit a LinearMF to interactions in shards and return it; a product has one task per shard.
+    """Fit a LinearMF to interactions in shards, with one task per shard for each product.
 
-    ``path`` has the same meaning as in :func:`gram_matmul`, and ``progress`` has the same meaning
-    as in :meth:`fastcos.LinearMF.fit`.
+    The function returns the fitted model. ``path`` has the same meaning as in :func:`gram_matmul`,
+    and ``progress`` has the same meaning as in :meth:`fastcos.LinearMF.fit`.
     """
     return model.fit(ClusterShards(path, client), progress=progress)
 
@@ -274,7 +275,7 @@ class _Search(NamedTuple):
         return ExecutionOptions(threads_of_this_worker(), self.memory)
 
     def best_of(self, lo: int, hi: int, first: int, last: int) -> Pairs:
-        """Return the best items [first, last) of queries [lo, hi), and their raw scores.
+        """Return the best of the items [first, last) for the queries [lo, hi), with raw scores.
 
         This method runs on a worker.
         """
@@ -289,7 +290,7 @@ class _Search(NamedTuple):
         return search_segments(items, request, options, queries, range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
-        """Return the final indices and scores of queries [lo, hi).
+        """Return the final indices and scores of the queries [lo, hi).
 
         This method runs on a worker.
         """
@@ -409,7 +410,7 @@ class _ClusterOperator(Operator):
         return total.result()
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
-        """Submit one product per shard, and return the futures.
+        """Submit one product per shard, and return the futures of the products.
 
         The factor is submitted as the result of a task, so that Dask can compute the factor again
         if the worker that holds it dies.
@@ -435,8 +436,8 @@ class _ClusterOperator(Operator):
     def _bytes_of_a_task(self, factor: Matrix | None) -> float:
         """Return the number of bytes that one product of the largest shard uses.
 
-        These are the bytes of the shard, of its transpose if SparseOperator builds the transpose,
-        of partial sums, of the factor and of the product.
+        The number includes the bytes of the shard, of its transpose if SparseOperator builds the
+        transpose, of the partial sums, of the factor and of the product.
         """
         p, entries = self.shape[1], self._entries
         copies = 1 if entries > _ENTRIES_PER_COLUMN * p else 2
@@ -446,7 +447,7 @@ class _ClusterOperator(Operator):
 
 
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
-    """Combine adjacent parts, then adjacent results, and so on, until only one future remains.
+    """Combine adjacent parts, then adjacent combined parts, and so on, until one future remains.
 
     If a level of this tree has an odd number of parts, its last part becomes the last part of the
     next level.
@@ -476,7 +477,7 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
 
 
 def threads_of_this_worker() -> int:
-    """Return the number of threads of this worker, or the setting if no worker runs this code."""
+    """Return the number of threads of this worker; outside a worker, return the setting."""
     try:
         return int(get_worker().state.nthreads)
     except ValueError:
@@ -484,7 +485,7 @@ def threads_of_this_worker() -> int:
 
 
 def use_threads_of_this_worker() -> None:
-    """Set n_threads of this process to the threads of its worker, if it is a worker process."""
+    """If this process is a worker process, set n_threads to the number of the worker's threads."""
     try:
         worker = get_worker()
     except ValueError:

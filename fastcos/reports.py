@@ -13,7 +13,7 @@ renderers show the sections::
 
 To show a new statistic of a result, add one line to its method ``sections``. A result that does not
 derive from ``Record`` is decorated with ``as_table``, which shows the table that its method
-``table`` returns, or a list of its fields if it has no such method.
+``table`` returns, or a table of its fields if the result has no such method.
 """
 
 import textwrap
@@ -26,8 +26,8 @@ import numpy as np
 
 Result = TypeVar("Result", bound=type)
 
-# The number of rows of a long table that repr shows. With title and verdict, they fit into the 24
-# lines of a terminal.
+# The number of rows of a long table that repr shows. Together with the title and the verdict, these
+# rows fit into the 24 lines of a terminal.
 MAX_ROWS = 10
 # The largest number of characters in a cell, and in a line of text.
 _LONGEST_CELL, _LINE = 60, 100
@@ -122,7 +122,7 @@ def printable(text: str) -> str:
 
 
 def as_table(kind: Result) -> Result:
-    """Give the decorated class a repr and an HTML form for notebooks, which show the table."""
+    """Give the decorated class a repr and a notebook form that show the table of its instances."""
     if not hasattr(kind, "table"):
         kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]
@@ -159,13 +159,14 @@ class Section(NamedTuple):
     ----------
     title : str
     sentences : sequence of str
-        The explanation. An HTML page shows it; a terminal shows only tables and facts.
+        The explanation of this part. An HTML page shows these sentences; a terminal shows only
+        tables and facts.
     tables : sequence of Table
     facts : mapping of str to number, str or None
         Single numbers by their names.
     figures : sequence of Figure
     verdict : str
-        The conclusion of this part, which is shown first.
+        The conclusion of this part, which is shown before everything else.
     """
 
     title: str
@@ -193,7 +194,7 @@ class Record:
         return ()
 
     def table(self) -> Table:
-        """Return the first table of the sections, below the verdict; ``repr`` shows it."""
+        """Return the table that ``repr`` shows: the first table of the sections, with a verdict."""
         tables = [table for section in self.sections() for table in section.tables]
         if not tables:
             return table_of_fields(self)

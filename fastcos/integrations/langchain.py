@@ -205,7 +205,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
         """Return the k nearest documents.
 
-        The keyword arguments are the same as those of similarity_search_with_score.
+        The keyword arguments are those of similarity_search_with_score.
         """
         pairs = self.similarity_search_with_score(query, k, **kwargs)
         return [document for document, _ in pairs]
@@ -229,9 +229,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ``$not`` combine conditions. A key that no document has raises an error. A search with
         conditions does not see later changes of the metadata of a document.
 
-        ``min_score`` is the lowest score of a returned document, such as a cosine, or a
-        calibration. The threshold of a calibration is the score that a random pair reaches with the
-        probability ``fpr`` that was passed to ``calibrate``.
+        ``min_score`` limits the result to documents with at least this score. Pass a score, such as
+        a cosine, or a calibration. The threshold of a calibration is the score that a random pair
+        reaches with the probability ``fpr`` that was passed to ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
@@ -240,7 +240,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> list[Document]:
         """Return the k documents nearest to a vector.
 
-        The keyword arguments may be filter and min_score.
+        The keyword arguments are filter and min_score of similarity_search_with_score.
         """
         pairs = self.similarity_search_with_score_by_vector(embedding, k, **kwargs)
         return [document for document, _ in pairs]
@@ -271,8 +271,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         """Return the k nearest documents with their relevance.
 
         The relevance is the cosine, or 0 if the cosine is negative. ``score_threshold`` is the
-        lowest relevance of a returned document. Like ``min_score``, it is rounded to float32 before
-        the comparison.
+        lowest relevance of a returned document. Like ``min_score``, this threshold is rounded to
+        float32 before the comparison.
         """
         threshold = kwargs.pop("score_threshold", None)
         pairs = self._similarity_search_with_relevance_scores(query, k=k, **kwargs)
@@ -337,7 +337,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         )
 
     def merge_from(self, target: "FastcosVectorStore") -> None:
-        """Add the documents of another store, with the vectors of the other store.
+        """Add the documents and the vectors of another store to this store.
 
         This store must not contain any id of the other store. Stores of different models cannot be
         merged.
@@ -376,8 +376,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 raise storage.OccupiedError(f"folder_path must be {rule}, got {str(path)!r}")
             file = path / documents_name
             previous_text = file.read_text("utf8") if file.exists() else None
-            # The documents are written first, because load_local ignores documents without a
-            # vector.
+            # The documents are written before the index, because load_local ignores documents
+            # without a vector.
             write_text(file, "".join(f"{line}\n" for line in lines))
             if self.index is None:
                 return
@@ -484,7 +484,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
             threshold = as_threshold("min_score", min_score, measure, index.model)
         neighbors = index.search(np.asarray(vector), k, allowed=allowed, min_score=threshold)
         pairs = zip(neighbors.ids[0].tolist(), neighbors.scores[0].tolist(), strict=True)
-        # Another thread may have removed a document since the search.
+        # Another thread may have removed one of these documents since the search.
         return [(documents[name], score) for name, score in pairs if name in documents]
 
     def _positions_of(self, index: SimilarityIndex, filter: Filter) -> Any:

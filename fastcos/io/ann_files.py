@@ -31,7 +31,7 @@ _HEADER_BYTES = 8
 
 
 def read_vectors(name: str, path: PathLike, dataset: str) -> Any:
-    """Return the vectors (n, d) of a file as a memory map; dataset is the name in an HDF5 file."""
+    """Return the vectors (n, d) of a file as a memory map; dataset is their name in HDF5 files."""
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, VECTOR_SUFFIXES)
     return _read(file, np.dtype("<f4"), dataset)

@@ -17,11 +17,11 @@ _INDEX = re.compile(r"|Unnamed: 0|__index_level_0__|index")
 def find_column(
     argument: str, column: str | None, words: Collection[str], names: Sequence[str], path: Path
 ) -> str | None:
-    """Return the column or, if it is None, the only column whose name is in words, or None.
+    """Return ``column`` or, if it is None, the only column whose name is in words, or None.
 
-    A column that is passed must equal exactly one name. If it is None, names are compared with
-    words without case, punctuation and an ending such as Id, and several matches raise
-    FastcosFormatError. argument is the name of the argument in messages.
+    If column is not None, exactly one column must have this name. If column is None, the names are
+    compared with words without regard to case, punctuation and an ending such as Id, and several
+    matches raise FastcosFormatError. argument is the name of the argument in messages.
     """
     if column is not None:
         if names.count(column) != 1:
@@ -53,7 +53,7 @@ def require_column(
 def interaction_columns(
     path: Path, names: Sequence[str], user: str | None, item: str | None, value: str | None
 ) -> tuple[str, str, str | None]:
-    """Return the columns of users, items and values; the last is None if value is ""."""
+    """Return the columns of users, items and values; the column of values may be None."""
     user = require_column("user", user, USER_WORDS, names, path)
     item = require_column("item", item, ITEM_WORDS, names, path)
     value = find_column("value", value, VALUE_WORDS, names, path) if value != "" else None
@@ -90,9 +90,9 @@ def choose_vector_columns(
     default, the column of ids is the only column with a name of ids. If no column has such a name,
     the column of ids is an index that pandas, polars or R has written, unless the index only counts
     the rows from 0. If there is no such index either, the column of ids is the only column of
-    texts; in a table with a column of lists, it may also be the only column of whole numbers. In a
-    table without a column of lists, a column that contains numbers and also blanks or texts raises
-    an error; columns of texts and of other types are left out.
+    texts; in a table with a column of lists, the column of ids may also be the only column of whole
+    numbers. In a table without a column of lists, a column that contains numbers and also blanks or
+    texts raises an error; columns of texts and of other types are left out.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

@@ -75,12 +75,12 @@ class TextColumn(NamedTuple):
     codes: Integers
 
 
-# The codes of texts, in the order of first occurrence.
+# The code of each text; codes are numbered in the order in which texts first occur.
 Vocabulary = defaultdict[str, int]
 
 
 def new_vocabulary() -> Vocabulary:
-    """Return a vocabulary, which numbers texts in the order of their first occurrence."""
+    """Return an empty vocabulary, which numbers texts in the order of their first occurrence."""
     return defaultdict(count().__next__)
 
 
@@ -286,12 +286,12 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
 def check_row_numbers(
     path: PathLike, ids: npt.NDArray[Any], file_ids: Any, hint: str = "ids=, --ids FILE"
 ) -> None:
-    """Raise FastcosFormatError if a file refers to rows without ids by unknown row numbers.
+    """Raise FastcosFormatError if rows have no ids and a file names unknown row numbers.
 
-    If ids are 0 .. n-1 in order, they are row numbers. In this case, file_ids, which are the ids in
+    If ids are 0 .. n-1 in order, ids are row numbers. In this case, file_ids, which are the ids in
     a file, must be row numbers, or must contain all row numbers, as the ids of a larger catalogue
-    do. If file_ids contain most row numbers but not 0, they may be counted from 1, and the function
-    issues a warning. hint explains how to pass ids.
+    do. If file_ids contains most row numbers but not 0, the file may count rows from 1, and the
+    function issues a warning. hint explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return
@@ -336,8 +336,9 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 class Numbers(dict[str, float]):
     """A parser of the cells of one column as float64; cells that are not finite numbers become NaN.
 
-    The booleans true and false become infinity and minus infinity. :meth:`finish` converts these to
-    1 and 0 if all cells are booleans. A limited number of parsed texts is cached.
+    The method ``read`` turns the booleans true and false into infinity and minus infinity, and
+    :meth:`finish` converts these two to 1 and 0 if all cells are booleans. A limited number of
+    parsed texts is cached.
     """
 
     first_broken: str | None = None

@@ -38,7 +38,7 @@ from fastcos.validation import (
 if TYPE_CHECKING:
     from fastcos.models.base import ScoringEmbeddings
 
-# Number of rows of a memory map that are read at a time.
+# Number of rows that are read from a memory map at a time.
 _ROWS = 8192
 
 # Names of the arrays of items, users and their biases, in files and as attributes of models.
@@ -254,8 +254,8 @@ def for_similarity(
 ) -> Factors:
     """Return the factors of a model without its biases; scoring_embeddings will include them.
 
-    The biases are the arguments (p,) and (n,) or, if these are None, the columns that strip_biases
-    finds.
+    The biases are item_biases (p,) and user_biases (n,) or, if both are None, the columns that
+    strip_biases finds.
     """
     plain_items, plain_users, stripped = strip_biases(items, users)
     with_biases: Any = (users, items)

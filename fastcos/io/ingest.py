@@ -29,7 +29,7 @@ from fastcos.validation import Integers, as_choice, as_count, as_path
 # The value "error" of read_interactions is missing here, because duplicates are detected only after
 # a part of the shards has been written.
 _DUPLICATES = ("sum", "last", "max")
-# Number of records of the temporary file that are sorted at a time. They take 16 MiB.
+# Number of records of the temporary file that are sorted at a time. These records take 16 MiB.
 RECORDS_PER_BLOCK = 1 << 20
 # The temporary file stores codes of ids as int32.
 MAX_IDS = 2**31 - 1
@@ -69,7 +69,8 @@ def ingest_interactions(
     duplicates : {"sum", "last", "max"}
         How to combine several rows with the same user and item.
     entries_per_shard : int
-        A shard ends with the user that reaches this number of rows of the table.
+        A shard contains the rows of whole users, and ends with the user whose rows make it reach
+        this number of rows of the table.
     progress : callable, optional
         Called as progress(done, total): first with numbers of bytes of a text file, and then,
         starting from 0 again, with numbers of rows in shards.
@@ -122,7 +123,7 @@ def ingest_interactions(
 def _spill(
     table: Table, columns: tuple[str, str, str | None], file: Path
 ) -> tuple[list[list[str]], Integers]:
-    """Write the rows of the table as records of codes; return the ids, and the rows per user."""
+    """Write the table rows as records of codes; return the ids, and the number of rows per user."""
     user, item, number = columns
     names = (user, item)
     vocabularies = [new_vocabulary() for _ in names]

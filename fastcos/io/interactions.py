@@ -80,8 +80,7 @@ def read_interactions(
     become strings and are sorted by code point. A single id "007" turns all ids of the column into
     strings, and "007" differs from "7". Whole numbers that are stored as floats, such as 7.0,
     become integers. The ids of a matrix file are the positions 0 .. n-1 and 0 .. p-1. The same
-    table yields the same result
-    in every format.
+    table yields the same result in every format.
 
     Parameters
     ----------
@@ -186,7 +185,7 @@ def sorted_ids(texts: list[str]) -> tuple[Ids, Integers]:
 def merge_cells(
     path: Path, cells: Integers, values: npt.NDArray[np.float64], lines: Integers, duplicates: str
 ) -> tuple[Integers, npt.NDArray[np.float64]]:
-    """Return the distinct cells, ascending, with their merged values."""
+    """Return the distinct cells in ascending order, with the merged values of each cell."""
     order = np.argsort(cells, kind="stable")
     is_first = np.ones(len(cells), dtype=bool)
     sorted_cells = cells[order]
@@ -199,8 +198,8 @@ def merge_cells(
     starts = np.flatnonzero(is_first)
     if duplicates == "last":
         return sorted_cells[starts], values[order[np.append(starts[1:], len(cells)) - 1]]
-    # Sort the values of a cell, so that the rounding of their sum does not depend on the order of
-    # the file.
+    # The values of a cell are sorted, so that the rounding of their sum does not depend on the
+    # order of the file.
     order = np.lexsort((values, cells))
     merge = np.add if duplicates == "sum" else np.maximum
     return sorted_cells[starts], merge.reduceat(values[order], starts)

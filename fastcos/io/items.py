@@ -24,7 +24,7 @@ from fastcos.validation import Integers, as_list, as_path, check_text, format_va
 from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS
 
 Texts = npt.NDArray[np.str_]
-# Cells that mean that there is no label. MovieLens uses the second one.
+# Texts of cells that mean that an item has no label. MovieLens writes the second text.
 NO_LABEL = ("", "(no genres listed)")
 # Largest number of letters of a printed name. The number is limited because NumPy stores every text
 # of an array with the length of the longest text.
@@ -95,12 +95,13 @@ def read_labels(
     column : str
         Name of the column of labels.
     item : str, optional
-        Name of the column of ids. Default: recognised by its name (item, movieId, StockCode ...).
+        Name of the column of ids. By default, the column is recognised by its name, such as item,
+        movieId or StockCode.
     name : str, optional
-        Name of the column of names. Default: the column name, title or description, if there is
-        one.
+        Name of the column of names. By default, this is the column called name, title or
+        description, if there is such a column.
     separator : str or None
-        Text between several labels in a cell; None if every cell contains one label.
+        The text that separates several labels in one cell; None if every cell contains one label.
     only : collection of str, optional
         The labels to use; items with another label are left out.
     member : str, optional
@@ -219,7 +220,8 @@ def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integ
     """
     names: list[str] = ids.tolist()
     codes = column.codes[rows]
-    # Assign the names in reverse order, so that the first of several names of an item remains.
+    # The names are assigned in reverse order, so that the first of several names of an item
+    # remains.
     for position, code in zip(positions[::-1].tolist(), codes[::-1].tolist(), strict=True):
         names[position] = column.texts[code].strip()[:LONGEST_NAME] or str(ids[position])
     return names

@@ -146,8 +146,9 @@ class ArrowTable:
 
         A column of equal values takes almost no bytes in a file, but many bytes in memory.
         """
-        # Damaged statistics of a column make pyarrow end the process, so read the number of values
-        # only for lists, whose number of values is not the number of rows.
+        # Damaged statistics of a column make pyarrow end the process. The code therefore reads the
+        # number of values only for columns of lists, because all other columns have one value per
+        # row.
         lists = [
             column
             for column in range(metadata.num_columns)

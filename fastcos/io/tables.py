@@ -76,7 +76,8 @@ class Table(Protocol):
 class DelimitedTable:
     """Text with delimiters, read as a stream; every row has as many fields as the first row.
 
-    If header is None, :func:`_is_header` decides whether the first line names the columns.
+    If the argument header is None, :func:`_is_header` decides whether the first line names the
+    columns.
     """
 
     lists: Sequence[str] = ()

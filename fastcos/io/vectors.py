@@ -56,7 +56,7 @@ class Vectors(_VectorFields):
         The vectors, which are finite, C-contiguous and read-only. An .npy file larger than the
         setting ``working_memory`` is memory-mapped, with the dtype of the file.
     ids : ndarray (n,), int64 or str
-        Ids of the rows, in the order of the rows. If the file has no ids, they are the positions
+        Ids of the rows, in the order of the rows. If the file has no ids, the ids are the positions
         0 .. n-1.
     columns : mapping of str
         The columns or named arrays that were read: ``"vectors"`` is a tuple of names, ``"ids"`` is
@@ -116,13 +116,14 @@ def read_vectors(
         word2vec. Text may be compressed by gzip or zip. The path may also be a folder that
         ``fastcos index export`` wrote.
     vector_column : str, optional
-        The column of lists in a table, or the array in an .npz or .safetensors file. Default: the
-        only such column or array. A table without lists has one column per dimension.
+        The column of lists in a table, or the array in an .npz or .safetensors file. By default,
+        this is the only column of lists or the only 2-dimensional array. A table without lists has
+        one column per dimension.
     id_column : str, optional
-        The column or array of ids; "" for no ids. Default: the only column with a name such as id,
-        item, ids or words. If there is none, an index that pandas, polars or R has written; if
-        there is none, the only column of texts or, in a table with a column of lists, of whole
-        numbers.
+        The column or array of ids; "" for no ids. By default, this is the only column with a name
+        such as id, item, ids or words. If no column has such a name, the index that pandas, polars
+        or R has written is used. If there is no index either, the only column of texts is used; in
+        a table with a column of lists, the only column of texts or whole numbers.
 
     Returns
     -------

@@ -12,7 +12,7 @@ from fastcos.plots.style import COLOURS, Display
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The number of bars of the histogram. A narrow screen can still show so many bars separately.
+# The number of bars of the histogram. A narrow screen still shows this number of bars separately.
 _BARS = 120
 # The number of points of a curve.
 _POINTS = 400

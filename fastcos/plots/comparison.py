@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The width and height of a map in pixels. A panel of a printed page shows fewer pixels.
+# The largest width and height of a map in pixels. A panel on a printed page shows fewer pixels.
 _MAX_PIXELS = 1000
-# The width and height of a panel in inches. With this size, the letters in a row of five panels are
-# nearly as large as the text of a page of the same width.
+# The width and height of a panel in inches. With this size, the letters in a figure with five
+# panels per row are nearly as large as the text on a page of the same width.
 _PANEL_INCHES = 1.6
 # The height of the titles of a row of panels, and the height of the bracket above the panels with
 # the text of the bracket.
@@ -37,27 +37,27 @@ _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
 # The vertical positions of the bracket and of its text, in heights of a panel above the bottom of
 # the panel.
 _BRACKET, _BRACKET_TEXT = 1.43, 1.48
-# The name of a label is written beside its block if the width of the block is at least this share
-# of the width of the map. Names are cut to this number of characters.
+# The name of a label is written beside its block if the width of the block is at least the share
+# _NAMED_SHARE of the width of the map. Names are cut to _MAX_LETTERS characters.
 _NAMED_SHARE, _MAX_LETTERS = 0.04, 16
-# The panels of Eq. 1 in the paper: the first special case, the usual solution, and the D of section
-# 2.3.
+# The rescalings of Eq. 1 in the paper: the first special case, the usual solution, and the
+# rescaling of section 2.3.
 _PAPER = ("orthonormal", "identity", "balanced")
-# The number of rows of a leaderboard that a figure of about ten inches shows.
+# The largest number of rows in the figure of a leaderboard, which is then about ten inches high.
 _MAX_ROWS = 40
 _ROW_INCHES = 0.2
-# The colour and the marker of a row. The markers distinguish the rows in grey print.
+# The colour and the marker of a kind of row. The markers distinguish the kinds in grey print.
 _OTHER = COLOURS[0], "o"
 _RECOMMENDED = COLOURS[1], "D"
 _BASELINE = "#555555", "s"
 
 
 def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
-    """Return an image of the cosines of all pairs of items (p, k), in the order (m,) of their rows.
+    """Return an image of the cosines between all pairs of items (p, k), taken in the order (m,).
 
     The image has at most ``pixels`` rows and columns. A pixel is the mean cosine between two groups
-    of consecutive items. This mean is the dot product of the mean unit vectors of both groups, so
-    computing the image takes O(p k + pixels² k) time.
+    of consecutive items. This mean is the dot product of the mean unit vectors of the two groups,
+    so the function takes O(p k + pixels² k) time.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class SimilarityMapsDisplay(NotebookFigure):
     titles : list of str
         One title per panel.
     model : str
-        The sizes, the rank, λ and the seed, which are shown below the panels.
+        The numbers of users and items, the rank, λ and the seed, which are shown below the panels.
     boundaries : ndarray
         The positions at which the label changes, as fractions of the width of a map.
     names : list of str
@@ -224,7 +224,7 @@ def _typeset(formula: str) -> str:
 
 
 def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
-    """Return the rows that get a panel, in the order of the panels."""
+    """Return the rows for which a panel is drawn, in the order of the panels."""
     named = [rescaling.name for rescaling in rescalings()]
     rows = {row.name: row for row in comparison.named}
     unnamed = [name for name in rows if name not in named and name != EQ2]
@@ -238,7 +238,7 @@ def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
 
 
 def _model(comparison: Comparison) -> str:
-    """Return the sizes, the rank, λ and the seed in one line."""
+    """Return a line with the numbers of users and items, the rank, λ and the seed."""
     parameters = comparison.parameters
     strengths = {"dropout": "regularization", "weight_decay": "weight_decay"}
     equations = {"dropout": "Eq. 1", "weight_decay": "Eq. 2"}
@@ -325,12 +325,12 @@ class ExponentGridDisplay(Display):
 
 @dataclass
 class LeaderboardDisplay(Display):
-    """The best row of every measure, shown as a dot with an interval.
+    """The best row of every measure in a leaderboard, drawn as a dot with an interval.
 
     Attributes
     ----------
     rows : list of LeaderboardRow
-        The best row of each measure and the baseline, by descending score.
+        The best row of each measure, and the row of the baseline, in descending order of the score.
     leaderboard : Leaderboard
 
     Examples
@@ -401,7 +401,7 @@ class RescalingsDisplay(Display):
     ----------
     norms : dict of str to ndarray (k,)
         For each rescaling, the norms of the columns of the item embeddings, divided by the largest
-        norm. A cosine weights a dimension by the square of this number.
+        norm. A cosine weights a dimension by the square of its norm.
 
     Examples
     --------

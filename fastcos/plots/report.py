@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Label, colour, dashes and marker of each curve. Each colour has one meaning: blue stands for all
-# rescalings at once, orange for one rescaling at a time, and green for linear maps.
+# For each curve: its label, colour, dashes and marker. Each colour has one meaning: blue stands for
+# all rescalings at once, orange for one rescaling at a time, and green for linear maps.
 _CURVES = {
     "unbroken": ("all rescalings: at most", 0, "-", "o"),
     "certified": ("all rescalings: at least", 0, "--", "s"),
@@ -101,7 +101,7 @@ class DimensionSharesDisplay(Display):
     """The shares of the latent dimensions in the sensitivity index.
 
     The 64 dimensions with the largest shares are shown, in the order of their numbers. A horizontal
-    line marks an equal share.
+    line marks the share that each dimension would have if all shares were equal.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class LabelRecoveryDisplay(Display):
 def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) -> None:
     """Set a title, and place a legend between the title and the axes.
 
-    A legend in this place hides no curve.
+    A legend between the title and the axes hides no curve.
     """
     n_lines = -(-len(handles) // n_columns)
     ax.set_title(title, pad=6 + n_lines * _LEGEND_LINE)
@@ -195,7 +195,7 @@ def _unstretch(position: Floats) -> Floats:
 
 
 def _ticks(last: float) -> list[float]:
-    """Return the ticks up to the last condition whose labels do not overlap."""
+    """Return those ticks up to the last condition whose labels do not overlap."""
     ticks = [_TICKS[0]]
     for tick in _TICKS[1:]:
         distance = _stretch(np.array(tick)) - _stretch(np.array(ticks[-1]))

@@ -9,8 +9,8 @@
 
 `save_arrays` writes a new directory under a temporary name and renames it, so a reader never sees
 an incomplete directory, even if the writer is killed. A checkpoint marks each block as done once
-the rows of the block have reached the disk, so the same call resumes after a crash. Nothing is
-pickled.
+the rows of the block have reached the disk, so the same call resumes after a crash. No file
+contains pickled objects.
 """
 
 from fastcos.storage.directory import (

@@ -35,14 +35,15 @@ from fastcos.storage.directory import (
 )
 from fastcos.storage.locks import LOCK_FILE, lock_directory
 
-# The number of products of two entries that each thread computes for one block, which takes about
-# 17 s on a core of 130 GFLOP/s. A run that is killed loses at most this work.
+# The number of multiply-adds that each thread computes for one block, which takes about 17 s on a
+# core that reaches 130 GFLOP/s. A run that is killed loses at most the work of one block.
 WORK_PER_THREAD = 1 << 41
-# The files beside the arrays: the request, and the flags of blocks.
+# The names of the two files beside the arrays: the file with the request, and the file with the
+# flags of the blocks.
 _RUN = "run.json"
 _DONE = "done"
-# The errors of file systems that cannot reserve space. On such a file system, a full disk raises an
-# error only when a block is written.
+# The error numbers of file systems that cannot reserve space. On such a file system, a full disk
+# causes an error only when a block is written.
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
@@ -62,14 +63,14 @@ class Checkpoint:
 
     request holds everything on which the result depends, as JSON values. OccupiedError is raised if
     the directory holds a run with another request, or an incomplete run of another version of
-    fastcos. arrays holds the shape and dtype of each array; space for all arrays is reserved first.
-    block is the number of rows per block; a resumed run uses the block size with which the run was
-    started.
+    fastcos. arrays holds the shape and dtype of each array; space for all arrays is reserved before
+    the first block is written. block is the number of rows per block; a resumed run uses the block
+    size with which the run was started.
 
     Only one process or thread writes a directory at a time. A second writer with the same path
     waits, issues a warning that names the first writer, and then finds the complete result or
     resumes the run. A checkpoint is a context manager: at the end of the with block, also after an
-    error, the next writer continues.
+    error, it releases its lock, so that the next writer can continue.
     """
 
     def __init__(
@@ -145,7 +146,8 @@ class Checkpoint:
     def finish(self) -> dict[str, Array]:
         """Rename the directory to its final name; return the arrays as memory maps."""
         if not self.is_complete:
-            # check_replaceable has found that an existing directory has at most a lock file.
+            # check_replaceable has made sure that an existing directory contains at most a lock
+            # file.
             if self.path.is_dir():
                 (self.path / LOCK_FILE).unlink(missing_ok=True)
                 self.path.rmdir()
@@ -214,7 +216,7 @@ class Checkpoint:
             raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
 
     def _files(self, arrays: Shapes) -> Shapes:
-        """Return the arrays, and for an incomplete run also the flags of the blocks."""
+        """Return the shapes and dtypes of the arrays and, for an incomplete run, of the flags."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
 

@@ -3,8 +3,8 @@
 A directory holds ``header.json`` and one ``.npy`` file per array, which is named after its content.
 The header is written last and replaced in one step, and it names every file with its size and
 sha256. Therefore a reader sees either all of the previous content or all of the new content, even
-if the writer is killed. Nothing is pickled. Arrays are read through memory maps, and no file is
-changed in place, so maps stay valid while the directory is written again.
+if the writer is killed. No file contains pickled objects. Arrays are read through memory maps, and
+no file is changed in place, so maps stay valid while the directory is written again.
 """
 
 import contextlib
@@ -30,12 +30,14 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.storage.locks import LOCK_FILE, brief_lock, lock_directory
 
-# The version of the directory's layout; load_arrays raises an error for any other version.
+# The version of the directory's layout; load_arrays raises an error for a directory of any other
+# version.
 FORMAT_VERSION = 1
 _HEADER = "header.json"
 # The largest size of a header in bytes; a larger file is not read.
 _LARGEST_HEADER = 1 << 26
-# Names of array files and of temporary files, which a writer creates and may remove.
+# Patterns of the names of array files and of temporary files, which a writer creates and may
+# remove.
 _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
 _UNIQUE = re.compile(r"\.[0-9a-f]{32}")
 
@@ -314,8 +316,8 @@ def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
     for file in directory.iterdir():
         is_of_fastcos = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
         if is_of_fastcos and file.name not in current:
-            # The save is complete. If a file cannot be removed, for example because Windows has
-            # mapped the file, the next save removes it.
+            # The save is complete at this point. If a file cannot be removed, for example because
+            # Windows has mapped the file, the next save removes it.
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 

@@ -3,8 +3,8 @@
 The lock of a directory is held on a regular file in it, ``.lock``, by POSIX record locks
 (``lockf``), which network file systems pass on to the server. By contrast, ``flock`` on the
 directory itself succeeds on NFS without excluding other machines. The holder of a lock removes the
-file when it ends, so a directory at rest contains nothing but its content. A killed holder leaves
-the file, but not the lock, and the next holder takes over the file.
+file when it ends, so a directory that nobody is writing contains only its content. A killed holder
+leaves the file, but not the lock, and the next holder takes over the file.
 
 Record locks belong to a process. Record locks do not exclude the threads of this process, and the
 process loses a lock as soon as it closes any descriptor of the file. Therefore each directory also
@@ -32,7 +32,7 @@ LOCK_FILE = ".lock"
 # The name of the file of a brief lock. A file older than 30 s belongs to a process that was killed.
 BRIEF_LOCK_FILE = ".replacing"
 _SECONDS_OF_BRIEF_LOCK = 30.0
-# The errors that lockf raises if another process holds the lock; POSIX allows both.
+# The error numbers with which lockf fails if another process holds the lock; POSIX allows both.
 _ERRORS_OF_HELD_LOCK = (errno.EACCES, errno.EAGAIN)
 
 

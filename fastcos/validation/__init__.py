@@ -40,8 +40,8 @@ from fastcos.validation.containers import (
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
 # A message shows at most this many values of a list.
 _MAX_SHOWN_VALUES = 4
-# The largest number of threads of a call: more than any machine has CPUs, and fewer than a process
-# can start.
+# The largest number of threads of a call. No machine has so many CPUs, and a process can start more
+# threads than this number.
 MAX_THREADS = 4096
 # Item numbers are sorted if there are more than 64 items per number; otherwise they are marked in a
 # mask of all items. Marking 30,000 items takes about as long as sorting 500 numbers.
@@ -179,7 +179,7 @@ def as_real(
         ("<", below, operator.lt),
     )  # fmt: skip
     number, rules, fits = math.nan, [], True
-    # A text such as "0.5" is refused here, because float() would convert it.
+    # A text such as "0.5" is refused by this condition, because float() would convert it.
     if not isinstance(value, (bool, np.bool_, str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             number = float(value)
@@ -286,7 +286,7 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
 
 
 def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
-    """Return dense rows X as as_rows does; set or check the estimator's feature attributes."""
+    """Return X converted by as_rows; set or check the feature attributes of the estimator."""
     from sklearn.utils.validation import validate_data
 
     array = containers.from_container("X", X)

@@ -2,10 +2,10 @@
 
 Other libraries may export their data by Arrow's C data interface or by DLPack.
 
-Every public function that takes rows converts them by this module. A value that cannot be converted
-exactly, or that could be read in two ways, raises an error that names the call to use instead. The
-type of a library is recognised only if the caller has imported the library; this module imports
-none of these libraries.
+Every public function that takes rows converts the rows by this module. A value that cannot be
+converted exactly, or that could be read in two ways, raises an error that names the call to use
+instead. The type of a library is recognised only if the caller has imported the library; this
+module imports none of these libraries.
 """
 
 import contextlib

@@ -176,7 +176,7 @@ def test_audit_explore_writes_a_page_of_named_items(files, audited):
     assert run(*arguments, "--users", files / "users.npy", "--explore-items",
                files / "names.txt") == 0  # fmt: skip
     text = page.read_text("utf8")
-    assert "3 of 120 items, as named." in text
+    assert "The page shows the 3 selected items of 120." in text
     assert "Without users" not in text
 
 

@@ -379,7 +379,7 @@ def test_items_page_of_few_items_without_users(browser, embeddings, tmp_path):
 def test_items_page_says_what_it_leaves_out():
     rows = np.random.default_rng(0).standard_normal((2010, 2)).astype(np.float32)
     page = items_page(rows, popularity=np.arange(2010))
-    assert "The 2,000 most popular of 2,010 items; the page leaves out 10." in page
+    assert "the 2,000 most popular of 2,010 items and leaves out the other 10." in page
     assert order_of(page)[0] == 2009
     assert len(page.encode()) < 2_500_000
 
@@ -440,8 +440,8 @@ def test_items_and_users_of_a_page_by_their_width(d, most):
 def test_items_page_of_a_million_items_says_what_it_leaves_out():
     rows = np.random.default_rng(1).standard_normal((10**6, 4)).astype(np.float32)
     page = items_page(rows)
-    assert "The 2,000 first of 1,000,000 items (--popularity chooses the most popular)" in page
-    assert "leaves out 998,000" in page
+    assert "the 2,000 first of 1,000,000 items (to show the most popular items, pass" in page
+    assert "leaves out the other 998,000" in page
     assert len(page.encode()) < 2_500_000
 
 

@@ -66,7 +66,7 @@ class Tail(Record):
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
-    """Fit the tail of a histogram by maximum likelihood; return None if all scores are similar."""
+    """Fit the tail of a histogram by maximum likelihood; return None if it has too few bins."""
     from scipy.stats import genpareto, kstest
 
     n_pairs = int(counts.sum())

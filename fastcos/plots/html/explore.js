@@ -1,18 +1,23 @@
-/* The page on which a reader moves D: fastcos reproduce (figure1.html), fastcos audit --explore.
+/* The page on which a reader changes the rescaling D: figure1.html of fastcos reproduce, and the page
+   of fastcos audit --explore.
 
-   data      explore.py writes: rows V (p, d) as base64 float32, labels, names; a model for each λ:
-             ln of two diagonal matrices, S and Σ or Q and P, and Eq. 2; parts.js reads it
-   state     a and b of D = S^a Σ^b, or Eq. 2 (unique); rank, λ, item, condition of certificates.
-             Inputs of the page that have a key show it, move it, and are the page's address
-   model     weights(): the factor of each column of V under D
-             rescaled(): rows of norm 1, float32; every number of the page comes from such rows
-   numbers   drawMap(): item-item cosines, of some items where there are too many; score(): AUC,
-             MAP@R and accuracy of the ten nearest, as fastcos.metrics define them; nearest()
-   page      settle() redraws all that depends on λ and the rank, refresh() all that depends on D
+   data      explore.py writes the data, and parts.js reads them: the rows V (p, d) as base64
+             float32, labels and names, and for each λ a model, which contains the logarithms of two
+             diagonal matrices (S and Σ, or Q and P) and the weights of Eq. 2.
+   state     The state contains the exponents a and b of D = S^a Σ^b, or unique for Eq. 2; and the
+             rank, λ, the chosen item and the condition of certificates. Each input of the page with
+             a key shows and changes one value of the state, and is part of the address of the page.
+   model     weights() returns the factor of each column of V under D. rescaled() returns float32
+             rows of norm 1, from which every number of the page is computed.
+   numbers   drawMap() draws item-item cosines, or those of some items if there are too many.
+             score() computes the AUC, MAP@R and the accuracy of the ten nearest items, as
+             fastcos.metrics defines these metrics. nearest() returns the neighbours of an item.
+   page      settle() redraws all parts that depend on λ and the rank, and refresh() redraws all
+             parts that depend on D.
 
-   With a model of the paper V has the singular vectors, and items are V S^own D^-1: other ranks are
-   fewer columns, and other λ other S. No text of the data becomes markup. Tests and the console
-   reach the state through window.explore. */
+   For the model of the paper, V contains the singular vectors, and the items are V S^own D^-1. A
+   lower rank uses fewer columns of V, and another λ changes S. No text of the data becomes markup.
+   Tests and the console access the state as window.explore. */
 "use strict";
 (() => {
   const { data, byId, three, numbers, paint, chooseRows, nameOf, make, showList, SEQUENTIAL } =
@@ -20,43 +25,47 @@
   const N = data.names.length, WIDTH = data.width, NEIGHBOURS = Math.min(10, N - 1);
   const V = numbers(data.rows), LABELS = data.labels, GIVEN = data.given;
   const EVERY = [...data.names.keys()];
-  // the pad's background is of these, at most 120 with a label
+  // The background of the pad is computed from at most 120 of the items that have a label.
   const KNOWN = EVERY.filter((i) => !LABELS || LABELS[i] >= 0);
   const SAMPLE = KNOWN.filter((_, place) => place * 120 % KNOWN.length < 120);
-  // L with LL' the covariance of the users, as far as these rows see it; WIDTH rows
+  // A matrix L with WIDTH rows for which LL' is the covariance of the users, projected onto the span
+  // of the items.
   const USERS = data.root && numbers(data.root);
-  // radii of the trained neighbours, NEIGHBOURS an item; infinite for never
+  // The radii of the trained neighbours, with NEIGHBOURS radii per item. A radius is infinite if no
+  // rescaling removes the neighbour.
   const CERTIFIED = data.certified && numbers(data.certified, Float64Array);
   const ATTACKED = data.certified && numbers(data.attacked, Float64Array);
-  const DRAWN = EVERY.filter((i) => i % data.stride === 0), SIDE = DRAWN.length; // in the heat map
-  // multiply-adds of scores that are computed within one frame; more of them wait for a pause
+  const DRAWN = EVERY.filter((i) => i % data.stride === 0), SIDE = DRAWN.length; // items in the heat map
+  // If the scores need at most this number of multiply-adds, they are computed within one frame;
+  // otherwise they are computed when the reader pauses.
   const SCORE_WORK = 60e6;
-  const BINS = 1 << 14; // of the AUC: its error is below 1e-5
+  const BINS = 1 << 14; // bins of the AUC, whose error is then below 1e-5
 
   const state = data.state;
   const inputs = [...document.querySelectorAll("[data-key]")].filter((one) => !one.closest("[hidden]"));
   const timers = {};
-  let rows, trained, query; // unit rows: under D, under D = I, of the query metric
-  const cosines = new Float32Array(SIDE * SIDE); // of the heat map
+  let rows, trained, query; // the unit rows under D, under D = I, and of the query metric
+  const cosines = new Float32Array(SIDE * SIDE); // the cosines of the heat map
   let scored = null;
 
   // ---- model ----
   const model = () => data.models.find(({ lambda }) => lambda === state.lambda);
 
-  /* ln of S^a Σ^b, of each column. */
+  /* Return the logarithm of S^a Σ^b for each column. */
   function logarithms(a, b) {
     const [s, t] = model().axes;
     return s.slice(0, state.rank).map((value, l) => a * value + b * t[l]);
   }
 
-  /* Factor of each column of the items. */
+  /* Return the factor by which each column of the items is multiplied. */
   function weights({ a, b, unique }) {
     if (unique) return model().unique.slice(0, state.rank);
     const logs = logarithms(data.own - a, -b), most = Math.max(...logs);
     return logs.map((value) => Math.exp(value - most));
   }
 
-  /* Rows of norm 1; fill(r, row) writes each. A zero row stays zero; zeros fill the last tile. */
+  /* Return n rows of norm 1, each of which fill(r, row) writes before it is normalised. A zero row
+     remains zero. Three rows of zeros are appended, so that the last tile of products is full. */
   function unitRows(n, d, fill) {
     const values = new Float32Array((n + 3) * d), row = new Float64Array(d);
     for (let r = 0; r < n; r++) {
@@ -77,7 +86,8 @@
     });
   }
 
-  /* Their cosines are correlations over users of predicted scores, which D does not change. */
+  /* Return the rows of the query metric. The cosine of two such rows is the correlation of the
+     predicted scores of two items over the users, which D does not change. */
   function byUsers() {
     const width = USERS.length / WIDTH, kept = logarithms(2 * data.own, 0).map(Math.exp);
     return unitRows(N, width, (i, row) => {
@@ -89,7 +99,7 @@
     });
   }
 
-  /* Cosines of row i with all rows, into out. */
+  /* Write the cosines of row i with all rows to out. */
   function cosinesOf({ values, d, n }, i, out = new Float64Array(n)) {
     const own = values.subarray(i * d, i * d + d);
     for (let j = 0, at = 0; j < n; j++, at += d) {
@@ -100,7 +110,8 @@
     return out;
   }
 
-  /* All products of rows, in tiles of 4 x 4: each number read is used four times. */
+  /* Write the inner products of all pairs of rows to out. The products are computed in tiles of
+     4 x 4 rows, in which each number that is read is used four times. */
   function products({ values, d, n }, out) {
     for (let i = 0; i < n; i += 4) {
       const a = i * d, b = a + d, c = b + d, e = c + d;
@@ -126,8 +137,9 @@
   }
 
   // ---- numbers ----
-  /* step(0) .. step(count - 1), then done(): at once without a pause, else after it in slices
-     between which the page answers. The next run of that name ends this one. */
+  /* Call step(0) to step(count - 1), and then done(). Without a pause, the calls are made at once.
+     With a pause, they are made after the pause and in slices, between which the page reacts to the
+     reader. A later run with the same name cancels this run. */
   function run(name, pause, count, step, done) {
     let next = 0;
     const slice = () => {
@@ -143,13 +155,15 @@
 
   function drawMap() {
     products(data.stride === 1 ? rows : rescaled(weights(state), DRAWN), cosines);
-    // rounding lets a cosine exceed 1 by 1e-6; the level stays 0 to 255
+    // Rounding can make a cosine exceed 1 by 1e-6; the level of its colour is still at most 255.
     paint(byId("map"), SIDE, (i) => (cosines[i] * 127.5 + 128) | 0, data.boundaries,
       Math.floor(state.item / data.stride));
   }
 
-  /* AUC, MAP@R and accuracy by rows. tally.add(i, cosines of row i); rows may come in any order.
-     A key has a cosine in its upper 21 bits, the nearest first, and an item's place in the lower 11. */
+  /* Return an object that computes the AUC, MAP@R and accuracy row by row: call add(i, line) with
+     the cosines of each row i, in any order, and then result(). A key contains the distance of an
+     item in its upper 21 bits and the position of the item in its lower 11 bits, so that sorted keys
+     begin with the nearest item. */
   function tally({ values, n, d }, given) {
     const labels = Int32Array.from(given), sizes = [], zero = new Uint8Array(n);
     const labelled = Int32Array.from(labels.keys()).filter((i) => labels[i] >= 0);
@@ -171,7 +185,7 @@
       for (let t = 0; t < labelled.length; t++) {
         const j = labelled[t];
         if (j === i) continue;
-        const far = ((1.000002 - line[j]) * 1048573) | 0; // never negative, below 2^21
+        const far = ((1.000002 - line[j]) * 1048573) | 0; // at least 0, and below 2^21
         if (j > i && zero[j] === 0) (labels[j] === own ? same : other)[far >>> 7]++;
         keys[count++] = (far << 11) | j;
         counts[far >>> 11]++;
@@ -186,7 +200,7 @@
       right += voted(found) === own ? 1 : 0;
     }
 
-    /* The first keys in their order, at least so many: whole bins are sorted. */
+    /* Return at least the ``least`` smallest keys, sorted. All keys of a bin are sorted together. */
     function firstKeys(count, least) {
       let bin = 0, seen = 0, kept = 0;
       while (bin < 1023 && (seen += counts[bin]) < least) bin++;
@@ -194,7 +208,8 @@
       return some.subarray(0, kept).sort();
     }
 
-    /* The most frequent label of the nearest; of equally frequent ones the nearest. */
+    /* Return the most frequent label among the nearest items. If several labels are equally
+       frequent, return the label of the nearest item among these. */
     function voted(found) {
       const nearby = Array.from(found.subarray(0, voters), (key) => labels[key & 2047]);
       votes.fill(0);
@@ -207,7 +222,8 @@
     return { labelled, add, result };
   }
 
-  /* AUC of pairs of one label and of two, counted by distance. */
+  /* Return the AUC from the numbers of pairs by distance: of pairs with the same label, and of pairs
+     with different labels. */
   function aucOf(same, other) {
     let below = 0, wins = 0, nSame = 0;
     for (let bin = same.length - 1; bin >= 0; bin--) {
@@ -218,7 +234,7 @@
     return wins / (nSame * below);
   }
 
-  /* Scores of the present D: within this frame, or after a pause. */
+  /* Compute the scores under the current D, within this frame or after a pause. */
   function score() {
     if (!LABELS) return;
     const of = rows, { labelled, add, result } = tally(of, LABELS), line = new Float32Array(N);
@@ -231,7 +247,8 @@
     run("score", pause, labelled.length, step, () => showScores(result()));
   }
 
-  /* The items with the largest values, as [item, value]; equal ones by lower number. */
+  /* Return the items with the largest values, as arrays [item, value]. Items with equal values are
+     in the order of their numbers. */
   function largest(values, n, except = -1) {
     return Array.from(values, (value, i) => [i, value]).filter(([i]) => i !== except)
       .sort((one, two) => two[1] - one[1] || GIVEN[one[0]] - GIVEN[two[0]]).slice(0, n);
@@ -239,7 +256,8 @@
 
   const nearest = (of, i) => largest(cosinesOf(of, i), NEIGHBOURS, i);
 
-  /* What D does not move, computed from the factors under D: the loss, and predicted scores. */
+  /* Return the loss and the predicted scores, computed from the factors under D. D changes neither
+     of them. */
   function invariants({ a, b }) {
     const left = logarithms(data.own + a, b).map(Math.exp);
     const right = logarithms(data.own - a, -b).map(Math.exp);
@@ -257,7 +275,8 @@
   }
 
   // ---- background of the pad ----
-  /* AUC of the sample under each D of a grid; without labels the share of neighbours under D = I. */
+  /* Compute the AUC of the sample under each D of a grid. Without labels, compute the share of the
+     neighbours under D = I that are also neighbours under each D. */
   function mapExponents() {
     const size = byId("exponents").width, values = [], labels = SAMPLE.map((i) => LABELS?.[i]);
     const under = (a, b) => rescaled(weights({ a, b }), SAMPLE);
@@ -293,7 +312,8 @@
     (x === 0 ? "" : x === 1 ? base : `${base}^${HALVES[x] ?? +x.toFixed(2)}`);
   const formula = () => [power(data.symbols[0], state.a), power(data.symbols[1], state.b)]
     .filter(Boolean).join(" ") || "I";
-  /* Shows a text in which each exponent, as in S^1/2, is raised; page.py does so for other texts. */
+  /* Show a text in which each exponent, as in S^1/2, is a superscript. page.py typesets the other
+     texts in the same way. */
   const typeset = (id, text) => byId(id).replaceChildren(...text.split(/\^(-?[\d./]*\d)/)
     .map((part, place) => (place % 2 ? make("sup", {}, part) : part)));
   const isAt = ({ a, b, unique }) =>
@@ -308,13 +328,15 @@
     }
   }
 
-  /* Whether the neighbour of that rank survives every rescaling of the condition. */
+  /* Return the table cell that shows whether the neighbour of this rank survives every rescaling of
+     the chosen condition. */
   function certificate(rank) {
     const place = state.item * NEIGHBOURS + rank;
     const low = CERTIFIED[place], high = ATTACKED[place];
     const [sign, meaning, kind] = low > state.condition ? ["✓", "certified", "certified"]
-      : high <= state.condition ? ["✗", "out", "lost"] : ["?", "open", "open"];
-    const label = `${meaning}; smallest κ found that removes it: ${three(high)}`;
+      : high <= state.condition ? ["✗", "removed by a rescaling", "lost"]
+        : ["?", "not known whether a rescaling removes it", "open"];
+    const label = `${meaning}; the smallest κ found that removes it is ${three(high)}`;
     return make("td", { class: kind, "aria-label": label },
       `${sign} ${Number.isFinite(high) ? high.toFixed(2) : "-"}`);
   }
@@ -339,13 +361,13 @@
     typeset("fixed-note", state.unique ? data.uniqueNote : data.fixedNote);
   }
 
-  /* Where a D is on the pad, whose units are hundredths of an exponent. */
+  /* Return the position of a D on the pad, whose unit of length is a hundredth of an exponent. */
   function padPlace({ a, b, unique }) {
     const [x, y] = unique ? model().places[state.rank] : [a, b];
     return `translate(${100 * x}px, ${-100 * y}px)`;
   }
 
-  /* All that depends on λ and the rank. */
+  /* Compute and draw all parts that depend on λ and the rank. */
   function settle() {
     trained = rescaled(weights({ a: 0, b: 0 }));
     query = USERS && byUsers();
@@ -353,7 +375,7 @@
     mapExponents();
   }
 
-  /* All that depends on D. */
+  /* Compute and draw all parts that depend on D. */
   function refresh() {
     rows = rescaled(weights(state));
     drawMap();
@@ -361,7 +383,7 @@
     showNeighbours();
     showInvariants();
     const logs = logarithms(state.a, state.b);
-    const name = state.unique ? "Eq. 2: unique, no D is free" : `D = ${formula()}`;
+    const name = state.unique ? "Eq. 2, whose solution is unique" : `D = ${formula()}`;
     typeset("d", name);
     byId("kappa").textContent = state.unique ? "-"
       : Math.exp(Math.max(...logs) - Math.min(...logs)).toPrecision(3);
@@ -386,7 +408,8 @@
     return `#${parts}`;
   }
 
-  /* The state keeps to the limits and options of the inputs, which show it in their steps. */
+  /* Read the state from the address. Each value is limited to the range and the options of its
+     input. */
   function readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
     for (const input of inputs) {
@@ -401,7 +424,7 @@
     settle();
   }
 
-  /* Changes the state, and redraws once a frame. */
+  /* Change the state, and redraw the page at most once per frame. */
   function change(changes) {
     Object.assign(state, changes);
     if ("rank" in changes || "lambda" in changes) settle();
@@ -411,7 +434,7 @@
     });
   }
 
-  /* A reader's own D; it ends the replay. */
+  /* Change D to exponents that the reader has chosen, which ends the replay. */
   function move(a, b) {
     const limited = (value) => Math.max(-1, Math.min(1, Math.round(value * 100) / 100));
     play(-1);
@@ -420,8 +443,8 @@
 
   const go = ({ a = state.a, b = state.b, unique = false }) => change({ a, b, unique });
 
-  let stage = -1; // of the replay, by number of the named D; -1 without
-  /* Walks through the named D from that stage, and rests on the sentence of each. */
+  let stage = -1; // the number of the named D that the replay shows; -1 if there is no replay
+  /* Show the named D one after the other, starting from this stage, each for the same time. */
   function play(from) {
     stage = from < data.named.length ? from : -1;
     byId("replay").textContent = stage < 0 ? data.replay : "Stop";
@@ -436,7 +459,7 @@
     change({ item });
   }
 
-  /* By name, number, or part of a name. */
+  /* Choose the item whose name, number or part of the name was entered. */
   function search() {
     const wanted = byId("search").value.trim().toLowerCase();
     if (!wanted) return;
@@ -455,7 +478,7 @@
       move(reach * ((clientX - left) / width - 0.5), -reach * ((clientY - top) / height - 0.5));
     };
     pad.addEventListener("pointerdown", (event) => {
-      if (event.target.closest("[data-named]")) return; // a click chooses it
+      if (event.target.closest("[data-named]")) return; // a click chooses the named D
       pad.setPointerCapture(event.pointerId);
       drag(event);
     });
@@ -491,7 +514,7 @@
   }
 
   byId("names").append(...data.names.map((name) => make("option", { value: name })));
-  // Python writes 1e-05 where JavaScript writes 0.00001
+  // Python writes 1e-05 for the number that JavaScript writes as 0.00001.
   for (const option of document.querySelectorAll("select option")) option.value = Number(option.value);
   play(-1);
   readAddress();

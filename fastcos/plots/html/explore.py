@@ -1,4 +1,4 @@
-"""Pages on which a reader changes D: a page of the model of the paper, and a page of embeddings.
+"""Pages on which a reader changes the rescaling D: of the paper's model, and of embeddings.
 
 The script of both pages, explore.js, computes every cosine and score from the factors.
 """
@@ -24,77 +24,87 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.rescalings import rescalings
 from fastcos.validation import Floats, Integers
 
-# The ranks that the page of the paper offers besides the rank of the model, and the factors by
-# which a reader can multiply the λ of the model.
+# On the page of the paper, a reader can choose these ranks and the rank of the model, and can
+# multiply the λ of the model by these factors.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# Number of milliseconds for which the replay stays at each D. This time suffices to read a sentence
-# of 25 words.
+# Number of milliseconds for which the replay shows each rescaling D. This time suffices to read a
+# sentence of 25 words.
 _REST = 6500
-# The number of users whose predictions are shown.
+# The number of users whose predictions a page shows.
 _N_EXAMPLES = 3
-# The sentences of the replay in the order of the replay: D = I between the two special cases of the
-# paper, the D at the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
+# The sentences of the replay, in its order: D = I between the two special cases of the paper, the
+# rescaling at the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
 _SENTENCES = {
-    "orthonormal": "D = S^1/2 is the paper's first special case: items are singular vectors alone. "
-    "With all dimensions, an item would be similar to itself only.",
-    "identity": "D = I is the symmetric solution (Eq. 5). The loss does not prefer it.",
-    "weights": "D = S^-1/2 is the second special case: the cosines compare rows of W = AB'.",
-    "balanced": "D = Σ^-1/2 scales Eq. 1 as Eq. 2 scales its solution (end of section 2.3).",
-    "data": "D = S^1/2 Σ^-1 compares columns of the data, as recommenders by a truncated SVD do.",
-    "smoothed": "D = S^-1/2 Σ^-1 compares columns of the predictions: the remedy of section 3, for "
-    "items.",
-    "eq2": "Eq. 2 regularises both factors: its solution is unique. It is another model, marked "
-    "at the nearest D.",
+    "orthonormal": "D = S^1/2 is the paper's first special case: the items are the singular "
+    "vectors alone. With all dimensions, an item would be similar only to itself.",
+    "identity": "D = I is the symmetric solution (Eq. 5 of the paper). The loss does not prefer "
+    "this solution to others.",
+    "weights": "D = S^-1/2 is the paper's second special case: the cosines compare the rows of "
+    "W = AB'.",
+    "balanced": "D = Σ^-1/2 scales the solution of Eq. 1 in the way in which Eq. 2 scales its own "
+    "solution (end of section 2.3).",
+    "data": "D = S^1/2 Σ^-1 compares the columns of the data, as recommenders that use a truncated "
+    "SVD do.",
+    "smoothed": "D = S^-1/2 Σ^-1 compares the columns of the predictions, which is the remedy of "
+    "section 3 for items.",
+    "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model; the "
+    "mark shows the D that is nearest to its solution.",
 }
 # The largest number of items of a page, and the largest total number of entries in their rows and
 # in the root of the users' covariance. These entries take 1.5 MB of the 2.5 MB of a page.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
-# the map is symmetric, only half of its cosines are computed. These multiply-adds take 30 ms on a
-# core of 2024.
+# the map is symmetric, only half of its cosines are computed. These multiply-adds take 30 ms on one
+# core of a processor from 2024.
 _MAP_WORK = 25e6
-# The number of neighbours of an item.
+# The number of neighbours that a page shows for an item.
 _K = 10
 # An attack looks for a rescaling that removes a neighbour, among the rescalings whose condition
 # number is at most this value, or at most the condition of the page if that is larger.
 _FAR = 10.0
-# The number of rows whose squares are added at once.
+# The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
 _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
     {"name": "as trained", "formula": "I", "a": 0, "b": 0,
-     "sentence": "D = I: the items as they were given."},
+     "sentence": "D = I: the items are shown as they were trained."},
     {"name": "unit columns", "formula": "Q", "a": 1, "b": 0,
      "sentence": "D = Q: each dimension of the items has the same norm."},
     {"name": "balanced", "formula": "Q^1/2 P^-1/2", "a": 0.5, "b": -0.5,
-     "sentence": "D = Q^1/2 P^-1/2: both sides have columns of equal norm, as after weight decay "
-     "on both."},
+     "sentence": "D = Q^1/2 P^-1/2: each dimension has the same norm for users and for items, as "
+     "after training with weight decay on both."},
     {"name": "users' scale", "formula": "P^-1", "a": 0, "b": -1,
-     "sentence": "D = P^-1: each dimension counts as much as the users vary in it."},
+     "sentence": "D = P^-1: the weight of each dimension is the norm of this dimension for the "
+     "users."},
 )  # fmt: skip
 # Explanations on both pages, which a reader can unfold.
 _METHOD = (
-    "The query metric is the correlation over users of predicted scores. No D changes it.",
-    "The address stores the state of the page: copy it to share what you see.",
+    "The query metric of two items is the correlation of their predicted scores over all users. No "
+    "D changes the query metric.",
+    "The address of the page stores its state: copy the address to share what you see.",
 )
 _FIGURE_METHOD = (
-    "S = σ²/(σ²+λ) is the share of each direction that Eq. 1 keeps, Σ holds the singular values of "
-    "the interactions. Items are V S^1/2 D^-1.",
-    "AUC: the probability that two items of one label have a larger cosine than two of different "
-    "labels; 0.5 is chance level. MAP@R: how much of each item's label stands at the top of its "
-    "list. Accuracy: the ten nearest vote for the label.",
-    "Other ranks are the first columns of the same decomposition; other λ change S. λ of Eq. 2 "
-    "moves with it, so that both have their knee at the same singular value.",
+    "The diagonal matrix S = σ²/(σ²+λ) contains the share of each direction that Eq. 1 keeps, and "
+    "Σ contains the singular values σ of the interactions. The items are the rows of V S^1/2 D^-1.",
+    "The AUC is the probability that two items with the same label have a larger cosine than two "
+    "items with different labels; 0.5 is chance level. MAP@R measures how many of the nearest "
+    "items have the same label as an item. The accuracy is the share of items whose label is the "
+    "most frequent one among their ten nearest items.",
+    "If you choose another rank, the page uses the first columns of the same decomposition; if you "
+    "choose another λ, S changes. The λ of Eq. 2 changes together with the λ of Eq. 1, such that "
+    "both equations begin to suppress singular values at the same value.",
 )
 _ITEMS_METHOD = (
-    "Q and P hold the norms of the columns of the items and of the users. The condition κ of D is "
-    "its largest entry over its smallest.",
-    "Neighbours are those among the items of this page. A certificate is a proof; an attack is a D "
-    "that was found; between the two nothing is known.",
+    "The diagonal matrices Q and P contain the norms of the columns of the items and of the users. "
+    "The condition κ of D is its largest entry divided by its smallest.",
+    "Neighbours are searched among the items of this page. A certificate proves that a neighbour "
+    "survives every D up to a condition; an attack is a D that removes a neighbour. If a neighbour "
+    "has neither, the page does not know whether some D removes it.",
 )
 _WITHOUT_USERS = (
-    "Without users the page has no predictions, no query metric and no P: give --users."
+    "The page has no predictions, no query metric and no P, because they need the embeddings of "
+    "users: pass them by --users."
 )
 
 
@@ -156,10 +166,10 @@ def figure_page(
         "own": 0.5,
         "symbols": ["S", "Σ"],
         "replay": "Replay the paper",
-        "fixedNote": "Both are computed here from the factors A D and B D^-1. The loss is that of "
-        "Eq. 1; predictions are the three highest of X A B'.",
-        "uniqueNote": "Eq. 2 is another model: it has its own loss and predictions, and no D is "
-        "free.",
+        "fixedNote": "The page computes the loss of Eq. 1, and the three highest predictions X A "
+        "B' of each user, from the rescaled factors A D and B D^-1.",
+        "uniqueNote": "Eq. 2 is another model, with its own loss and its own predictions. Its "
+        "solution leaves no choice of D.",
         "background": "overlap with the neighbours under D = I" if labels is None else "AUC",
         "rest": _REST,
     }  # fmt: skip
@@ -171,7 +181,7 @@ def figure_page(
         "as_given": "under D = I",
         "summary": f"{n:,} users, {p:,} items, rank k = {rank}, λ = {strength:,.6g} of Eq. 1. D = "
         "S^a Σ^b multiplies the latent dimensions of the users and divides those of the items. "
-        "The loss does not determine it. Move it.",
+        "The loss does not determine D. Drag the point to change D.",
         "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
         "popularity.",
         "D": "D = S^a Σ^b",
@@ -205,7 +215,7 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 
 
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
-    """Return the data of one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
+    """Return the data for one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
 
     The nearest D is the D of Eq. 1 that is nearest to the solution of Eq. 2, for each rank.
     """
@@ -285,7 +295,7 @@ def items_page(
     -------
     str
         An HTML page with a script and the data of at most 2,000 items, of at most 2.5 MB. A
-        sentence on the page states the number of items that were left out.
+        sentence on the page states how many items the page leaves out.
 
     Notes
     -----
@@ -323,7 +333,7 @@ def items_page(
         labels = [
             None if code < 0 else label for code, label in zip(codes.tolist(), labels, strict=True)
         ]
-        # Items without a label come last.
+        # Items without a label follow the items with a label.
         group = np.where(codes[page_items] < 0, codes.max() + 1, codes[page_items])
         page_items = page_items[np.argsort(group, kind="stable")]
     page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
@@ -356,13 +366,13 @@ def items_page(
         "rest": _REST,
     }  # fmt: skip
     texts: dict[str, Any] = {
-        "headline": "The predictions stay. Do the neighbours?",
+        "headline": "No D changes the predictions. Does it change the neighbours?",
         "axis_a": "a, items' norms",
         "axis_b": "b, users' norms",
         "as_given": "as trained",
         "name": f"Neighbours of {name} under rescalings",
         "summary": f"{note} D multiplies the dimensions of the users and divides those of the "
-        "items: no dot product changes, and cosines do.",
+        "items, so D changes no dot product, but it changes cosines.",
         "map_caption": f"{caption}{'' if codes is None else ', by label'}.",
         "D": "D = Q^a P^b",
         "named": named,
@@ -388,13 +398,14 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
         if not 2 <= len(numbers) <= max_items:
             got = len(numbers)
             raise ValueError(f"rows must be 2 to {max_items} items of this width, got {got}")
-        return numbers, f"{len(numbers):,} of {p:,} items, as named."
+        return numbers, f"The page shows the {len(numbers):,} selected items of {p:,}."
     order = np.arange(p) if popularity is None else np.argsort(-popularity, kind="stable")
     if p <= max_items:
-        return order, f"All {p:,} items."
+        return order, f"The page shows all {p:,} items."
     which = "first" if popularity is None else "most popular"
-    hint = " (--popularity chooses the most popular)" if popularity is None else ""
-    note = f"The {max_items:,} {which} of {p:,} items{hint}; the page leaves out {p - max_items:,}."
+    hint = " (to show the most popular items, pass --popularity)" if popularity is None else ""
+    left_out = f"leaves out the other {p - max_items:,}"
+    note = f"The page shows the {max_items:,} {which} of {p:,} items{hint} and {left_out}."
     return order[:max_items], note
 
 
@@ -428,8 +439,8 @@ def _user_fields(users: Any, items: Any) -> dict[str, Any]:
     """Return example users, and a root of the covariance of all users.
 
     If there are fewer items than columns, the covariance is projected onto the span of the items.
-    The projection does not change products with the items, and the root then has one column per
-    item.
+    The projection changes no product of the covariance with the items, and the root then has one
+    column per item.
     """
     if users is None:
         return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}
@@ -445,8 +456,8 @@ def _user_fields(users: Any, items: Any) -> dict[str, Any]:
     return {
         "examples": examples.tolist(),
         "exampleNames": [f"user {number}" for number in numbers],
-        "fixedNote": "Predictions are dot products, computed here from the users D and the items "
-        "D^-1.",
+        "fixedNote": "The page computes the predictions as dot products of the rescaled users and "
+        "items.",
         "root": encoded(root),
     }
 

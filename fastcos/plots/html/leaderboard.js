@@ -1,12 +1,14 @@
-/* The leaderboard of fastcos compare: sort and filter its rows, open one, choose an item.
+/* The leaderboard of fastcos compare, in which a reader sorts and filters rows, opens a row and
+   chooses an item.
 
-   data      leaderboard.py writes the table, and for each row the values by which it is sorted; of
-             some example items the ten nearest by each row, and the ranks of the scores between
-             them (bytes)
-   page      refresh() puts the rows in order, and below the open one #detail: a heat map, and an
-             item's neighbours by this row and by the plain cosine; the address keeps the state
+   data      leaderboard.py writes the table and, for each row, the values by which it is sorted.
+             For some example items, it also writes the ten nearest items by each row, and the ranks
+             (bytes) of the scores between the example items.
+   page      refresh() sorts the rows, and shows #detail below the open row: a heat map, and the
+             neighbours of an item by this row and by the plain cosine. The address of the page
+             stores the state.
 
-   Tests and the console reach the state through window.leaderboard. */
+   Tests and the console access the state as window.leaderboard. */
 "use strict";
 (() => {
   const { data, byId, numbers, paint, chooseRows, nameOf, make, showList } = window.fastcos;
@@ -33,7 +35,7 @@
     const focused = document.activeElement;
     byId("board").replaceChildren(
       ...rows.flatMap((i) => (i === state.open ? [LINES[i], DETAIL] : [LINES[i]])));
-    focused.focus({ preventScroll: true }); // rows that move lose it
+    focused.focus({ preventScroll: true }); // rows that are moved lose the focus
     for (const i of rows) byId(`row-${i}`).setAttribute("aria-expanded", String(i === state.open));
     if (rows.includes(state.open)) showDetail();
     byId("count").textContent = `${rows.length} of ${ROWS.length} candidates`;
@@ -43,7 +45,8 @@
     history.replaceState(null, "", `#${new URLSearchParams(parts)}`);
   }
 
-  /* Heat map of the open row, and neighbours of the chosen item; ✓ for its own label. */
+  /* Show the heat map of the open row and the neighbours of the chosen item; the sign ✓ marks
+     neighbours with the label of the chosen item. */
   function showDetail() {
     const row = ROWS[state.open], plain = ROWS[data.baseline], side = ITEMS.length;
     byId("opened").hidden = !row.map;

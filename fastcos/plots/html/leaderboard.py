@@ -34,7 +34,7 @@ def leaderboard_page(
     ----------
     leaderboard : Leaderboard
         The leaderboard of :func:`fastcos.compare` or :func:`fastcos.compare_vectors`, called with
-        ``n_examples``. The page shows the best 200 candidates of the leaderboard.
+        ``n_examples``. The page shows at most the best 200 candidates of the leaderboard.
     names, labels, name, provenance
         As in :func:`fastcos.plots.html.items_page`.
     sections : sequence of Section
@@ -70,8 +70,9 @@ def leaderboard_page(
     fields = item_fields(used, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
-    # The axis covers only the rows that are shown when the page opens. Covering all rows would make
-    # these intervals too short if one rescaling has a very low score.
+    # The axis covers only the rows that are shown when the page opens. If the axis covered all
+    # rows, one rescaling with a very low score would make the intervals of the shown rows too short
+    # to read.
     ends = [end for row in page_rows if row.candidate in best for end in row.score]
     ends += [] if chance is None else [chance]
     axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)
@@ -88,15 +89,16 @@ def leaderboard_page(
         "headline": _headline(leaderboard),
         "summary": f"Task: {leaderboard.task}; {leaderboard.n_units:,} {leaderboard.unit}."
         + (
-            f" Chosen on one half and measured on the other, the best alternative to the plain "
-            f"cosine gains {leaderboard.gain}."
+            " If one half of the data chooses the best alternative to the plain cosine and the "
+            f"other half measures it, the alternative gains {leaderboard.gain}."
             if leaderboard.gain is not None
             else ""
         ),
-        "key": "Dots are scores, and lines are their 95 % intervals"
-        + ("; the dotted line is the chance level" if chance is not None else "")
-        + ("; half a dot lies beyond the axis" if has_cut_dots else "")
-        + ". Coloured candidates are indistinguishable from the best one, which is recommended."
+        "key": "A dot shows the score of a candidate, and a line shows its 95 % interval"
+        + ("; the dotted line marks the chance level" if chance is not None else "")
+        + ("; a score beyond the axis is drawn as half a dot at its end" if has_cut_dots else "")
+        + ". Coloured candidates cannot be distinguished from the best candidate, which is "
+        "recommended."
         + (f" The page leaves out the {n_left_out:,} lowest candidates." * (n_left_out > 0)),
         "sections": sections,
         "columns": columns,
@@ -104,23 +106,23 @@ def leaderboard_page(
         "rows": [_line(row, leaderboard, axis) for row in page_rows],
         "n_columns": len(columns) + 1,
         "has_others": not {*candidates} <= best,
-        "unopened": "This measure compares users, so that items have no neighbours by it."
+        "unopened": "This measure compares users, so it yields no neighbours of items."
         if len(items)
         else "The comparison was made without example items.",
         "map_note": f"Scores between {len(items)} items"
         + (", by label" if labels is not None else "")
-        + ", coloured by rank: the lowest blue, the highest red.",
+        + ", coloured by rank: the lowest score is blue, and the highest score is red.",
     }
     levels = ", ".join(f"{test} {level:.3f}" for test, level in tests.items())
     texts["method"] = (
         leaderboard.verdict,
-        f"Intervals come from drawing the {leaderboard.unit} again, for these data and models. A "
-        "candidate is indistinguishable from the recommended one if the interval of the "
-        f"difference of both, on the same {leaderboard.unit}, contains 0.",
-        "The gain is the score minus the score of the plain cosine.",
-        f"Chance level: {levels}.",
-        "The neighbours of an item are the nearest of all items. The address stores the state of "
-        "the page.",
+        f"The intervals are computed by drawing the {leaderboard.unit} again, for these data and "
+        "models. A candidate cannot be distinguished from the recommended one if the interval of "
+        f"the difference of their scores, on the same {leaderboard.unit}, contains 0.",
+        "The gain of a candidate is its score minus the score of the plain cosine.",
+        f"The chance levels are: {levels}.",
+        "The neighbours of an item are searched among all items. The address of the page stores "
+        "its state.",
     )
     return page_with_script(
         "leaderboard", f"Comparison of {name}", provenance,

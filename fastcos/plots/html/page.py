@@ -21,7 +21,8 @@ from markupsafe import Markup, escape
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Estimate, as_text
 
-# A cell with more characters counts as a sentence, whose lines may be broken.
+# A table cell with more than this number of characters counts as a sentence, whose lines may be
+# broken.
 _SENTENCE = 20
 
 
@@ -39,7 +40,7 @@ def page_with_script(
     data: Mapping[str, Any],
     **values: Any,
 ) -> str:
-    """Return a page with a script that has the name of the template; the script reads the data."""
+    """Return a page whose script, which has the name of the template, reads the data."""
     script = _read("parts.js") + _read(f"{template}.js")
     style = "".join(map(_read, ("style.css", *styles)))
     # An HTML parser ends a script block at </script, even inside a string of JSON.
@@ -91,7 +92,7 @@ def _is_sentence(value: Any) -> bool:
 
 
 def _fact(value: float | str | None) -> str:
-    """Return a single number as text."""
+    """Return a number of the facts as text."""
     if isinstance(value, str):
         return value
     return "-" if value is None or np.isnan(value) else f"{value:.3g}"

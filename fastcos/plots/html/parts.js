@@ -1,38 +1,40 @@
-/* What the scripts of all pages share: reading the data, elements, colours, heat maps.
+/* Functions that the scripts of all pages share: reading of the data, HTML elements, colours and
+   heat maps.
 
-   The page's one JSON block holds the data. No text of it becomes markup: elements are made, and
-   texts set. The script of a page follows this one and takes the parts from window.fastcos. */
+   The only JSON block of the page contains the data. No text of the data becomes markup, because
+   the scripts create elements and set their texts. The script of a page follows this script, and
+   takes these functions from window.fastcos. */
 "use strict";
 window.fastcos = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const three = (value) => (Number.isFinite(value) ? value.toFixed(3) : "-");
-  // RdBu reversed (ColorBrewer) for cosines and cividis for the exponent map: both are told apart
-  // by readers who do not tell red from green
+  // Cosines are drawn in the reversed colour map RdBu of ColorBrewer, and the exponent map in
+  // cividis. Readers who cannot tell red from green can read both colour maps.
   const DIVERGING = scale(["053061", "2166ac", "4393c3", "92c5de", "d1e5f0", "f7f7f7", "fddbc7",
     "f4a582", "d6604d", "b2182b", "67001f"]);
   const SEQUENTIAL = scale(["00224e", "35456c", "666970", "948e77", "c8b866", "fee838"]);
 
-  const images = new WeakMap(); // of each canvas, used again
+  const images = new WeakMap(); // the image of each canvas, which paint() reuses
 
-  /* Numbers of base64 text, little-endian as all browsers are. */
+  /* Return the numbers of a base64 text. The text is little-endian, as all browsers are. */
   function numbers(text, Kind = Float32Array) {
     return new Kind(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
   }
 
-  /* 256 pixels between these colours. */
+  /* Return 256 pixels, whose colours are interpolated between these colours. */
   function scale(colours) {
     const parts = colours.map((c) => [0, 2, 4].map((i) => parseInt(c.slice(i, i + 2), 16)));
     return Uint32Array.from({ length: 256 }, (_, i) => {
       const place = (i / 255) * (parts.length - 1), k = Math.min(Math.floor(place), parts.length - 2);
       const [r, g, b] = [0, 1, 2].map((c) =>
         Math.round(parts[k][c] + (place - k) * (parts[k + 1][c] - parts[k][c])));
-      return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the bytes of a pixel
+      return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // the four bytes of a pixel as one number
     });
   }
 
-  /* A square map, lines where labels change, and a mark on both edges of a row. A small map is
-     enlarged, so that lines cover little of it. */
+  /* Draw a square map, with lines where the label changes, and with a mark at both ends of a row. A
+     small map is enlarged, so that the lines cover only a small part of it. */
   function paint(canvas, side, level, boundaries, row) {
     const times = Math.max(1, Math.floor(400 / side)), size = times * side;
     if (canvas.width !== size || !images.has(canvas)) {
@@ -65,7 +67,7 @@ window.fastcos = (() => {
     }
   }
 
-  /* A click into row y of a square map of rows, or its keys, choose a row. */
+  /* Let a reader choose a row of a square map by a click into the row or by the arrow keys. */
   function chooseRows(canvas, side, now, choose) {
     canvas.addEventListener("click", (event) => {
       const box = canvas.getBoundingClientRect();
@@ -79,13 +81,13 @@ window.fastcos = (() => {
     });
   }
 
-  /* Name of an item, and its label. */
+  /* Return the name of an item, followed by its label if it has one. */
   function nameOf(i) {
     return data.labels && data.labels[i] >= 0
       ? `${data.names[i]} (${data.classes[data.labels[i]]})` : data.names[i];
   }
 
-  /* An element with these attributes; text among its children stays text. */
+  /* Create an element with these attributes; texts among its children stay texts. */
   function make(name, attributes = {}, ...children) {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -93,8 +95,9 @@ window.fastcos = (() => {
     return made;
   }
 
-  /* Fills the body of a table with neighbours, [item, score] each. action(item): what its name does
-     when pressed, if anything; mark(item, rank): one more cell. */
+  /* Fill the body of a table with neighbours, each an array [item, score]. action(item) returns the
+     function that a click on the item's name calls, if any; mark(item, rank) returns one more
+     cell. */
   function showList(id, list, action, mark) {
     byId(id).replaceChildren(...list.map(([item, score], rank) => {
       const act = action(item), name = make(act ? "button" : "span", { class: "name" }, nameOf(item));

@@ -43,7 +43,7 @@ def audit_page(
     name : str
         A name for the embeddings, such as a file name.
     diff : ModelDiff, optional
-        The result of :func:`fastcos.auditing.diff_models`, which the page shows first.
+        The result of :func:`fastcos.auditing.diff_models`, which the page shows before the report.
     calibration : Calibration, optional
         The result of :func:`fastcos.calibrate`, of which the page shows the table of thresholds.
     provenance : mapping, optional
@@ -93,7 +93,7 @@ def calibration_page(
     name : str
         A name for the embeddings, such as a file name.
     score : float, optional
-        A score whose meaning the page explains first.
+        A score whose meaning the page explains before it shows the calibration.
     examples : NearPairs, optional
         Pairs next to the threshold, as :func:`fastcos.auditing.pairs_near` returns them.
     labels : pair of sequences, optional
