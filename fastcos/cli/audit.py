@@ -31,8 +31,9 @@ model. A loss that depends only on dot products does not determine the parametri
 bounds the share of nearest neighbours that survive rescalings of the latent dimensions, shows the
 neighbours of other parametrisations, and recommends similarities that do not depend on the
 parametrisation. The command writes audit.json and audit.html, a page that needs no network. With
---against, it also splits the change since an old version into a change of basis and a real change.
-The exit status is 1 if a share is below its limit in --fail-under."""
+--against, the command also reports how much of the change of the neighbours since an old version is
+only a change of basis, and how much is a real change. The exit status is 1 if a share is below its
+limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -43,7 +44,7 @@ examples:
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
 input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# Number of rows whose pairs are scored to compute thresholds. They form 4 million pairs.
+# Number of rows whose pairs are scored to compute thresholds. These rows form 4 million pairs.
 _CALIBRATED = 2000
 LIMITS = ("certified", "jaccard", "unchanged")
 
@@ -52,9 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("items", metavar="ITEMS", help="file of item embeddings, or folder of fastcos fit")
-    help_ = "file of user or query embeddings; for a folder of fastcos fit, of interactions"
+    help_ = (
+        "file of user or query embeddings or, if ITEMS is a folder of fastcos fit, file of "
+        "interactions"
+    )
     add("--users", metavar="FILE", help=help_)
-    add("--k", type=int, default=10, metavar="K", help="neighbours of each item (default 10)")
+    help_ = "number of nearest neighbours per item (default 10)"
+    add("--k", type=int, default=10, metavar="K", help=help_)
     help_ = (
         "the verdict considers all rescalings whose largest factor is at most C times the smallest "
         "(default 1.2)"
@@ -74,13 +79,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--weight-decay-on", default="unknown", metavar="SIDES", help=help_)
     help_ = "table with item ids and a count for each item, such as its number of users"
     add("--popularity", metavar="FILE", help=help_)
-    add("--against", metavar="OLD", help="embeddings of an old version, to compare with")
+    help_ = "file of the item embeddings of an old version, with which ITEMS is compared"
+    add("--against", metavar="OLD", help=help_)
     add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
-        "exit with status 1 if a share is below its limit. NAME is certified (neighbours that no "
-        "rescaling up to --condition can remove), jaccard (Jaccard index with the neighbours in "
-        "that parametrisation whose neighbours differ most), or unchanged (neighbours that OLD "
-        "also has, after the best linear map between the two versions)"
+        "exit with status 1 if a share is below its limit. NAME is certified (the share of "
+        "neighbours that no rescaling up to --condition can remove), jaccard (the Jaccard index "
+        "between the neighbours in ITEMS and the neighbours in the parametrisation that differs "
+        "most), or unchanged (the share of neighbours that are also neighbours in OLD, after the "
+        "best linear map between the two versions)"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -130,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
             old_users=old_model.users, k=args.k, random_state=args.seed,
         )  # fmt: skip
         # diff_models returns positions among the common items, but the report shows items of the
-        # new version, so convert them to row numbers of the new version.
+        # new version. The positions are therefore converted to row numbers of the new version.
         diff = dataclasses.replace(diff, most_changed=rows[diff.most_changed])
     calibration = calibrate(
         model.items, sample=_CALIBRATED, condition=report.condition, random_state=args.seed
@@ -160,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(document)
     else:
-        if diff is not None:  # A caller of --against wants the comparison first.
+        if diff is not None:  # With --against, the output begins with the comparison.
             show_text(diff.verdict)
             show_sections(diff.sections())
             if changed:
@@ -187,7 +194,8 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
         with options.errors_name_flag("--popularity"):
             column = io.read_popularity(args.popularity, ids)
         popularity, n_read = column.values, len(ids) - column.n_missing
-        say(f"read the popularity of {n_read:,} items; the file lacks {column.n_missing:,} items")
+        missing = f"{column.n_missing:,} items are not in the file"
+        say(f"read the popularity of {n_read:,} items; {missing}")
     return labelled, labels, popularity
 
 
@@ -246,7 +254,7 @@ def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, A
     if args.against is None:
         validation.check_none("--old-users", args.old_users, "without --against")
         return None
-    say(f"comparing with the old version {args.against}")
+    say(f"comparing the items with the old version {args.against}")
     old = read_factors(args.against, args.old_users)
     rows, old_rows = io.common_rows(args.items, ids, args.against, old.ids)
     say(f"{len(rows):,} items are in both versions")
@@ -259,7 +267,7 @@ def show(report: "Audit") -> None:
     for number, line in enumerate(report.advice, 1):
         show_text(f"{number}. {line}")
     show_text(report.verdict)
-    show_text(report.summary)
+    show_text(f"The embeddings contain {report.summary}.")
     for form in report.parametrizations:
         if form.name == report.parametrization:
             show_text(f'The embeddings have the form "{form.name}": {form.meaning}.')
@@ -278,8 +286,8 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     commands = []
     if report.equal_norms and report.trained_on == "unknown":
         reason = (
-            "if the model was trained on the cosine, run this instead: such training fixes the "
-            "scale of each dimension, so the scale is not arbitrary"
+            "run this command if the model was trained on the cosine: such training determines "
+            "the scale of each dimension, so the scale is not arbitrary"
         )
         commands.append(([*audit, "--trained-on", "cosine"], reason))
     metrics = {row.name: row for row in report.invariant_baselines}
@@ -287,19 +295,21 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         is_known = report.trained_on != "unknown"
         loss = options.option_words(args, "trained_on") if is_known else []
         audit_with_users = [*audit, *loss, "--users", "users.npy"]
-        return [*commands, (audit_with_users, "adds a similarity that no rescaling changes")]
+        reason = "also examines the query metric, a similarity that no rescaling changes"
+        return [*commands, (audit_with_users, reason)]
     row = metrics["query_metric"]
     reason = (
         "writes embeddings whose cosines no rescaling changes; "
         f"{row.neighbors_kept:.0%} of the present neighbours remain neighbours"
     )
     if row.auc is not None and report.given.auc is not None:
-        reason += f"; AUC of the labels {row.auc:.2f} instead of {report.given.auc:.2f}"
+        reason += f"; the AUC of the labels is {row.auc:.2f} instead of {report.given.auc:.2f}"
     export = ["fastcos", "index", "export", args.items, *columns, *users, "--out", "served"]
     neighbors = ["fastcos", "neighbors", "served", *k]
     if report.centered is not None:
         neighbors += ["--measure", "centered_cosine"]
-    return [*commands, (export, reason), (neighbors, "exact neighbours of the exported items")]
+    search_reason = "finds the exact neighbours of the exported items"
+    return [*commands, (export, reason), (neighbors, search_reason)]
 
 
 def _limits(args: argparse.Namespace) -> dict[str, float]:

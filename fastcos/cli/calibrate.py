@@ -22,10 +22,10 @@ DESCRIPTION = """\
 Report what similarity scores mean: the share of random pairs whose score reaches a given score, the
 threshold for each of several false-positive rates with a confidence interval, and examples of pairs
 just above and below the threshold. With --condition, the command also reports how far rescalings of
-the latent dimensions move the threshold. With --labelled, it also reports the error rates of the
-threshold, and the probability that a pair is relevant, from pairs that are labelled as relevant or
-irrelevant. The command writes calibration.json, which can be read without fastcos, and
-calibration.html, a page that needs no network."""
+the latent dimensions move the threshold. With --labelled, a table of pairs that are labelled as
+relevant or irrelevant, the command also reports the error rates of each threshold, and the
+probability that a pair with a given score is relevant. The command writes calibration.json, which
+can be read without fastcos, and calibration.html, a page that needs no network."""
 EPILOG = f"""\
 examples:
   fastcos calibrate items.npy
@@ -36,7 +36,7 @@ examples:
   fastcos calibrate items.npy --measure query_normalized
 input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# Default number of queries, and of items, that are drawn. They form 400 million pairs.
+# Default number of queries, and of items, that are drawn. These rows form 400 million pairs.
 SAMPLE = 20_000
 FOLDER = "calibration"
 
@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
     add("--queries", metavar="FILE", help="vectors of the queries (default: the items)")
     options.add_measure(parser)
-    help_ = "false-positive rate of the threshold (default 1e-4)"
+    help_ = (
+        "false-positive rate of the threshold: the share of random pairs whose score reaches the "
+        "threshold (default 1e-4)"
+    )
     add("--fpr", type=float, default=1e-4, metavar="P", help=help_)
     help_ = "explain this score before the rest of the report"
     add("--score", type=float, metavar="S", help=help_)
@@ -65,8 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--labelled", metavar="FILE", help=help_)
     help_ = "method of the probabilities from --labelled: isotonic or platt (default isotonic)"
     add("--method", default="isotonic", metavar="NAME", help=help_)
-    add("--names", metavar="FILE", help="table of item ids and names")
-    help_ = "text file with one id per line: the items to use (default: all)"
+    help_ = "table with ids and names of the items; the examples then show the names"
+    add("--names", metavar="FILE", help=help_)
+    help_ = "text file with one id per line: the items whose scores are used (default: all items)"
     add("--only", metavar="FILE", help=help_)
     options.add_model_name(parser)
     options.add_vectors(parser)
@@ -157,8 +161,8 @@ def _labelled(
         invalid = table.ratings[~is_valid][0]
         raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {invalid:g}")
     say(
-        f"read {len(table.pairs):,} labelled pairs; pairs that were left out, because the vectors "
-        f"lack one of their items: {table.n_unknown:,}"
+        f"read {len(table.pairs):,} labelled pairs, and left out {table.n_unknown:,} pairs because "
+        "the vectors lack one of their items"
     )
     scores = score_pairs(items, table.pairs, measure=measure)
     return calibrate_pairs(scores, table.ratings, method=args.method)

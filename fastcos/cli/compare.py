@@ -41,16 +41,17 @@ For a file of interactions, the command factorises the interactions once, and ev
 measures under the named rescalings of this model, and under a model of the second objective of the
 paper (Eq. 2). A rescaling D is a diagonal matrix that scales the latent dimensions without changing
 the predictions. The score of a measure states how well the measure recovers the labels or, without
---labels, held-out interactions, on a sample of 2,000 items. With --all, the command evaluates every
-measure and a grid of rescalings, on 10,000 items. It prints a conclusion in one sentence, the
-ranking of the measures, a table of the rescalings as in the paper, and the ten nearest neighbours
-of popular items under several rescalings. It writes comparison.html, a page on which you can sort
-the leaderboard and open its rows; measures.csv, .png and .svg; comparison.csv, .png, .svg and
-.json; neighbors.csv; and, with labels and --all, exponents.png.
+--labels, predicts held-out interactions, on a sample of 2,000 items. With --all, the command
+evaluates every measure and a grid of rescalings, on 10,000 items. The command prints a conclusion
+in one sentence, the ranking of the measures, a table of the rescalings as in the paper, and the ten
+nearest neighbours of popular items under several rescalings. The command writes comparison.html, a
+page on which you can sort the leaderboard and open its rows; measures.csv, .png and .svg;
+comparison.csv, .png, .svg and .json; neighbors.csv; and, with labels and --all, exponents.png.
 
 For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates every
-measure by the recovery of --labels, or by the correlation with the ratings of --pairs. It writes
-comparison.json and, for each task, an html, csv, png and svg file.
+measure by how well its scores recover the labels of --labels, or by the correlation of its scores
+with the ratings of --pairs. The command writes comparison.json and, for each of these tasks, an
+html, csv, png and svg file.
 
 For a model that you have trained (--model, a file with items and users, such as implicit saves),
 the command evaluates the same twelve measures by how well they predict the interactions in
@@ -73,12 +74,12 @@ vectors: a folder written by fastcos fit or fastcos index export, or
 # Number of items in the sample. With this number, the standard error of a mean Jaccard index is at
 # most 0.011.
 N_SAMPLED = 2000
-# Number of items in the sample with --all. With this number, the standard error is at most 0.005.
-# The time grows with the square of this number.
+# Number of items in the sample with --all. With this number, the standard error of a mean Jaccard
+# index is at most 0.005. The time of the comparison grows with the square of this number.
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-# Number of items whose neighbours under every candidate are on the page. If there are five labels,
-# the page has about a dozen items of each label.
+# Number of example items, whose neighbours by every candidate the page shows. If there are five
+# labels, the page shows about a dozen items with each label.
 N_EXAMPLES = 64
 # Number of lists of names that fit side by side in a terminal of 120 columns.
 N_SHOWN_COLUMNS = 4
@@ -118,11 +119,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_rescalings(parser)
     help_ = "evaluate all measures and a grid of rescalings D = S^A Σ^B, on 10,000 items"
     add("--all", action="store_true", help=help_)
-    help_ = "evaluate no further candidate once this time has passed, such as 60s or 5m"
+    help_ = "start no further evaluation of a candidate after this time, such as 60s or 5m"
     add("--budget", metavar="TIME", help=help_)
     options.add_model(parser, "the square of the (K/5)-th largest singular value, for rank K")
     options.add_output(parser, "comparison")
-    add("--show", type=int, default=3, metavar="N", help="print neighbours of N items (default 3)")
+    help_ = "print the neighbours of the N most popular items with different labels (default 3)"
+    add("--show", type=int, default=3, metavar="N", help=help_)
     options.add_common(parser)
 
 
@@ -191,8 +193,9 @@ def _compare_interactions(args: argparse.Namespace) -> int:
     if counts is not None:
         parameters["labels"] = counts
     if comparison.sampled is not None:
-        hint = "" if args.all else f" (--all samples up to {N_SAMPLED_OF_ALL:,})"
-        say(f"sampled {len(comparison.sampled):,} of {data.X.shape[1]:,} items{hint}")
+        hint = "" if args.all else f"; with --all, the sample has up to {N_SAMPLED_OF_ALL:,} items"
+        sizes = f"{len(comparison.sampled):,} of {data.X.shape[1]:,} items"
+        say(f"evaluated the measures on a sample of {sizes}{hint}")
     names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
     folder, leaderboard = Path(args.out), comparison.leaderboard
     with spinner("drawing"):
@@ -225,7 +228,7 @@ def _next_commands(
 ) -> list[tuple[list[str], str]]:
     """Return the commands that use the recommended candidate.
 
-    There are none if the candidate needs preprocessed interactions.
+    The list is empty if the candidate needs preprocessed interactions.
     """
     from fastcos.comparison import EQ2
     from fastcos.comparison.candidates import NO_MODEL, USER_ITEM, USER_USER
@@ -261,11 +264,16 @@ def _next_commands(
     if D is not None:
         name = best.rescaling if D.name != D.formula else f"{D.shrinkage:g},{D.spectrum:g}"
         serve.append(f"--rescaling={name}")
-    reason = "recommends items to every user" if of_users else "finds the recommended neighbours"
+    reason = (
+        "recommends items to every user"
+        if of_users
+        else "finds neighbours by the recommended measure"
+    )
     if leaderboard.gain is not None and best != leaderboard.baseline:
-        reason += f"; {leaderboard.score} {leaderboard.gain.value:+.3f} compared with the cosine"
+        gain = f"{leaderboard.gain.value:+.3f}"
+        reason += f"; the {leaderboard.score} changes by {gain} compared with the plain cosine"
     return [
-        ([*fit, "--out", "model"], "fits the model that was compared"),
+        ([*fit, "--out", "model"], "fits the model that the comparison used, and saves it"),
         (["fastcos", *serve], reason),
     ]
 
@@ -297,7 +305,7 @@ def _compare_vectors(args: argparse.Namespace) -> int:
         raise ValueError("--labels or --pairs must be given for vectors, got none")
     factors = read_factors(args.model or args.interactions, None, args)
     vectors, ids = factors.items, factors.ids
-    say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers")
+    say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers each")
     tasks, counts = _tasks(args, factors)
     leaderboards: dict[str, Leaderboard] = {}
     for name, task in tasks.items():
@@ -346,8 +354,8 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
     for path in args.pairs or ():
         read, name = io.read_pairs(path, ids), Path(path).stem
         say(
-            f"read {len(read.pairs):,} pairs of {path}; pairs that were left out, because the "
-            f"vectors lack one of their items: {read.n_unknown:,}"
+            f"read {len(read.pairs):,} pairs of {path}, and left out {read.n_unknown:,} pairs "
+            "because the vectors lack one of their items"
         )
         counts[name] = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}
         tasks[name] = {"pairs": (read.pairs, read.ratings)}
@@ -382,9 +390,9 @@ def _seconds(text: str | None) -> float | None:
 def popular_items(comparison: "Comparison", n: int) -> list[int]:
     """Return n popular items, which have different labels.
 
-    The labels are ordered by the popularity of their most popular item, and this item is returned
-    for the first n labels. Without labels, the n most popular items are returned. Only sampled
-    items are considered.
+    The function sorts the labels by the popularity of their most popular item, and returns the most
+    popular item of each of the first n labels. Without labels, it returns the n most popular items.
+    Only items in the sample are returned.
     """
     order = np.argsort(-comparison.popularity, kind="stable")
     if comparison.sampled is not None:

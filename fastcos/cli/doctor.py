@@ -12,8 +12,9 @@ from fastcos.parallel import readiness
 from fastcos.storage import provenance
 
 DESCRIPTION = """\
-Print the facts about this machine that decide speed and that a bug report needs: versions, cores,
-BLAS, instruction set and caches. The command prints recommended changes first, if there are any."""
+Print the properties of this machine that decide the speed of fastcos or that a bug report needs:
+versions, cores, BLAS, instruction set and caches. If settings should be changed, the command prints
+the recommended changes first."""
 EPILOG = """\
 examples:
   fastcos doctor
@@ -86,9 +87,8 @@ def advice(properties: dict[str, Any]) -> list[str]:
     lines = []
     if not properties["numba_installed"]:
         lines.append(
-            "Numba is not installed, so operations fail for which the wheel contains no machine "
-            "code, such as training, audits and comparisons: run pip install "
-            "'fastcos[compile]'."
+            "Numba is not installed, so operations for which the wheel contains no machine code, "
+            "such as training, audits and comparisons, fail: run pip install 'fastcos[compile]'."
         )
     elif not properties["cache_writable"]:
         lines.append(

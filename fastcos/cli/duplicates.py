@@ -23,7 +23,7 @@ or is computed from the share of random pairs whose score reaches the threshold 
 prints the pairs just above the threshold, so that you can judge whether the threshold is right. It
 writes a table of all pairs, with the score and the group of each pair, and with the item to keep,
 which is the first item of the group. With --kept, it also writes the ids of all items that remain.
-Nothing is deleted."""
+The command deletes nothing."""
 # Number of pairs that are printed. The printed pairs are those with scores nearest to the
 # threshold.
 N_SHOWN = 10
@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="file of vectors, or folder of an index")
     threshold = parser.add_mutually_exclusive_group(required=True)
     threshold.add_argument(
-        "--min-score", type=float, metavar="S", help="lowest score that a reported pair can have"
+        "--min-score", type=float, metavar="S", help="threshold: the lowest score of a pair"
     )
-    help_ = "share of random pairs whose score reaches the threshold; it determines the threshold"
+    help_ = "use the score that this share of random pairs reaches as the threshold"
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     options.add_vectors(parser)
@@ -109,5 +109,5 @@ def _calibrated(items: Any, measure: Any, args: argparse.Namespace) -> "Calibrat
     top_edge = float(calibration.edges[-2])
     representatives = near_duplicates(items, top_edge, measure=measure).representatives
     n_copies = len(items) - len(representatives)
-    say(f"calibrated without {n_copies:,} items that are copies of other items")
+    say(f"calibrated the threshold without {n_copies:,} items that are copies of other items")
     return calibrate(items[representatives], **settings)

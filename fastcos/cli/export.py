@@ -52,7 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("items", metavar="ITEMS", help="file of item embeddings, or folder of fastcos fit")
-    help_ = "file of user or query embeddings; for a folder of fastcos fit, of interactions"
+    help_ = (
+        "file of user or query embeddings or, if ITEMS is a folder of fastcos fit, file of "
+        "interactions"
+    )
     add("--users", metavar="FILE", help=help_)
     help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"
     add("--form", default="query_metric", metavar="NAME", help=help_)
@@ -71,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if form == "canonical" and is_model_folder(args.items):
         rule = "given for the form canonical of a folder, as the interactions of the users"
         validation.as_instance("--users", args.users, str, rule)
-    # The canonical form preserves predictions, and the biases are part of the predictions, so it
-    # needs the biases.
+    # The canonical form preserves the predictions of the model, and the biases are part of the
+    # predictions, so the biases are read as additional columns.
     model = read_factors(args.items, args.users, args, keep_biases=form == "canonical")
     users = validation.as_instance(
         "--users", model.users, np.ndarray, "given: both forms need users"
@@ -133,13 +136,14 @@ def _next_commands(folder: Path, form: str, *, unit_rows: bool) -> list[tuple[li
     items, users = str(folder / "items.npy"), str(folder / "users.npy")
     if form == "canonical":
         audit = ["fastcos", "audit", items, "--users", users]
-        return [(audit, "a report that is the same for every parametrisation of the model")]
+        reason = "reports the same numbers for every parametrisation of the model"
+        return [(audit, reason)]
     index = f"import faiss, numpy; rows = numpy.load({items!r})"
     index += "" if unit_rows else "; faiss.normalize_L2(rows)"
     index += "; index = faiss.IndexFlatIP(rows.shape[1]); index.add(rows)"
     return [
-        (["fastcos", "neighbors", str(folder)], "exact neighbours, the same for every rescaling"),
-        (["python", "-c", index], "the same neighbours from FAISS"),
+        (["fastcos", "neighbors", str(folder)], "finds neighbours that no rescaling changes"),
+        (["python", "-c", index], "builds an index of FAISS that finds the same neighbours"),
     ]
 
 

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     report: dict[str, Any] = {"queries": len(queries), "items": len(items), "k": args.k}
     if args.out is not None:
         ann_files.write_neighbors(out, truth.indices)
-        say(f"wrote {args.k} neighbours of {len(queries):,} queries to {out}")
+        say(f"wrote the {args.k} nearest neighbours of each of {len(queries):,} queries to {out}")
     if result is not None:
         rescored = rescore(np.asarray(queries), items, result, args.k, measure=measure)
         # A neighbour that occurs twice counts once, because rescore pads the list in its place.

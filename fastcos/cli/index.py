@@ -19,8 +19,8 @@ from fastcos.search.ids import are_strings
 DESCRIPTION = """\
 Build, change and search an exact index in a directory, which SimilarityIndex.open can open. The
 verbs add and remove write only the change, which takes effect completely or not at all; a running
-service reads the change with refresh(). The verb export writes embeddings for other vector indexes,
-and duplicates finds near-duplicates."""
+service reads the change by calling SimilarityIndex.refresh. The verb export writes embeddings for
+other vector indexes, and the verb duplicates finds near-duplicates."""
 EPILOG = f"""\
 examples:
   fastcos index build served shop
@@ -91,7 +91,8 @@ def _build(args: argparse.Namespace) -> int:
 
 def _add_add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
-    parser.add_argument("source", metavar="SOURCE", help="file of vectors with ids")
+    help_ = "file of vectors with ids; items with an id that is already in the index are replaced"
+    parser.add_argument("source", metavar="SOURCE", help=help_)
     options.add_vectors(parser)
     options.add_model_name(parser)
     options.add_json(parser)
@@ -237,7 +238,7 @@ _VERBS = {
     "add": ("add items, and replace items with the same ids", _add_add, _add),
     "remove": ("remove items by id", _add_remove, _remove),
     "search": ("find neighbours of items or of other vectors", _add_search, _search),
-    "explain": ("show how a search would run, and for how long", _add_explain, _explain),
+    "explain": ("show how a search would run, and how long it would take", _add_explain, _explain),
     "duplicates": (duplicates.SUMMARY, duplicates.add_arguments, duplicates.run),
     "export": (export.SUMMARY, export.add_arguments, export.run),
 }

@@ -62,7 +62,7 @@ class RankedLists(NamedTuple):
     def table(self) -> dict[str, Any]:
         """Return the columns of the table, without padded entries.
 
-        If a score is NaN, because items were ranked by votes, there is no column of scores.
+        Items that were ranked by votes have the score NaN; the table then has no column of scores.
         """
         indices, scores = self.neighbors.indices, self.neighbors.scores
         rows, ranks = np.nonzero(indices >= 0)
@@ -80,7 +80,7 @@ class RankedLists(NamedTuple):
         return table
 
     def write_or_print(self, args: argparse.Namespace, out: Path, title: str) -> int:
-        """Print the lists if there is --show, else write them to a file; return the exit status."""
+        """With --show, print the lists; otherwise, write them to a file. Return the exit status."""
         table = self.table()
         if args.show:
             if args.json:
@@ -93,7 +93,8 @@ class RankedLists(NamedTuple):
             print_json(provenance(options.arguments(args) | {"out": str(out)}))
         queries, neighbors = (_PLURALS[column] for column in self.columns)
         n_rows, n = len(table["rank"]), len(self.query_ids)
-        say(f"wrote {n_rows:,} {neighbors} of {n:,} {queries}, at most {args.k} each, to {out}")
+        per_query = f"at most {args.k} per {self.columns[0]}"
+        say(f"wrote {n_rows:,} {neighbors} of {n:,} {queries} ({per_query}) to {out}")
         return 0
 
     def write(self, out: Path, table: dict[str, Any]) -> None:

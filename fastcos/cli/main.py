@@ -40,7 +40,7 @@ COMMANDS = {
 CLOSED_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
-Find exact nearest neighbours, and measure how much of the cosines of your embeddings is arbitrary.
+Find exact nearest neighbours, and measure how far the cosines of your embeddings are arbitrary.
 For examples, run fastcos COMMAND --help. The exit status is 0 for success, 1 if a check fails, and
 2 for bad input."""
 
@@ -122,7 +122,7 @@ def build_parser(called: Collection[str]) -> argparse.ArgumentParser:
     # --help is hidden, so that the list of commands fits one screen.
     top.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
     top.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    help_ = f"print completion for a shell ({', '.join(SHELLS)})"
+    help_ = f"print a completion script for a shell ({', '.join(SHELLS)})"
     top.add_argument(
         "--completion", action=_Completion, choices=SHELLS, metavar="SHELL", help=help_
     )

@@ -107,7 +107,10 @@ def read_factors(
         say_columns(path, factors)
         if keep_biases and factors.has_biases:
             has_ids, scoring = factors.has_ids, factors.scoring_embeddings()
-            note = "embeddings include the biases of the model, so inner products are its scores"
+            note = (
+                "the embeddings include the biases of the model, so their inner products are the "
+                "scores of the model"
+            )
             factors = io.Factors(scoring.items, scoring.users, factors.ids, (note,))
             factors.has_ids = has_ids
     else:

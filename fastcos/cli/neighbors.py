@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from fastcos.io import Vectors
 
 DESCRIPTION = """\
-Find for every item exactly those k items that are most similar to it. The items are read from a
-folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With --queries,
-find the k items that are most similar to each row of another file. The command writes a table with
-columns for item, rank, neighbor and score, or an .npz file with the arrays ids, indices and scores;
-with --show, it prints the neighbours of the named items instead. With --checkpoint, repeating the
-command resumes a search that was stopped.
+Find, for every item, exactly the k items that are most similar to it. The command reads the items
+from a folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With
+--queries, the command finds the k items that are most similar to each row of another file. The
+command writes a table with columns for item, rank, neighbor and score, or an .npz file with the
+arrays ids, indices and scores; with --show, the command prints the neighbours of the named items
+instead. If a search with --checkpoint was stopped, repeating the same command resumes the search.
 
 For benchmarks of approximate indexes, the command reads items and --queries of any size from
 .fvecs, .fbin, .npy or .hdf5 (data sets train and test), and writes the row numbers of the
-neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result, it prints the recall
-of the neighbours in that file: the share of them whose exact score is at least the k-th best score
-of their query. A neighbour with the same score as the k-th best therefore counts as right."""
+neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result, the command prints
+the recall of the neighbours in a file: the share of these neighbours whose exact score is at least
+the k-th best score of their query. A neighbour with the same score as the k-th best neighbour
+therefore counts as correct."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
@@ -69,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     lists.add_lists(parser, more_formats="; for benchmarks also .ivecs, .ibin, .npy, .hdf5")
     add("--result", metavar="FILE", help="print the recall of the neighbours in FILE")
-    add("--checkpoint", metavar="DIR", help="directory for the finished blocks of the search")
+    help_ = "directory for finished blocks of the search, so that the command can resume it"
+    add("--checkpoint", metavar="DIR", help=help_)
     options.add_common(parser, seed=False)
 
 

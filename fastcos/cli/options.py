@@ -122,7 +122,7 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
     """Add the options for the columns of a file of vectors."""
     help_ = (
         "column of a table, or array of an .npz or .safetensors file, that contains the vectors "
-        "of the items and of --queries (default: the only one)"
+        "of the items and of --queries (default: the only column or array that contains vectors)"
     )
     parser.add_argument("--vector-column", metavar="C", help=help_)
     help_ = "column or array of ids (default: recognised by its name; '' for no ids)"
@@ -162,10 +162,12 @@ def say_columns(path: str | Path, read: "Vectors | Factors") -> None:
     """Report the columns of a table from which vectors and ids were read."""
     if read.columns:
         vectors, ids, unused = (read.columns[name] for name in ("vectors", "ids", "unused"))
-        parts = ["vectors " + _list_names(vectors), "no ids" if ids is None else f"ids {ids!r}"]
+        parts = [
+            "vectors from " + _list_names(vectors), "no ids" if ids is None else f"ids from {ids!r}"
+        ]  # fmt: skip
         if unused:
-            parts.append("not used " + _list_names(unused))
-        say(f"read columns of {path}: {'; '.join(parts)}")
+            parts.append(_list_names(unused) + " not used")
+        say(f"columns of {path}: {'; '.join(parts)}")
 
 
 def _list_names(names: tuple[str, ...]) -> str:
@@ -310,8 +312,8 @@ def add_model(
 ) -> "argparse._ArgumentGroup":
     """Add the options of a model; default describes the default of --regularization.
 
-    The first one of the objectives is the default. If no objectives are passed, the command can use
-    both objectives in one call, and using both is the default.
+    The first of the objectives is the default. If no objectives are passed, the command can use
+    both objectives in one call, and both is then the default of --objective.
     """
     group = parser.add_argument_group("model")
     help_ = "rank k of the model (default 50, or the full rank of a smaller matrix)"
@@ -339,8 +341,8 @@ def add_model(
 def add_rescalings(group: "argparse._ActionsContainer") -> None:
     """Add --rescaling, for rescalings besides the named ones."""
     help_ = (
-        "also use the rescaling D = S^A Σ^B of the dimensions, such as 0.25,-0.5 (write "
-        f"--rescaling=-1,0 if A is negative). {RESCALING_SYMBOLS}"
+        "also use the rescaling D = S^A Σ^B of the dimensions for these exponents, such as "
+        f"0.25,-0.5 (write --rescaling=-1,0 if A is negative). {RESCALING_SYMBOLS}"
     )
     group.add_argument("--rescaling", action="append", default=[], metavar="A,B", help=help_)
 

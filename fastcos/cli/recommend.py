@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", metavar="MODEL", help=help_)
     options.add_interactions(parser, "file of interactions: the items that each user has seen")
     options.add_measure(parser, "user_item_dot")
-    add("--rescaling", metavar="NAME", help="rescaling D, as in fastcos neighbors --help")
+    help_ = "rescaling D of the dimensions; fastcos neighbors --help describes its values"
+    add("--rescaling", metavar="NAME", help=help_)
     help_ = "file with the ids of the items, in the order of their rows in a file of embeddings"
     add("--ids", metavar="FILE", help=help_)
     help_ = "file with the ids of the users, in the order of their rows in a file of embeddings"
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     *_, candidate = select_candidates(
         [measure], embeddings, with_users=args.model != "none", argument="--measure"
     )[0]
-    # Users of the model that have no interactions in the table get no list.
+    # Users of the model who have no interactions in the table get no recommendations.
     users = np.flatnonzero(np.diff(X.indptr))
     if args.show:
         users = np.sort(lists.rows_to_show(args, user_ids))

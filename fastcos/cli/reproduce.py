@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate the interactions, compare rescalings, and write and print the comparison."""
     folder = options.out_directory(args)
-    # Print a message first, because the imports and the first kernel take several seconds.
+    # A message is printed first, because the imports and the first kernel take several seconds.
     say(f"simulating the interactions of {args.n_users:,} users with {args.n_items:,} items")
     from fastcos.models.simulation import simulate_interactions
 

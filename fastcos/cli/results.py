@@ -16,8 +16,8 @@ from fastcos.storage import provenance
 if TYPE_CHECKING:
     from fastcos.comparison import Comparison, Leaderboard
 
-# Resolution of images. With these numbers, Figure 1 of 1,000 items, with nine panels, takes less
-# than 500 kB.
+# Resolution of images in dots per inch. With these resolutions, a file of Figure 1 for 1,000 items,
+# with nine panels, takes less than 500 kB.
 DOTS_PER_INCH = {"png": 150, "svg": 64}
 # Number of colours of the colour scale, and number of greys for texts, in a png of similarity maps.
 N_COLOURS, N_GREYS = 128, 16
@@ -97,7 +97,7 @@ def _with_few_colours(pixels: Any) -> Any:
     from fastcos.plots.style import MAP_COLOURS
 
     scale = colormaps[MAP_COLOURS].resampled(N_COLOURS)(range(N_COLOURS))[:, :3]
-    # The greys are white and shades that are darker than the middle of the colour scale.
+    # The greys are white, and shades of grey that are darker than the middle of the colour scale.
     greys = np.append(np.linspace(0, 0.8, N_GREYS - 1), 1)[:, None].repeat(3, axis=1)
     palette = Image.new("P", (1, 1))
     palette.putpalette((255 * np.vstack([scale, greys])).round().astype(np.uint8).tobytes())

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from fastcos.reports import Section, Table
 
-# Width in characters of a table that is printed to a file or a pipe. The default of rich is 80.
+# Width in characters of a table that is printed to a file or a pipe. Without this setting, rich
+# would use 80 characters.
 WIDTH_OF_FILES = 160
 # A text with more than _TEXT characters, and a heading with more than _HEADING characters, may be
 # wrapped.
@@ -36,7 +37,7 @@ SECONDS_PER_LINE = 10.0
 
 def fail(program: str, message: str) -> None:
     """Print an error as one line on stderr, without control characters."""
-    # The import also imports NumPy, which the help does not need.
+    # This import also imports NumPy, which `fastcos --help` does not need.
     from fastcos.validation import one_line
 
     say(f"{program}: {one_line(message)}")
@@ -52,14 +53,14 @@ def say(message: str) -> None:
 
 def say_written(paths: Sequence[Path]) -> None:
     """Print the files that a command wrote, and the page that explains the next steps."""
-    say(f"wrote to {paths[0].parent}: {', '.join(path.name for path in paths)}")
+    say(f"wrote to the folder {paths[0].parent}: {', '.join(path.name for path in paths)}")
     if DECISION_PAGE.is_file():
         say(f"to decide what to do next, read {DECISION_PAGE}")
 
 
 def show_text(text: str) -> None:
     """Print a text on stdout, without the control characters that names may contain."""
-    # The import also imports NumPy, which the help does not need.
+    # This import also imports NumPy, which `fastcos --help` does not need.
     from fastcos.reports import printable
 
     print(_wrap(printable(text), sys.stdout))
@@ -94,15 +95,15 @@ def report_compilation() -> Iterator[None]:
     before = seconds_compiling()
     yield
     if seconds_compiling() > before:
-        say(f"compiling kernels took {seconds_compiling() - before:.1f} s of this time")
+        say(f"{seconds_compiling() - before:.1f} s of the run time were spent compiling kernels")
 
 
 @contextlib.contextmanager
 def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a function progress(done, total) that shows progress and remaining time on stderr.
 
-    On a terminal, it is a progress bar; on another stream, a line is printed every ten seconds. The
-    total may change from call to call.
+    On a terminal, the progress is shown by a progress bar; on another stream, a line is printed
+    every ten seconds. The total may change from one call of progress to the next.
     """
     if not has_rich():
         yield lambda done, total: None
@@ -136,7 +137,7 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextlib.contextmanager
 def spinner(name: str) -> Iterator[None]:
-    """Show a spinner on stderr while the block runs; do nothing without a terminal."""
+    """Show a spinner on stderr while the block runs, if stderr is a terminal."""
     if not has_rich():
         yield
         return
@@ -155,8 +156,8 @@ def _progress(*columns: "ProgressColumn") -> "Progress":
 
     console = _console(stderr=True)
     text = TextColumn("{task.description}", markup=False)
-    # A step may take minutes. With rich's default period of 30 s, there would be no estimate of the
-    # remaining time.
+    # One step may take minutes. With rich's default period of 30 s for the estimate of the speed,
+    # rich would then show no estimate of the remaining time.
     return Progress(
         SpinnerColumn(), text, TimeElapsedColumn(), *columns, console=console, transient=True,
         disable=not console.is_terminal, speed_estimate_period=600, get_time=time.monotonic,
@@ -169,7 +170,7 @@ def _console(**options: Any) -> "Console":
 
     class _LiteralConsole(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # Let main set the exit status; rich would exit with status 1.
+            raise BrokenPipeError  # main sets the exit status; rich would exit with status 1.
 
     return _LiteralConsole(markup=False, emoji=False, highlight=False, **options)
 
@@ -185,7 +186,7 @@ def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
 
 
 def show_sections(sections: "Iterable[Section]") -> None:
-    """Print the tables of a result and, at the end, a table of the numbers that are in none."""
+    """Print the tables of a result and, at the end, a table of the numbers outside of tables."""
     facts: list[tuple[str, Any]] = []
     for section in sections:
         for table in section.tables:

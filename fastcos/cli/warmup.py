@@ -35,15 +35,15 @@ Run every operation on tiny inputs, so that later processes find compiled code i
 directory. For a container image, run this command at build time as the user that will run the
 service. The code is compiled for the processor of this machine. With --portable, it is compiled for
 every tier of x86-64 that this processor supports (v3: AVX2; v4: AVX-512; v4 with VNNI; v4 with
-AMX); processors of these tiers then need not compile. The command uses all cores, or
-FASTCOS_N_THREADS of them, and about 0.5 GB of memory per core."""
+AMX), so that machines with processors of these tiers need not compile. The command uses all cores,
+or the number of cores in FASTCOS_N_THREADS, and about 0.5 GB of memory per core."""
 EPILOG = """\
 examples:
   fastcos warmup
   FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup --portable"""
 DTYPES = ("float32", "float64")
-# Processor time in seconds that all jobs take for one processor or tier, for the estimate that the
-# command prints.
+# Processor time in seconds that all jobs take for one processor or tier. The command uses this
+# number to estimate its run time.
 _PROCESSOR_SECONDS = 180
 
 
@@ -186,10 +186,10 @@ def _search(dtype: str) -> None:
         if dtype == "float32":  # packing.match_type converts queries that do not fit into float32.
             _search_wide_queries(items, measure)
     list(similarity_blocks(items, measure="cosine"))
-    top_k(np.repeat(items, 2, axis=0), k=5)  # There are duplicates.
+    top_k(np.repeat(items, 2, axis=0), k=5)  # The items contain duplicates.
     top_k(items + 3, k=5)  # The rows have a common direction.
-    compile_searches(dtype)  # These searches use short codes.
-    if dtype == "float32":  # So many rows are multiplied without packing.
+    compile_searches(dtype)  # These searches use rows that are packed as short codes.
+    if dtype == "float32":  # A search of this many rows multiplies the rows without packing them.
         top_k(items[:120], _vectors(dtype, 280_000), 5)
 
 
@@ -244,7 +244,7 @@ def _index() -> None:
             opened.search(items, 5)
     index.add(items)
     index.search(items, 5)
-    for dtype in DTYPES:  # With so many rows, threads share the panels of a few queries.
+    for dtype in DTYPES:  # With this many rows, threads share the panels of a few queries.
         rows = _vectors(dtype, 512 * PANEL)
         SimilarityIndex().fit(rows).search(rows[:1], 5)
 
@@ -337,7 +337,7 @@ def _products(dtype: str) -> None:
         matmul(X, factor), gram_matmul(X, factor)
 
 
-# Each job runs in a process. Jobs that compile kernels of later jobs come first.
+# Each job runs in a process. A job that compiles kernels for later jobs precedes these jobs.
 JOBS: dict[str, Callable[[], None]] = {
     **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
     **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},

@@ -108,7 +108,7 @@ def test_export_ends_with_commands_that_run(files, capsys, monkeypatch):
     assert run("items.npy", "--users", "users.npy", "--out", "a folder") == 0
     *_, search, index = capsys.readouterr().out.splitlines()
     command, _, gain = search.partition("  # ")
-    assert gain == "exact neighbours, the same for every rescaling"
+    assert gain == "finds neighbours that no rescaling changes"
     words = shlex.split(command)[1:]
     assert words == ["neighbors", "a folder"]
     assert main(words) == 0

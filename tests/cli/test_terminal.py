@@ -190,7 +190,7 @@ def test_compilation_time_is_reported(capsys, monkeypatch, tmp_path):
     with terminal.report_compilation():
         kernel(lambda x: x + 1)(1)
     last = capsys.readouterr().err.splitlines()[-1]
-    assert re.fullmatch(r"compiling kernels took \d+\.\d s of this time", last)
+    assert re.fullmatch(r"\d+\.\d s of the run time were spent compiling kernels", last)
     with terminal.report_compilation():
         pass
     assert capsys.readouterr().err == ""
@@ -229,7 +229,7 @@ def test_a_page_of_the_repository_is_named_in_a_clone_only(tmp_path, capsys, mon
     page = tmp_path / "decide.md"
     monkeypatch.setattr(terminal, "DECISION_PAGE", page)
     terminal.say_written([tmp_path / "audit.html", tmp_path / "audit.json"])
-    assert capsys.readouterr().err == f"wrote to {tmp_path}: audit.html, audit.json\n"
+    assert capsys.readouterr().err == f"wrote to the folder {tmp_path}: audit.html, audit.json\n"
     page.touch()
     terminal.say_written([tmp_path / "audit.html"])
     assert str(page) in capsys.readouterr().err

@@ -553,7 +553,7 @@ def test_commands_name_the_columns_that_they_read(tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     lines = [f"k{n},{n},{n * n},note\n" for n in range(5)]
     write(tmp_path / "t.csv", "id,x,y,text\n" + "".join(lines))
-    named = "read columns of t.csv: vectors 'x', 'y'; ids 'id'; not used 'text'"
+    named = "columns of t.csv: vectors from 'x', 'y'; ids from 'id'; 'text' not used"
     for words in (
         ["neighbors", "t.csv", "--k", "2"],
         ["index", "build", "t.csv", "store"],
