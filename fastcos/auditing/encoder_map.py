@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.metrics.list_overlap import jaccard_per_query
+from fastcos.metrics.list_overlap import overlap_per_query
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.search.index import SimilarityIndex
 from fastcos.similarity.row_maps import map_rows
@@ -189,7 +189,7 @@ def map_encoder(
         half = generator.permutation(train)[: len(train) // 2]
         mapped_by_half[fold] = source[fold] @ _fit(kind, source[half], target[half])
     overlaps, half_overlaps = (
-        _overlaps(
+        overlap_per_query(
             _nearest(index, queries.astype(np.float32) if is_float32 else queries, positions, k),
             old_lists,
         )
@@ -250,11 +250,6 @@ def _nearest(
     is_removed[~is_removed.any(axis=1), -1] = True
     return longer[~is_removed].reshape(len(queries), k)
 
-
-def _overlaps(first: Integers, second: Integers) -> Floats:
-    """For each pair of lists, return the share of entries that both lists contain."""
-    jaccard = jaccard_per_query(first, second)
-    return 2 * jaccard / (1 + jaccard)
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:

@@ -202,11 +202,7 @@ def audit(
     if codes is not None:
         names = label_permutation.label_names(labels)
         labelled, label_fields = _study_labels(sample, lists, codes, names, condition, generator)
-    sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows])
-    random_basis_indices = [
-        sensitivity_index(certified, lists[certified.rows], generator)[0]
-        for _ in range(_RANDOM_BASES)
-    ]
+    sensitivity_fields = _study_sensitivity(indexed, certified, lists, generator)
     variant_fields = _study_variants(
         listed, lists, model, labelled, is_ranking=trained_on == RANKING
     )
@@ -222,9 +218,6 @@ def audit(
         trained_on=trained_on,
         weight_decay_on=weight_decay_on,
         equal_norms=bool(norms.max() <= _EQUAL_NORMS * norms.min()),
-        sensitivity=sensitivity,
-        random_basis_sensitivity=float(np.mean(random_basis_indices)),
-        dimension_shares=shares,
         robustness=robustness_curve(certified, linear, k, condition, generator),
         hubness=metrics.hubness(lists),
         popularity=(
@@ -233,6 +226,7 @@ def audit(
             else metrics.popularity_bias(sample.items, model.popularity, lists)
         ),
         mean_cosine=metrics.mean_cosine(sample.items).value,
+        **sensitivity_fields,
         **variant_fields,
         **label_fields,
     )
@@ -382,6 +376,26 @@ def _study_labels(
         [ranking], queries, sampled, codes, names, generator, sample.n_threads
     )
     return (sampled, codes[sampled]), {"label_test": best.test, "label_recovery": recovery}
+
+
+def _study_sensitivity(
+    indexed: ItemRows, certified: ItemRows, lists: Integers, generator: np.random.Generator
+) -> dict[str, Any]:
+    """Return the fields of Audit about the sensitivity index.
+
+    The index is computed from the edges of the indexed items. For the index in random bases, the
+    smaller sample of certified items is used.
+    """
+    sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows])
+    random_basis_indices = [
+        sensitivity_index(certified, lists[certified.rows], generator)[0]
+        for _ in range(_RANDOM_BASES)
+    ]
+    return {
+        "sensitivity": sensitivity,
+        "random_basis_sensitivity": float(np.mean(random_basis_indices)),
+        "dimension_shares": shares,
+    }
 
 
 @parallel.one_blas_thread()

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastcos import metrics, validation
 from fastcos.auditing import neighbor_edges
-from fastcos.metrics.list_overlap import jaccard_per_query
+from fastcos.metrics.list_overlap import overlap_per_query
 from fastcos.reports import Estimate, Record, Section, Table, as_table
 from fastcos.similarity.canonical import query_metric
 from fastcos.similarity.moments import triangle
@@ -207,7 +207,8 @@ def diff_models(
     mapped, condition, explained_new = _fit_linear_map(old, new)
     explained_old = _fit_linear_map(new, old)[2]
     target = lists(new)
-    before, after = _overlaps(lists(old), target), _overlaps(lists(mapped), target)
+    before = overlap_per_query(lists(old), target)
+    after = overlap_per_query(lists(mapped), target)
     overlap = float(before.mean())
     rescaled = by_users = prediction_change = None
     if old.shape[1] == new.shape[1]:
@@ -238,11 +239,6 @@ def diff_models(
         most_changed=directed[listed[order[after[order] < 1][:_MOST_CHANGED]]],
     )
 
-
-def _overlaps(first: Integers, second: Integers) -> Floats:
-    """For each pair of lists, return the share of entries that both lists contain."""
-    jaccard = jaccard_per_query(first, second)
-    return 2 * jaccard / (1 + jaccard)
 
 
 def _fit_linear_map(

@@ -66,9 +66,14 @@ def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     >>> overlap_at_k([[1, 2], [0, 2]], [[2, 1], [2, 3]])
     0.75
     """
+    return float(overlap_per_query(first, second, k).mean())
+
+
+def overlap_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
+    """Return #(A and B) / k of every query, (n,), as in :func:`overlap_at_k`."""
     shared, of_first, of_second = _shared_at_k(first, second, k)
     longest = np.maximum(of_first, of_second)
-    return float(np.divide(shared, longest, out=np.ones(len(longest)), where=longest > 0).mean())
+    return np.divide(shared, longest, out=np.ones(len(longest)), where=longest > 0)
 
 
 class RankBiasedOverlap(NamedTuple):
