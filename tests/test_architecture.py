@@ -22,9 +22,9 @@ ORDER = (
     "config",
     "parallel storage",
     "linalg similarity",
-    "search",
+    "io search",
     "metrics models",
-    "auditing comparison io",
+    "auditing comparison",
     "distributed integrations plots",
     "cli",
 )

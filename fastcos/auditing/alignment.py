@@ -18,12 +18,12 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.reports import Record, Section, Table, as_table
-from fastcos.search.ids import as_ids
 from fastcos.search.index import SimilarityIndex
 from fastcos.similarity.canonical import canonicalize
 from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers, Rows
+from fastcos.validation.ids import as_ids
 
 # If both versions share more items than this number, the search for the new item that is nearest to
 # each old vector uses a random sample of this size.

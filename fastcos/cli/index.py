@@ -12,9 +12,9 @@ from fastcos import io
 from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_text
-from fastcos.io.columns import as_ids, check_row_numbers, positions_in
+from fastcos.io.columns import parse_ids, check_row_numbers, positions_in
 from fastcos.search import Neighbors, SimilarityIndex
-from fastcos.search.ids import are_strings
+from fastcos.validation.ids import are_strings
 
 DESCRIPTION = """\
 Build, change and search an exact index in a directory, which SimilarityIndex.open can open. The
@@ -123,7 +123,7 @@ def _remove(args: argparse.Namespace) -> int:
     if bool(args.removed) == (args.ids is not None):
         got = "both" if args.removed else "none"
         raise ValueError(f"ID or --ids must be given, and not both, got {got}")
-    ids = as_ids(args.removed) if args.removed else io.read_ids(args.ids)
+    ids = parse_ids(args.removed) if args.removed else io.read_ids(args.ids)
     index = SimilarityIndex.open(args.index)
     index.remove(_as_index_ids(index, ids))
     index.save(args.index)

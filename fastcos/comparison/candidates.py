@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.models.base import ScoringEmbeddings
+from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.similarity import Measure, get_measure, list_measures
 from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, check_known

@@ -262,7 +262,7 @@ def _merged(texts: list[str], codes: Integers) -> TextColumn:
     return TextColumn(list(vocabulary), new_codes[codes])
 
 
-def as_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
+def parse_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
     """Return the ids as int64 if all of them are plain integers, else as texts."""
     try:
         numbers = [int(text) for text in texts]
@@ -280,7 +280,7 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
     column = TextColumn(list(vocabulary), codes)
     check_texts(path, name, column, lines)
     column = id_column(path, name, column, lines)
-    return as_ids(column.texts)[column.codes]
+    return parse_ids(column.texts)[column.codes]
 
 
 def check_row_numbers(

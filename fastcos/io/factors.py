@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fastcos.io.vectors import (
 )
 from fastcos.parallel.memmap import as_mapped_rows, iter_blocks
 from fastcos.reports import as_table
+from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import (
     Integers,
@@ -34,9 +35,6 @@ from fastcos.validation import (
     check_same_width,
     format_value,
 )
-
-if TYPE_CHECKING:
-    from fastcos.models.base import ScoringEmbeddings
 
 # Number of rows that are read from a memory map at a time.
 _ROWS = 8192
@@ -93,7 +91,7 @@ class Factors:
         """Whether the model adds biases to its scores, which items and users do not contain."""
         return self._with_biases is not None
 
-    def scoring_embeddings(self) -> "ScoringEmbeddings":
+    def scoring_embeddings(self) -> ScoringEmbeddings:
         """Return rows of users and items whose inner products are the scores of the model.
 
         Use these rows for recommendations, and use ``items`` and ``users`` for similarities between
@@ -124,8 +122,6 @@ class Factors:
         >>> fastcos.top_k(users, items, 2, measure="dot").indices.tolist()
         [[1, 2], [1, 2]]
         """
-        from fastcos.models.base import ScoringEmbeddings
-
         if self.users is None:
             raise ValueError("users must be given for scoring_embeddings, got a model without them")
         if self._with_biases is not None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from fastcos.io.columns import as_ids
+from fastcos.io.columns import parse_ids
 from fastcos.io.factors import SIDES, TRANSPOSED, Biases, Factors, for_similarity, warn_of_biases
-from fastcos.search.ids import as_ids as as_item_ids
 from fastcos.validation import Rows, as_rows, check_length, check_none, check_same_width
+from fastcos.validation.ids import as_ids
 
 _KNOWN = "a fitted model of implicit, LightFM, Surprise, Cornac, scikit-learn, gensim or PyTorch"
 # Largest number of arrays of a model that an error lists.
@@ -85,7 +85,7 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
         user_rows = _sides(users, "users")[0] if is_model else as_rows("users", users)
     if user_rows is not None:
         check_same_width("users", user_rows, "items", items)
-    item_ids = np.arange(len(items)) if ids is None else as_item_ids("ids", ids, len(items))
+    item_ids = np.arange(len(items)) if ids is None else as_ids("ids", ids, len(items))
     if model_ids is not None:
         check_none("ids", ids, f"for {type(model).__name__}, which contains its ids")
         check_length("ids of the model", model_ids, len(items), "its items")
@@ -130,7 +130,7 @@ def _sides(
         outputs = getattr(model, "syn1neg", None)
         users = None if outputs is None else as_rows(f"{name}.syn1neg", outputs)
         note = () if users is None else ("users: the output vectors of negative sampling",)
-        ids = as_ids([str(key) for key in words.index_to_key])
+        ids = parse_ids([str(key) for key in words.index_to_key])
         return as_rows(f"{name}.vectors", words.vectors), users, ids, note, no_biases
     if hasattr(model, "num_embeddings") and hasattr(model, "weight"):
         return as_rows(f"{name}.weight", model.weight), None, None, (), no_biases
@@ -138,7 +138,7 @@ def _sides(
     if np.ndim(components) == 2:
         items = as_rows(f"{name}.components_", components)
         names = getattr(model, "feature_names_in_", None)
-        features = None if names is None else as_ids([str(feature) for feature in names])
+        features = None if names is None else parse_ids([str(feature) for feature in names])
         mean = getattr(model, "mean_", None)  # The predictions of PCA add the mean of each column.
         return as_rows(name, items.T), None, features, (TRANSPOSED,), (mean, None)
     raise TypeError(f"{name} must be {_KNOWN}, got {kind}{_hint(model)}")

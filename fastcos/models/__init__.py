@@ -24,7 +24,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastcos.models.base import ScoringEmbeddings as ScoringEmbeddings
     from fastcos.models.cosine_mf import CosineMF as CosineMF
     from fastcos.models.linear_mf import (
         AmbiguousSolutionWarning as AmbiguousSolutionWarning,
@@ -41,16 +40,19 @@ if TYPE_CHECKING:
         presets as presets,
         simulate_interactions as simulate_interactions,
     )
+    from fastcos.similarity.scoring_embeddings import ScoringEmbeddings as ScoringEmbeddings
 
 # A name is imported when it is first used, so that a simulation does not wait for the import of
 # scikit-learn.
 _NAMES_OF = {
-    "base": ("ScoringEmbeddings",),
-    "cosine_mf": ("CosineMF",),
-    "linear_mf": ("AmbiguousSolutionWarning", "LinearMF"),
-    "preprocessing": ("NormalizeRows", "PopularityWeights", "ShiftedPPMI", "StandardizeColumns"),
-    "simulation": ("Simulation", "presets", "simulate_interactions"),
-}
+    "models.cosine_mf": ("CosineMF",),
+    "models.linear_mf": ("AmbiguousSolutionWarning", "LinearMF"),
+    "models.preprocessing": (
+        "NormalizeRows", "PopularityWeights", "ShiftedPPMI", "StandardizeColumns",
+    ),
+    "models.simulation": ("Simulation", "presets", "simulate_interactions"),
+    "similarity.scoring_embeddings": ("ScoringEmbeddings",),
+}  # fmt: skip
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
 
 __all__ = sorted(_MODULE_OF)
@@ -59,4 +61,4 @@ __all__ = sorted(_MODULE_OF)
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"fastcos.models.{_MODULE_OF[name]}"), name)
+    return getattr(import_module(f"fastcos.{_MODULE_OF[name]}"), name)

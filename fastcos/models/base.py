@@ -1,10 +1,9 @@
 """Base classes of the estimators: validation of input, recommendations, saving and loading."""
 
 import inspect
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -12,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastcos import storage, validation
 from fastcos.linalg.csr import as_interactions
 from fastcos.parallel import Progress
-from fastcos.reports import as_table
 from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
+from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 
 # Number of users in a block. The embeddings of one block take 32 MiB at 128 dimensions in float32.
 _USERS_PER_BLOCK = 1 << 16
@@ -40,22 +39,6 @@ class SparseInputMixin:
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-@as_table
-class ScoringEmbeddings(NamedTuple):
-    """Rows whose inner products are the scores of items for users.
-
-    Attributes
-    ----------
-    users : ndarray (m, d), float32 or float64
-        Rows of the users.
-    items : ndarray (p, d), float32 or float64
-        Rows of the items.
-    """
-
-    users: npt.NDArray[Any]
-    items: npt.NDArray[Any]
 
 
 class FactorModel(

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 from fastcos import validation
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.products import matmul
-from fastcos.models.base import FactorModel, ScoringEmbeddings
+from fastcos.models.base import FactorModel
+from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.models.cosine_training import train
 from fastcos.parallel import Progress
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.search import cost_model
-from fastcos.search.ids import as_ids
 from fastcos.search.index_state import IndexState
 from fastcos.search.request import as_pairs
 from fastcos.search.results import Neighbors
 from fastcos.validation import Integers
+from fastcos.validation.ids import as_ids
 
 
 @dataclass(frozen=True)

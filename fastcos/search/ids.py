@@ -1,33 +1,13 @@
-"""Ids of items: whole numbers or strings, each of which names one item.
-
-Strings are stored as an array of fixed width, which can be memory-mapped and compared fast. In such
-an array, every string takes the memory of the longest string, so one id of 20,000 letters among
-8,000 short ids would take 640 MB. If the padding would waste too much memory, the ids are stored as
-an array of Python strings instead (dtype object).
-"""
+"""The ids of the rows of an index: sorted for lookups, and concatenated."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.validation import Integers
-
-Ids = npt.NDArray[Any]
-
-# The id that results contain where there is no item, in an index whose ids are whole numbers. In an
-# index whose ids are strings, this id is "".
-NO_ID = -1
-# The largest width of a fixed-width array, in letters. A row of ten results then takes 20 kB.
-_MAX_WIDTH = 500
-# The number of letters of an id that an error message shows.
-_LETTERS_SHOWN = 80
-# A fixed-width array may take this many times the memory of the strings themselves.
-_MAX_PADDING_RATIO = 8
-# The memory that a Python string needs in addition to its letters, in bytes.
-_BYTES_PER_STRING = 64
+from fastcos.validation.ids import MAX_PADDING_RATIO, Ids, string_lengths
 
 
 class ItemIds:
@@ -57,7 +37,7 @@ class ItemIds:
             # The two arrays of ids need the same width, or NumPy would widen a copy of all ids of
             # the index. An id that is longer than this width is not in the index.
             if self.values.dtype != object:
-                can_match = _lengths(ids) <= self.values.dtype.itemsize // 4
+                can_match = string_lengths(ids) <= self.values.dtype.itemsize // 4
             ids = ids.astype(self.values.dtype)
         slots = np.searchsorted(self.values, ids, sorter=self.order)
         slots = np.minimum(slots, len(self.values) - 1)
@@ -65,108 +45,11 @@ class ItemIds:
         return rows, can_match & (self.values[rows] == ids)
 
 
-def are_strings(ids: Ids) -> bool:
-    """Return whether ids are strings, either in an array of fixed width or as Python strings."""
-    return ids.dtype.kind in "UO"
-
-
-def format_id(value: Any) -> str:
-    """Return an id as text for an error message, without NumPy's type, and shortened if long."""
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= _LETTERS_SHOWN else f"{text[:_LETTERS_SHOWN]}..."
-
-
 def concatenated_ids(arrays: Sequence[Ids]) -> Ids:
     """Concatenate arrays of ids; all of them contain whole numbers, or all contain strings."""
     if len({ids.dtype for ids in arrays}) > 1:
         width = max((ids.dtype.itemsize for ids in arrays if ids.dtype != object), default=0)
         size = sum(ids.nbytes for ids in arrays)
-        if width * sum(map(len, arrays)) > _MAX_PADDING_RATIO * max(size, 1):
+        if width * sum(map(len, arrays)) > MAX_PADDING_RATIO * max(size, 1):
             arrays = [ids.astype(object) for ids in arrays]
     return np.concatenate(arrays)
-
-
-def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = True) -> Ids:
-    """Return ids as a new array (n,) of int64 or strings; refuse repeated ids if ``distinct``."""
-    values = validation.from_container(name, ids)
-    # A list is read as objects, because NumPy would turn ["a", 1] into two strings.
-    array = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
-    if array.ndim != 1 or (length is not None and len(array) != length):
-        shape = "1-dimensional" if length is None else f"of shape ({length},)"
-        raise ValueError(f"{name} must be {shape}, got shape {array.shape}")
-    if not len(array):  # NumPy reads an empty list as float64
-        return np.empty(0, array.dtype if array.dtype.kind == "U" else np.int64)
-    array = _as_numbers_or_strings(name, array)
-    if distinct:
-        distinct_ids, counts = np.unique(array, return_counts=True)
-        if len(distinct_ids) < len(array):
-            repeated = format_id(distinct_ids[counts > 1][0])
-            raise ValueError(f"{name} must be distinct, got {repeated} more than once")
-    reserved = "" if are_strings(array) else NO_ID
-    if (array == reserved).any():
-        place = int(np.flatnonzero(array == reserved)[0])
-        raise ValueError(
-            f"{name} must not hold {reserved!r}, which stands for no item, got it at position "
-            f"{place}"
-        )
-    return array
-
-
-def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
-    """Return a one-dimensional array of any type as int64 or strings, or raise an error."""
-    if array.dtype.kind in "OT":
-        objects = array.tolist()
-        types = set(map(type, objects))
-        if types == {str} and "\0" not in "".join(objects):
-            return _compact(array.astype(object))
-        if types == {int} and min(objects) >= -(2**63) and max(objects) < 2**63:
-            return np.array(objects, np.int64)
-        return _converted_objects(name, array, objects)
-    if array.dtype.kind == "U":
-        return _compact(array)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must hold whole numbers or strings, got dtype {array.dtype}")
-    if array.dtype == np.uint64 and array.max(initial=0) >= 2**63:
-        raise ValueError(f"{name} must fit 64 bits with a sign, got {array.max()}")
-    return array.astype(np.int64)
-
-
-def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -> Ids:
-    """Check objects one by one, if a fast test of their types has not accepted all of them."""
-    kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
-    for value in objects:
-        if not isinstance(value, kind) or isinstance(value, bool):
-            if validation.is_missing(value):
-                row = next(row for row, other in enumerate(objects) if other is value)
-                raise TypeError(
-                    f"{name} must have an id for every row, got {format_id(value)} in row {row}"
-                )
-            is_either = isinstance(value, (str, int, np.integer))
-            hint = "not both" if is_either else "such as str(id) of each"
-            raise TypeError(
-                f"{name} must hold whole numbers or strings, {hint}, got {format_id(value)}"
-            )
-        if kind is str and "\0" in value:
-            raise ValueError(f"{name} must hold no NUL character, got {format_id(value)}")
-        if kind is not str and not -(2**63) <= value < 2**63:
-            raise ValueError(f"{name} must fit 64 bits with a sign, got {value}")
-    if kind is str:
-        return _compact(array.astype(object))
-    return np.array(objects, np.int64)
-
-
-def _compact(ids: Ids) -> Ids:
-    """Return strings in a new fixed-width array, or as Python strings if these are smaller."""
-    lengths = _lengths(ids)
-    width = int(lengths.max(initial=1))
-    python_bytes = int(lengths.sum()) + _BYTES_PER_STRING * len(ids)
-    if width > _MAX_WIDTH or 4 * width * len(ids) > _MAX_PADDING_RATIO * python_bytes:
-        return ids.astype(object)
-    return ids.astype(f"U{width}")
-
-
-def _lengths(ids: Ids) -> npt.NDArray[np.int64]:
-    """Return the number of letters of each string."""
-    if ids.dtype == object:
-        return np.fromiter(map(len, ids), np.int64, len(ids))
-    return np.strings.str_len(ids)

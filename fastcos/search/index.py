@@ -21,7 +21,6 @@ from fastcos.search.execute import execute, finish
 from fastcos.search.explain import SearchExplanation, explain_groups, explain_source
 from fastcos.search.filters import no_exclusions
 from fastcos.search.id_filters import as_filters, drop_positions
-from fastcos.search.ids import Ids, as_ids
 from fastcos.search.index_directory import KIND, SavedIndex
 from fastcos.search.index_parts import Contents, IndexMemory
 from fastcos.search.index_state import (
@@ -49,6 +48,7 @@ from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates
 from fastcos.search.results import IndexNeighbors, Neighbors, padded
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Floats, Integers, Rows
+from fastcos.validation.ids import Ids, as_ids
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

@@ -11,12 +11,12 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.search import model_check
-from fastcos.search.ids import Ids, as_ids, format_id
 from fastcos.search.index_parts import Contents, IndexPart
 from fastcos.search.index_state import IndexState, changed_state
 from fastcos.search.item_groups import ItemGroups
 from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
+from fastcos.validation.ids import Ids, as_ids, format_id
 
 
 def add_or_replace(

@@ -28,7 +28,7 @@ from fastcos.kernels.simd.panel import PANEL
 from fastcos.parallel import memmap
 from fastcos.search.duplicates import DuplicateGroups
 from fastcos.search.filters import allow_rows
-from fastcos.search.ids import NO_ID, Ids, ItemIds
+from fastcos.search.ids import ItemIds
 from fastcos.search.index_parts import PACKED_ARRAYS, IndexPart, packed_arrays
 from fastcos.search.layout import TileLayout, tile_layout
 from fastcos.search.packing import PackedItems, packed_items
@@ -37,6 +37,7 @@ from fastcos.similarity.base import Measure, capabilities, encode_items
 from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows
 from fastcos.storage import FastcosFormatError, Stored
 from fastcos.validation import Integers
+from fastcos.validation.ids import NO_ID, Ids
 
 Arrays = dict[str, npt.NDArray[Any]]
 Fields = dict[str, Any]

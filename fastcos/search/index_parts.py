@@ -23,11 +23,12 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.kernels.query_scaling import ARRAYS_OF_PROJECTION
 from fastcos.parallel import memmap
-from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, concatenated_ids
+from fastcos.search.ids import ItemIds, concatenated_ids
 from fastcos.search.packing import PackedItems
 from fastcos.search.segments import Segment, encode_segment
 from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
+from fastcos.validation.ids import NO_ID, Ids, are_strings
 
 # Parts with fewer rows than this are merged immediately. Adding a single row then takes at most the
 # time of packing this many rows (docs/dev/costs.md, "small parts of an index").

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastcos import storage
 from fastcos.parallel import memmap
 from fastcos.search import index_files
-from fastcos.search.ids import NO_ID, Ids, ItemIds, are_strings, format_id
+from fastcos.search.ids import ItemIds
 from fastcos.search.index_parts import (
     Contents,
     IndexMemory,
@@ -33,6 +33,7 @@ from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
 from fastcos.validation import Integers
+from fastcos.validation.ids import NO_ID, Ids, are_strings, format_id
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,11 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.search import plan
-from fastcos.search.ids import Ids, are_strings, as_ids, concatenated_ids, format_id
+from fastcos.search.ids import concatenated_ids
 from fastcos.search.packing import ItemScaling, PackedItems, pack_items, scale_items
 from fastcos.search.segments import Segment
 from fastcos.validation import Integers
+from fastcos.validation.ids import Ids, are_strings, as_ids, format_id
 
 
 class SegmentOrder:
