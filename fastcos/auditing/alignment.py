@@ -283,7 +283,7 @@ def _check_both_versions(name: str, value: Any, old_value: Any) -> None:
 
 
 class _Forms(NamedTuple):
-    """Both versions as float64, of the same width and, if there are users, in balanced form.
+    """The factors of both versions as float64 arrays of one width; with users, in balanced form.
 
     old_vectors_valid: whether the old factors equal the input arrays, except for appended zero
         columns.
@@ -299,7 +299,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return both versions in forms that differ only by a rotation if both predict the same."""
+    """Return both versions in forms that differ only by a rotation if their predictions agree."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))
@@ -379,7 +379,7 @@ def _pad(rows: Floats, width: int) -> Floats:
 
 
 def _fit_rotation(new: Floats, old: Floats) -> Floats:
-    """Return the orthogonal matrix R that minimises the Frobenius norm of new R - old."""
+    """Return the orthogonal matrix R that minimises the Frobenius norm of new @ R - old."""
     with parallel.blas_lock():
         U, _, Vt = np.linalg.svd(new.T @ old)
         rotation: Floats = U @ Vt
@@ -387,7 +387,7 @@ def _fit_rotation(new: Floats, old: Floats) -> Floats:
 
 
 def _fit_map(source: Rows, image: Floats) -> Floats:
-    """Return the matrix M with source M = image, where image is a linear image of source."""
+    """Return the matrix M for which source @ M equals image, a linear image of source."""
     with parallel.blas_lock():
         return np.asarray(np.linalg.lstsq(source.astype(np.float64), image, rcond=None)[0])
 

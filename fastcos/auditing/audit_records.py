@@ -21,7 +21,7 @@ SAME_CONDITION = 1.05
 # training: by a condition of up to 1.08 in the 232 trainings of examples/scale_of_dimensions.py.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
-# the dot products of one user with several items (Theorem 10).
+# the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).
 RANKING = "ranking"
 TRAINED_ON = ("dot", RANKING, "cosine", "unknown")
 # The accepted values of the argument weight_decay_on.
@@ -69,7 +69,7 @@ class RobustnessPoint(Record):
 
 @dataclass(frozen=True)
 class VariantScores(Record):
-    """A variant of the audited embeddings, compared with the audited embeddings.
+    """Scores of a variant of the audited embeddings, compared with the audited embeddings.
 
     Attributes
     ----------
@@ -111,7 +111,8 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the audited embeddings have this form, up to a negligible change of cosines.
 
-        The condition of the map to this form bounds the change of the cosines (Theorem 3).
+        The condition of the map to this form bounds the change of the cosines (Theorem 3 of
+        docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit
@@ -158,7 +159,7 @@ class LabelRecovery(Record):
     high_rescaling: Floats
 
     def sections(self) -> tuple[Section]:
-        """Return the section that shows the range and the rescalings at its ends."""
+        """Return the section about the range of the AUC and the rescalings at its ends."""
         label = (
             f"Scale of each dimension under the worst rescaling found, with an AUC of "
             f"{self.low:.3f}, and under the best, with an AUC of {self.high:.3f}; the audited "

@@ -159,7 +159,7 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
 
 
 def levels_up_to(condition: float, step: float) -> Floats:
-    """Return ascending conditions up to ``condition``, with logarithms that grow by exp(step)."""
+    """Return ascending conditions up to ``condition``, whose logarithms grow by exp(step)."""
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))
     return np.append(np.exp(width * np.exp(-step * np.arange(n, 0, -1))), condition)

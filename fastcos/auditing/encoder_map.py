@@ -61,7 +61,7 @@ class EncoderMap(Record):
     overlap_high: float
 
     def transform(self, rows: Any) -> Floats:
-        """Map vectors of the new encoder to unit rows (n, d') float64 for the old encoder.
+        """Map vectors of the new encoder to float64 unit rows (n, d') in the old encoder's space.
 
         Parameters
         ----------
@@ -112,8 +112,8 @@ def map_encoder(
     """Fit a map from a new encoder to an old encoder, and predict the overlap of their neighbours.
 
     The prediction comes from ten-fold cross-validation over the sample. The texts of each fold are
-    searched in the whole old corpus, because neighbours within the small sample would agree far
-    more often.
+    searched in the whole old corpus, because the neighbours of the two encoders would agree far
+    more often if they were searched only within the small sample.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ def map_encoder(
         Row number in old_corpus of each text of the sample. The numbers must all be different.
     kind : {"orthogonal", "linear"}
         The kind of the map. An orthogonal map has fewer degrees of freedom than a linear map. In
-        our measurements, orthogonal maps were more accurate for samples of up to 2,000 texts and
-        equally accurate for 8,000 texts.
+        our measurements, orthogonal maps were more accurate than linear maps for samples of up to
+        2,000 texts, and equally accurate for 8,000 texts.
     k : int
         Number of neighbours per list.
     random_state : int or Generator

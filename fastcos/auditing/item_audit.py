@@ -94,7 +94,7 @@ def audit(
     blocks, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a memory-mapped
     file about 20 times.
 
-    Source: Steck, Ekanadham, Kallus, arXiv:2403.05440, for the rescalings. The certificates are
+    The rescalings are those of Steck, Ekanadham and Kallus, arXiv:2403.05440. The certificates are
     those of :func:`fastcos.certified_neighbors`.
 
     Parameters
@@ -402,7 +402,7 @@ def _study_sensitivity(
 def sensitivity_index(
     sample: ItemRows, lists: Integers, generator: np.random.Generator | None = None
 ) -> tuple[float, Floats]:
-    """Return the mean total-variation index of the edges, and the share of it by dimension.
+    """Return the mean total-variation index of the edges, and each dimension's share of the index.
 
     If a generator is passed, the items are first rotated to a random basis.
     """

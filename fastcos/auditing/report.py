@@ -153,7 +153,7 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The form, other than the audited one, with the lowest condition of the map, or None."""
+        """The form that differs from the audited one by the lowest condition, or None."""
         by_condition = [
             (form.condition, form)
             for form in self.parametrizations
@@ -163,7 +163,7 @@ class Audit(Record):
 
     @property
     def centered(self) -> VariantScores | None:
-        """The items minus their mean, compared with the audited items; None unless ranking."""
+        """The items minus their mean as a form; None unless the model has a ranking loss."""
         forms = [form for form in self.parametrizations if form.name == CENTERED]
         return forms[0] if forms else None
 

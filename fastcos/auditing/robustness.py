@@ -1,4 +1,4 @@
-"""The robustness curve: bounds, by condition, on the share of neighbours that survive."""
+"""The robustness curve: bounds, by condition, on the share of neighbours that survive maps."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def robustness_curve(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[RobustnessPoint, ...]:
-    """Return the points of the curve at CONDITIONS and at the argument, for the sampled rows.
+    """Return the points of the curve at CONDITIONS and at ``condition``, for the sampled rows.
 
     linear (p, k) contains the radii of all edges under all linear maps. The generator draws the
     items on which the search for the worst single maps is run.

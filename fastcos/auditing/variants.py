@@ -64,7 +64,7 @@ _WEIGHTED_FORMS = {
 
 
 class Variant(BaseMeasure):
-    """The cosine of item embeddings that are derived from the audited items, as a measure.
+    """A measure: the cosine of item embeddings that are derived from the audited items.
 
     name: the name of the variant.
     meaning: a description of the rows whose cosines are compared.
@@ -216,8 +216,8 @@ def _condition(factor: Floats) -> float | None:
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
     """Return a function that computes (rows - mean) @ factor in float64.
 
-    The function returns float32 rows for float32 rows. It maps equal rows to equal rows, so that
-    equal rows are ranked in the same order in all variants.
+    The returned function maps float32 rows to float32 rows. It also maps equal rows to equal rows,
+    so that equal rows are ranked in the same order in all variants.
     """
 
     def transform(rows: validation.Rows) -> validation.Rows:

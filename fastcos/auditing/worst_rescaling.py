@@ -288,7 +288,7 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the derivative (d, d), by the metric, of a smooth approximation of lost edges.
+        """Return the derivative (d, d) of a smooth count of lost edges with respect to the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth function of the difference between its score and the threshold,

@@ -52,7 +52,8 @@ LIMITS = ("certified", "jaccard", "unchanged")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or folder of fastcos fit")
+    help_ = "file of item embeddings, or folder written by fastcos fit"
+    add("items", metavar="ITEMS", help=help_)
     help_ = (
         "file of user or query embeddings or, if ITEMS is a folder of fastcos fit, file of "
         "interactions"
@@ -66,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = (
-        "kind of the loss of the model: dot if it depends on dot products, ranking if it depends "
-        "only on the differences between the dot products of one user, as in BPR or a softmax over "
-        "items, or if the model trains a bias per user, cosine if it depends on cosines, or "
-        "unknown (the default)"
+        "kind of loss with which the model was trained: dot (the loss depends on dot products), "
+        "cosine (the loss depends on cosines), ranking (the loss depends only on the differences "
+        "between the dot products of one user, as in BPR or a softmax over items, or the model "
+        "trains a bias per user), or unknown (the default)"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = (

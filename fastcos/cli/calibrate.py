@@ -44,8 +44,10 @@ FOLDER = "calibration"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or folder of a model")
-    add("--queries", metavar="FILE", help="vectors of the queries (default: the items)")
+    help_ = "file of item embeddings, or folder written by fastcos fit"
+    add("items", metavar="ITEMS", help=help_)
+    help_ = "file of query vectors (default: the items are also the queries)"
+    add("--queries", metavar="FILE", help=help_)
     options.add_measure(parser)
     help_ = (
         "false-positive rate of the threshold: the share of random pairs whose score reaches the "
@@ -64,7 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{SAMPLE:,}; 0 for all)"
     )
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
-    help_ = "table with two item ids per line, and 1 if the two are relevant to each other, else 0"
+    help_ = (
+        "table with two item ids per line, and a third column with 1 if the two items are relevant "
+        "to each other or 0 if they are not"
+    )
     add("--labelled", metavar="FILE", help=help_)
     help_ = "method of the probabilities from --labelled: isotonic or platt (default isotonic)"
     add("--method", default="isotonic", metavar="NAME", help=help_)

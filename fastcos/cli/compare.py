@@ -91,7 +91,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     options.add_labels(parser)
     add = parser.add_argument
-    help_ = "for vectors: tables with two item ids and a rating per line, such as WS-353"
+    help_ = (
+        "tables with two item ids and a rating per line, such as WS-353, by which the measures are "
+        "evaluated if INTERACTIONS is a file of vectors"
+    )
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
     help_ = "file with the item and user embeddings of the model"
@@ -111,8 +114,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "names of preprocessing steps, or all; each is evaluated by a model of the preprocessed "
-        "interactions, and compared with a model without preprocessing (default none; "
+        "names of preprocessing steps, or all; for each name, a model is fitted to the "
+        "preprocessed interactions and compared with a model without preprocessing (default none; "
         "help(fastcos.compare) in Python describes all names)"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)

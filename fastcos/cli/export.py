@@ -51,7 +51,8 @@ MEANINGS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("items", metavar="ITEMS", help="file of item embeddings, or folder of fastcos fit")
+    help_ = "file of item embeddings, or folder written by fastcos fit"
+    add("items", metavar="ITEMS", help=help_)
     help_ = (
         "file of user or query embeddings or, if ITEMS is a folder of fastcos fit, file of "
         "interactions"

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_interactions(parser)
     help_ = "folder for the row shards of a table that is larger than memory"
     parser.add_argument("--shards", metavar="DIR", help=help_)
-    help_ = "how to combine several rows with the same user and item (default sum)"
+    help_ = "how to combine the values of several rows with the same user and item (default sum)"
     parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
     default = (
         "the (K/5)-th largest singular value of the interactions for weight_decay, and the square "

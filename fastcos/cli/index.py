@@ -115,7 +115,8 @@ def _add(args: argparse.Namespace) -> int:
 def _add_remove(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("index", metavar="DIR", help=_INDEX_HELP)
     parser.add_argument("removed", nargs="*", metavar="ID", help="ids of the items to remove")
-    parser.add_argument("--ids", metavar="FILE", help="text file with one id per line")
+    help_ = "text file with the ids of the items to remove, one per line"
+    parser.add_argument("--ids", metavar="FILE", help=help_)
     options.add_json(parser)
 
 
@@ -141,7 +142,8 @@ def _report(args: argparse.Namespace, text: str, **counts: int) -> int:
 def _add_search(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("index", metavar="DIR", help=_INDEX_HELP)
-    add("--queries", metavar="FILE", help="file of query vectors (default: the items)")
+    help_ = "file of query vectors (default: the items are also the queries)"
+    add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
     help_ = (
         "table with a query id and an item id per line, such as purchases; a query does not "

@@ -191,7 +191,8 @@ def align_to_users(
     row_of = positions_in(user_ids, data.user_ids)
     has_user = row_of[X.row] >= 0
     if n_left_out := data.X.nnz - int(has_user.sum()):
-        say(f"{path}: left out {n_left_out:,} interactions of users or items that the model lacks")
+        reason = "because the model lacks their user or their item"
+        say(f"left out {n_left_out:,} interactions of {path}, {reason}")
     cells = X.data[has_user], (row_of[X.row[has_user]], X.col[has_user])
     return sp.csr_array(cells, shape=(len(user_ids), len(factors.ids)))
 

@@ -51,7 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("source", metavar="SOURCE", help="file of vectors, or folder written by fastcos fit")
-    add("--queries", metavar="FILE", help="file of query vectors (default: the items)")
+    help_ = "file of query vectors (default: the items are also the queries)"
+    add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
     help_ = "calibration.json of fastcos calibrate; the output then includes a p-value per score"
     add("--calibration", metavar="FILE", help=help_)

@@ -93,7 +93,7 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Let errors in this block about columns of a table name the flag of the table.
+    """Within this block, let errors about the columns of a table name the flag of the table.
 
     There are no flags for the columns of the table, except perhaps name_option for the column of
     names, so the errors name the flag of the whole table, such as --names.

@@ -144,8 +144,8 @@ def read_factors(
     user_biases; the arrays of Surprise and Cornac under the names of their attributes; components_
     (d, p) of scikit-learn, which are transposed; and all formats of read_vectors. BPR and logistic
     factorisation of implicit append columns of biases and of ones to items and users. These columns
-    are removed if the file contains items and users with such columns of ones. A single matrix is
-    returned with all of its columns.
+    are removed if the file contains items and users with such columns of ones. If there are no
+    users, the items are returned with all of their columns.
 
     The rows are meant for similarities. For recommendations, use ``scoring_embeddings()`` of the
     result, which includes the biases. If the model has biases, the function issues a warning.

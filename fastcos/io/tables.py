@@ -273,7 +273,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Columns(NamedTuple):
-    """Columns of a table, with the numbers of the lines of a text, or of the rows of Parquet."""
+    """Columns of a table, with line numbers of a text file or row numbers of another file."""
 
     texts: list[TextColumn]
     numbers: Floats | None

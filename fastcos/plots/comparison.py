@@ -218,7 +218,7 @@ def _bracket(first: "Axes", last: "Axes") -> None:
 
 
 def _typeset(formula: str) -> str:
-    """Return the formula of D in TeX as matplotlib reads it: S^1/2 Σ^-1 as S^{1/2} Σ^{-1}."""
+    """Return the formula of D in the TeX of matplotlib, in which S^1/2 is written S^{1/2}."""
     braced = re.sub(r"\^(\S+)", r"^{\1}", formula)
     return "$D = " + braced.replace(" ", r"\,").replace("Σ", r"\Sigma") + "$"
 
@@ -417,7 +417,7 @@ class RescalingsDisplay(Display):
 
     @classmethod
     def from_estimator(cls, model: LinearMF) -> "RescalingsDisplay":
-        """Make the display from a fitted model of Eq. 1; Eq. 2 determines the rescaling."""
+        """Make the display from a model of Eq. 1; a model of Eq. 2 has only one rescaling."""
         validation.as_choice("the objective of the model", model.objective, ("dropout",))
         norms = {}
         for named in rescalings():

@@ -35,8 +35,9 @@ from fastcos.storage.directory import (
 )
 from fastcos.storage.locks import LOCK_FILE, lock_directory
 
-# The number of multiply-adds that each thread computes for one block, which takes about 17 s on a
-# core that reaches 130 GFLOP/s. A run that is killed loses at most the work of one block.
+# The number of multiplications that each thread performs for one block. At 130 billion
+# multiplications per second, a block takes about 17 s. A run that is killed loses at most the work
+# of one block.
 WORK_PER_THREAD = 1 << 41
 # The names of the two files beside the arrays: the file with the request, and the file with the
 # flags of the blocks.
@@ -176,7 +177,7 @@ class Checkpoint:
                 )
 
     def _check_request(self, folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of run.json in a directory; raise if its request differs."""
+        """Return the content of run.json in a directory; raise an error if its request differs."""
         text = (folder / _RUN).read_bytes()
         try:
             run = json.loads(text)

@@ -207,7 +207,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 
 
 def check_replaceable(name: str, path: Path, mark: str) -> None:
-    """Raise if path exists, unless it is a directory that is empty or contains the file mark."""
+    """Raise an error if path exists, unless it is an empty directory or contains the file mark."""
     if not next(parent for parent in path.absolute().parents if parent.exists()).is_dir():
         raise OccupiedError(f"{name} must be in a directory, got {str(path)!r} within a file")
     if path.exists() and not _is_empty(path) and not (path / mark).is_file():
@@ -217,7 +217,7 @@ def check_replaceable(name: str, path: Path, mark: str) -> None:
 
 
 def check_new_directory(name: str, path: Path) -> None:
-    """Raise if path exists, unless it is an empty directory."""
+    """Raise an error if path exists, unless it is an empty directory."""
     if path.exists() and not _is_empty(path):
         raise OccupiedError(f"{name} must be a new or an empty directory, got {str(path)!r}")
 
@@ -406,7 +406,7 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _check_entry(header: Path, name: str, entry: Any) -> None:
-    """Raise if the file of an array's entry is outside the directory or cannot hold the array."""
+    """Raise an error if an array's file is outside the directory or cannot hold the array."""
     with refuse_damage(header):
         if not isinstance(entry, dict):
             raise ValueError(f"the entry of {name!r} must be an object, got {entry!r}")
@@ -440,7 +440,7 @@ def _native_type(name: str) -> np.dtype[Any] | None:
 
 
 def _open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file or a link to one; raise for other files.
+    """Open a regular file or a link to one; raise an error for other files.
 
     Opening a pipe would wait for its writer, and reading some devices would never end.
     """

@@ -125,25 +125,25 @@ def as_thread_count(name: str, value: Any) -> int:
 
 
 def check_progress(progress: Any) -> None:
-    """Raise if progress is neither None nor callable, before any work is done."""
+    """Raise an error if progress is neither None nor callable, before any work is done."""
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable or None, got {format_value(progress)}")
 
 
 def check_callable(name: str, function: Any) -> None:
-    """Raise if function is not callable, before any work is done."""
+    """Raise an error if function is not callable, before any work is done."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, got {format_value(function)}")
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raise unless value is None or a non-empty text."""
+    """Raise an error unless value is None or a non-empty text."""
     if value is not None and not (isinstance(value, str) and value):
         raise TypeError(f"{name} must be a text or None, got {format_value(value)}")
 
 
 def as_list(name: str, values: Any) -> list[Any]:
-    """Return an iterable as a list; raise for text and mappings."""
+    """Return an iterable as a list; raise an error for text and mappings."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list, got {format_value(values)}")
     return list(values)
@@ -309,14 +309,14 @@ def _convert(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
-    """Raise if rows and other, which both have a shape, differ in their numbers of columns."""
+    """Raise an error if rows and other, both with a shape, differ in their numbers of columns."""
     if rows.shape[1] != other.shape[1]:
         rule = f"have as many columns as {other_name} ({other.shape[1]})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
-    """Raise if the number of rows differs from length; `of` names the object with length rows."""
+    """Raise an error if the number of rows is not length; `of` names the object of this length."""
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
 
@@ -435,7 +435,7 @@ def as_flag(name: str, value: Any) -> bool:
 
 
 def check_none(name: str, value: Any, reason: str) -> None:
-    """Raise if value is not None; reason completes the message."""
+    """Raise an error if value is not None; reason completes the message."""
     if value is not None:
         # An option of a command can be left out, and an argument in Python can be None.
         absent = "left out" if name.startswith("--") else "None"
@@ -463,7 +463,7 @@ def largest_magnitude(values: npt.NDArray[Any]) -> float:
 
 
 def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
-    """Raise if inner products of rows and other, or their norms, would overflow float64.
+    """Raise an error if inner products of rows and other, or their norms, would overflow float64.
 
     width is the number of columns, if rows holds only the stored values of a sparse matrix.
     """
@@ -476,7 +476,7 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
 
 
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
-    """Raise if the Gram matrix of values, or its square, would overflow or underflow float64."""
+    """Raise an error if the Gram matrix of values, or its square, would exceed float64's range."""
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = largest_magnitude(values)
     if largest > limit or 0 < largest < 1 / limit:
@@ -544,20 +544,20 @@ def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.
 
 
 def check_memory(name: str, limit: float, needed: float) -> None:
-    """Raise if the memory limit is below the needed memory; both are in bytes."""
+    """Raise an error if the memory limit is below the needed memory; both are in bytes."""
     if limit < needed:
         rule = f"at least {needed / 2**20:.2f} MiB here"
         raise ValueError(f"{name} must be {rule}, got {limit / 2**20:.2f}")
 
 
 def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Raise if shape, the shape of an array, is not the expected shape."""
+    """Raise an error if shape, the shape of an array, is not the expected shape."""
     if tuple(shape) != expected:
         raise ValueError(f"{name} must be of shape {expected}, got {tuple(shape)}")
 
 
 def check_fitted(name: str, state: Kind | None) -> Kind:
-    """Return state, which fit sets; raise if it is None."""
+    """Return state, which fit sets; raise an error if it is None."""
     if state is None:
         raise ValueError(f"{name} must be fitted before it is used, got one without items")
     return state

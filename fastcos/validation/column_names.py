@@ -26,7 +26,7 @@ _ID = re.compile(r"(?i:ids?|.*[\W_]ids?)|.*[a-z](Id|ID)s?")
 
 
 def column_word(name: str, words: Collection[str]) -> str:
-    """Return the letters and digits of a column's name; strip an ending if it follows a word."""
+    """Return the letters and digits of a name, without an ending that follows one of the words."""
     word = "".join(letter for letter in name.casefold() if letter.isalnum())
     for ending in ENDINGS:
         if word.removesuffix(ending) in words:

@@ -191,7 +191,7 @@ def _as_numpy(name: str, values: Any) -> Array:
 
 
 def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    """Raise for the first row whose shape differs from the shape of row 0."""
+    """Raise an error for the first row whose shape differs from the shape of row 0."""
     if all(len(shape) == 1 for shape in shapes):
         _common_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
@@ -201,7 +201,7 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 def _common_length(name: str, lengths: Array) -> int:
-    """Return the length of all rows, or 0 if there are no rows; raise if the lengths differ."""
+    """Return the length of all rows, or 0 without rows; raise an error if the lengths differ."""
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):
         row = different[0]
@@ -238,7 +238,7 @@ def _from_objects(name: str, array: Array) -> Array:
 
 
 def _check_columns(name: str, columns: list[str]) -> None:
-    """Raise for a table in which a column of ids would count as a dimension."""
+    """Raise an error for a table in which a column of ids would count as a dimension."""
     ids = [column for column in columns if is_id(column)]
     users = [column for column in columns if column_word(column, USER_WORDS) in USER_WORDS]
     items = [column for column in columns if column_word(column, ITEM_WORDS) in ITEM_WORDS]

@@ -134,7 +134,7 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # The level of a rate is the lowest bin edge that at most this share of the pairs reaches.
+    # The level of a rate is the lowest edge of a bin that at most this share of the pairs reaches.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

@@ -178,8 +178,8 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray (n, k), float64
-            Adjusted p-values from 0 to 1. For a score of -inf, which pads short lists, the value is
-            1.
+            Adjusted p-values from 0 to 1. For a score of -inf, which pads short lists, the adjusted
+            p-value is 1.
         """
         from scipy.stats import false_discovery_control
 

@@ -127,7 +127,7 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
 
 
 def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
-    """For each query and each item, count the scores that reach each of ascending thresholds."""
+    """For each query and for each item, count the scores that reach each ascending threshold."""
     n_levels = len(thresholds)
     query_counts = np.zeros((n_levels, len(pairs.queries)), np.int64)
     item_counts = np.zeros((n_levels, len(pairs.items)), np.int64)

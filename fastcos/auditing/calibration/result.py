@@ -100,7 +100,7 @@ class Calibration(PairDistribution):
     def rate_interval(
         self, fpr: float, *, confidence: float = 0.95, held_out: bool = False
     ) -> tuple[float, float]:
-        """Return an interval for the true false-positive rate of ``threshold(fpr)``, over rows.
+        """Return an interval for the true false-positive rate of ``threshold(fpr)``.
 
         Several pairs contain the same row, so the pairs count as a smaller number of independent
         pairs; the interval is the interval of a Poisson count of independent pairs. The interval
@@ -136,7 +136,7 @@ class Calibration(PairDistribution):
         return min(float(low) / count * fpr, 1.0), min(float(high) / count * fpr, 1.0)
 
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval for the threshold of this rate, over rows.
+        """Return an interval for the threshold of this rate.
 
         The ends of the interval are the thresholds for the ends of :meth:`rate_interval` (Woodruff
         1952).
@@ -146,7 +146,7 @@ class Calibration(PairDistribution):
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """Return the number of independent pairs that would determine this rate equally precisely.
+        """Return how many independent pairs would determine this rate as precisely as all pairs.
 
         The result is the number of pairs above the threshold, divided by the number of pairs that
         count as one independent pair. This divisor is computed at about 3 times the rate, because

@@ -228,7 +228,10 @@ class _RankedPairs:
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
-        """Return the derivatives of Fisher's z by logs, as means over pairs near the threshold."""
+        """Return the derivatives of Fisher's z with respect to logs.
+
+        The derivatives are means over the pairs near the threshold.
+        """
         cosines = self._cosines(logs)
         near = min(_NEAR, len(cosines))
         first = min(max(self._rank - near // 2, 0), len(cosines) - near)

@@ -425,7 +425,7 @@ def _map_stride(n: int, width: int) -> tuple[int, str]:
 
 
 def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, Any]:
-    """Return the certified radii of the neighbours under D = I, and those of attacks on them."""
+    """Return the certified radii and the attack radii of the neighbours under D = I."""
     far_radius = certified_neighbors(rows, k, far, family="rescaling").radius
     near_radius = certified_neighbors(rows, k, condition, family="rescaling").radius
     attack_radius = vertex_attack(rows, k, far).radius

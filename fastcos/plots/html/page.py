@@ -92,7 +92,7 @@ def _is_sentence(value: Any) -> bool:
 
 
 def _fact(value: float | str | None) -> str:
-    """Return a number of the facts as text."""
+    """Return the text of a single value, such as a number in the facts of a section."""
     if isinstance(value, str):
         return value
     return "-" if value is None or np.isnan(value) else f"{value:.3g}"

@@ -38,7 +38,7 @@ _DISPLAYS: dict[str, Any] = {
 
 
 def draw(figure: Figure) -> Markup:
-    """Return SVG drawings of a figure at both widths, with a label for screen readers."""
+    """Return a wide and a narrow SVG drawing of a figure, with a label for screen readers."""
     display = _DISPLAYS[figure.name](figure.record)
     height, label = figure.height, figure.label
     drawings = [_svg(display, width, height, label, kind) for kind, width in _WIDTHS.items()]
