@@ -222,7 +222,7 @@ def align(
     >>> bool(np.allclose(aligned.items, old.items)), aligned.self_match_rate
     (True, 1.0)
     """
-    new, old = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
+    new_items, previous_items = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
     _check_both_versions("users", users, old_users)
     _check_both_versions("ids", ids, old_ids)
     generator = validation.as_generator("random_state", random_state)
@@ -230,31 +230,31 @@ def align(
     if users is not None:
         new_users = validation.as_rows("users", users)
         previous_users = validation.as_rows("old_users", old_users)
-        validation.check_same_width("users", new_users, "items", new)
-        validation.check_same_width("old_users", previous_users, "old_items", old)
-    shared, old_shared = _match(new, old, new_users, previous_users, ids, old_ids)
-    forms = _comparable_forms(new, old, new_users, previous_users)
+        validation.check_same_width("users", new_users, "items", new_items)
+        validation.check_same_width("old_users", previous_users, "old_items", previous_items)
+    shared, old_shared = _match(new_items, previous_items, new_users, previous_users, ids, old_ids)
+    forms = _comparable_forms(new_items, previous_items, new_users, previous_users)
     rotation = _fit_rotation(forms.items[shared], forms.old_items[old_shared])
     # map_rows maps equal rows to bitwise equal rows, which a BLAS matrix product does not
     # guarantee.
-    aligned = map_rows(forms.items, rotation)
+    aligned_items = map_rows(forms.items, rotation)
     aligned_users = None if forms.users is None else map_rows(forms.users, rotation)
-    before, after = forms.old_items[old_shared], aligned[shared]
-    moves = np.linalg.norm(after - before, axis=1)
-    norms = np.linalg.norm(before, axis=1)
-    cosines = np.einsum("ij,ij->i", unit_rows(after), unit_rows(before))
+    old_vectors, new_vectors = forms.old_items[old_shared], aligned_items[shared]
+    differences = np.linalg.norm(new_vectors - old_vectors, axis=1)
+    norms = np.linalg.norm(old_vectors, axis=1)
+    cosines = np.einsum("ij,ij->i", unit_rows(new_vectors), unit_rows(old_vectors))
     total_norm = float(np.linalg.norm(norms))
     n_searched = min(_MAX_SEARCHED, len(shared))
-    searched = np.sort(generator.choice(len(shared), n_searched, replace=False))
+    sample = np.sort(generator.choice(len(shared), n_searched, replace=False))
     self_match_rate_before = None
-    if new.shape[1] == old.shape[1]:
-        self_match_rate_before = _match_rate(new, shared[searched], old[old_shared[searched]])
+    if new_items.shape[1] == previous_items.shape[1]:
+        self_match_rate_before = _match_rate(new_items, shared[sample], previous_items[old_shared[sample]])
     return Alignment(
-        items=aligned,
+        items=aligned_items,
         users=aligned_users,
         old_items=forms.old_items,
         old_users=forms.old_users,
-        map=rotation[: new.shape[1]] if new_users is None else _fit_map(new, aligned),
+        map=rotation[: new_items.shape[1]] if new_users is None else _fit_map(new_items, aligned_items),
         user_map=(
             None
             if new_users is None or aligned_users is None
@@ -263,14 +263,14 @@ def align(
         old_vectors_valid=forms.old_vectors_valid,
         shared=shared,
         old_shared=old_shared,
-        n_new=len(new) - len(shared),
-        n_removed=len(old) - len(shared),
-        residual=float(np.linalg.norm(moves)) / total_norm if total_norm > 0 else 0.0,
-        drift=moves / norms.mean() if total_norm > 0 else moves,
+        n_new=len(new_items) - len(shared),
+        n_removed=len(previous_items) - len(shared),
+        residual=float(np.linalg.norm(differences)) / total_norm if total_norm > 0 else 0.0,
+        drift=differences / norms.mean() if total_norm > 0 else differences,
         self_cosines=np.clip(cosines, -1, 1),
-        self_match_rate=_match_rate(aligned, shared[searched], before[searched]),
+        self_match_rate=_match_rate(aligned_items, shared[sample], old_vectors[sample]),
         self_match_rate_before=self_match_rate_before,
-        moved=shared[_outliers(cosines, (norms > 0) & after.any(axis=1))],
+        moved=shared[_outliers(cosines, (norms > 0) & new_vectors.any(axis=1))],
     )
 
 
@@ -396,8 +396,8 @@ def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
     """Return the share of queries i for which the nearest item equals items[rows[i]]."""
     if not items.any():
         return 0.0
-    nearest = SimilarityIndex().fit(items).search(queries, 1).indices[:, 0]
-    is_match = (items[nearest] == items[rows]).all(axis=1) & queries.any(axis=1)
+    nearest_rows = SimilarityIndex().fit(items).search(queries, 1).indices[:, 0]
+    is_match = (items[nearest_rows] == items[rows]).all(axis=1) & queries.any(axis=1)
     return float(is_match.mean())
 
 

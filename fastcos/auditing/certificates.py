@@ -128,16 +128,16 @@ def certified_neighbors(
         items, k, condition, rows, working_memory, n_threads
     )
     family = validation.as_choice("family", family, ("linear", "rescaling"))
-    longer = neighbor_edges.nearest_items(
+    neighbors = neighbor_edges.nearest_items(
         sample, min(k + 1, len(sample.items) - 1), progress=progress
     )
-    radius = linear_radii(sample, longer.indices, k)
+    radius = linear_radii(sample, neighbors.indices, k)
     if family == "rescaling":
         # The levels are raised slightly, so that a radius equal to the last level exceeds the
         # condition.
         levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
         radius = np.maximum(radius, rescaling_radii(sample, k, levels, progress))
-    indices, scores = longer.indices[:, :k].copy(), longer.scores[:, :k].copy()
+    indices, scores = neighbors.indices[:, :k].copy(), neighbors.scores[:, :k].copy()
     return CertifiedNeighbors(indices, scores, radius, radius > condition)
 
 

@@ -68,9 +68,9 @@ class EncoderMap(Record):
         rows : array_like (n, d)
             Vectors of the new encoder, of any norm.
         """
-        new = validation.as_rows("rows", rows)
-        validation.check_same_width("rows", new, "the map's input", self.map.T)
-        return unit_rows(map_rows(unit_rows(new), self.map))
+        new_rows = validation.as_rows("rows", rows)
+        validation.check_same_width("rows", new_rows, "the map's input", self.map.T)
+        return unit_rows(map_rows(unit_rows(new_rows), self.map))
 
     @property
     def verdict(self) -> str:
@@ -180,20 +180,20 @@ def map_encoder(
     index = SimilarityIndex().fit(corpus)
     old_lists = _nearest(index, corpus[positions], positions, k)
     shuffled = generator.permutation(len(source))
-    mapped, mapped_by_half = np.empty_like(target), np.empty_like(target)
+    mapped_queries, half_mapped_queries = np.empty_like(target), np.empty_like(target)
     # Searches are faster if the queries have the type of the indexed rows.
     is_float32 = corpus.dtype == np.float32
     for fold in np.array_split(shuffled, _FOLDS):
         train = shuffled[~np.isin(shuffled, fold)]
-        mapped[fold] = source[fold] @ _fit(kind, source[train], target[train])
+        mapped_queries[fold] = source[fold] @ _fit(kind, source[train], target[train])
         half = generator.permutation(train)[: len(train) // 2]
-        mapped_by_half[fold] = source[fold] @ _fit(kind, source[half], target[half])
+        half_mapped_queries[fold] = source[fold] @ _fit(kind, source[half], target[half])
     overlaps, half_overlaps = (
         overlap_per_query(
             _nearest(index, queries.astype(np.float32) if is_float32 else queries, positions, k),
             old_lists,
         )
-        for queries in (mapped, mapped_by_half)
+        for queries in (mapped_queries, half_mapped_queries)
     )
     # The final map is fitted on one tenth more texts than the maps of the folds. The advantage of
     # the final map is estimated from the increase in overlap when the number m of texts is doubled.
@@ -232,23 +232,23 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
     """Fit an orthogonal map, or a linear map by ridge regression, from source to target."""
     with parallel.blas_lock():
-        crossed = source.T @ target
+        products = source.T @ target
         if kind == "orthogonal":
-            U, _, Vt = np.linalg.svd(crossed, full_matrices=False)
+            U, _, Vt = np.linalg.svd(products, full_matrices=False)
             return np.asarray(U @ Vt)
         gram = source.T @ source
         ridge = _RIDGE * np.trace(gram) / len(gram)
-        return np.asarray(np.linalg.solve(gram + ridge * np.eye(len(gram)), crossed))
+        return np.asarray(np.linalg.solve(gram + ridge * np.eye(len(gram)), products))
 
 
 def _nearest(
     index: SimilarityIndex, queries: validation.Rows, positions: Integers, k: int
 ) -> Integers:
     """Return the k nearest rows of each query, without the row that contains the same text."""
-    longer = index.search(queries, k + 1).indices
-    is_removed = longer == positions[:, np.newaxis]
+    neighbors = index.search(queries, k + 1).indices
+    is_removed = neighbors == positions[:, np.newaxis]
     is_removed[~is_removed.any(axis=1), -1] = True
-    return longer[~is_removed].reshape(len(queries), k)
+    return neighbors[~is_removed].reshape(len(queries), k)
 
 
 

@@ -186,39 +186,39 @@ def audit(
     trained_on = validation.as_choice("trained_on", trained_on, TRAINED_ON)
     weight_decay_on = validation.as_choice("weight_decay_on", weight_decay_on, DECAY)
     generator = validation.as_generator("random_state", random_state)
-    directed = np.flatnonzero(sample.norms > 0)
-    norms = sample.norms[directed]
-    validation.check_enough("items", len(directed), k + 1, "rows that are not zero")
+    nonzero_rows = np.flatnonzero(sample.norms > 0)
+    norms = sample.norms[nonzero_rows]
+    validation.check_enough("items", len(nonzero_rows), k + 1, "rows that are not zero")
 
-    longer = neighbor_edges.nearest_items(sample, min(k + 1, p - 1), progress=progress).indices
-    linear = certificates.linear_radii(sample, longer, k)
-    lists = validation.read_only(np.ascontiguousarray(longer[:, :k]))
+    neighbors = neighbor_edges.nearest_items(sample, min(k + 1, p - 1), progress=progress).indices
+    linear = certificates.linear_radii(sample, neighbors, k)
+    lists = validation.read_only(np.ascontiguousarray(neighbors[:, :k]))
 
-    indexed, certified, listed = (
-        sample.subset(_sample_rows(directed, max_rows, generator))
+    index_sample, certificate_sample, list_sample = (
+        sample.subset(_sample_rows(nonzero_rows, max_rows, generator))
         for max_rows in (_INDEXED_ROWS, _CERTIFIED_ROWS, _LISTED_ROWS)
     )
-    labelled, label_fields = None, dict[str, Any](label_test=None, label_recovery=None)
+    label_sample, label_fields = None, dict[str, Any](label_test=None, label_recovery=None)
     if codes is not None:
         names = label_permutation.label_names(labels)
-        labelled, label_fields = _study_labels(sample, lists, codes, names, condition, generator)
-    sensitivity_fields = _study_sensitivity(indexed, certified, lists, generator)
+        label_sample, label_fields = _study_labels(sample, lists, codes, names, condition, generator)
+    sensitivity_fields = _study_sensitivity(index_sample, certificate_sample, lists, generator)
     variant_fields = _study_variants(
-        listed, lists, model, labelled, is_ranking=trained_on == RANKING
+        list_sample, lists, model, label_sample, is_ranking=trained_on == RANKING
     )
     return Audit(
         n_items=p,
         n_dimensions=d,
         k=k,
         condition=condition,
-        n_zero=p - len(directed),
+        n_zero=p - len(nonzero_rows),
         n_duplicates=count_duplicates(sample.items),
-        n_sampled=len(certified.rows),
-        n_listed=len(listed.rows),
+        n_sampled=len(certificate_sample.rows),
+        n_listed=len(list_sample.rows),
         trained_on=trained_on,
         weight_decay_on=weight_decay_on,
         equal_norms=bool(norms.max() <= _EQUAL_NORMS * norms.min()),
-        robustness=robustness_curve(certified, linear, k, condition, generator),
+        robustness=robustness_curve(certificate_sample, linear, k, condition, generator),
         hubness=metrics.hubness(lists),
         popularity=(
             None
@@ -277,20 +277,24 @@ def _as_model_context(
 
 @parallel.one_blas_thread()
 def _study_variants(
-    listed: ItemRows, lists: Integers, model: _ModelContext, labelled: variants.Labelled | None,
-    *, is_ranking: bool,
-) -> dict[str, Any]:  # fmt: skip
+    list_sample: ItemRows,
+    lists: Integers,
+    model: _ModelContext,
+    label_sample: variants.Labelled | None,
+    *,
+    is_ranking: bool,
+) -> dict[str, Any]:
     """Return the fields of Audit about parametrisations, invariant baselines and the spectrum."""
     users, noise = model.users, model.noise
-    item_moments = moments_of(listed.items)
+    item_moments = moments_of(list_sample.items)
     user_moments = None if users is None else moments_of(users).second
     weighted = {
-        name: (_weighted_gram(listed.items, item_weights), _weighted_gram(users, user_weights))
+        name: (_weighted_gram(list_sample.items, item_weights), _weighted_gram(users, user_weights))
         for name, (item_weights, user_weights) in model.row_weights().items()
     }
 
     def score(variant: variants.Variant) -> VariantScores:
-        return variants.score_variant(variant, listed, lists[listed.rows], labelled)
+        return variants.score_variant(variant, list_sample, lists[list_sample.rows], label_sample)
 
     forms = tuple(
         map(score, variants.parametrizations(item_moments.second, user_moments, weighted))
@@ -298,9 +302,9 @@ def _study_variants(
     if is_ranking:
         forms += (score(variants.centered_form(item_moments.mean)),)
     baselines = variants.invariant_baselines(item_moments, users, is_ranking=is_ranking)
-    d = listed.items.shape[1]
+    d = list_sample.items.shape[1]
     axis_lengths = variants.singular_values(item_moments.covariance)
-    centred, total = np.diag(axis_lengths), np.square(axis_lengths).sum()
+    spectrum, total = np.diag(axis_lengths), np.square(axis_lengths).sum()
     return {
         "epochs_to_forget": None if noise is None else noise.epochs_to_forget,
         "parametrization": variants.recognize_parametrization(forms) if d > 1 else None,
@@ -310,7 +314,7 @@ def _study_variants(
         "effective_rank": metrics.effective_rank(
             np.diag(variants.singular_values(item_moments.second))
         ),
-        "isoscore": (metrics.participation_ratio(centred) - 1) / (d - 1) if d > 1 else None,
+        "isoscore": (metrics.participation_ratio(spectrum) - 1) / (d - 1) if d > 1 else None,
         "first_axis_share": float(axis_lengths[0] ** 2 / total) if total > 0 else None,
     }
 
@@ -357,38 +361,41 @@ def _study_labels(
     the fields of Audit about labels.
     """
     codes = np.where(sample.norms > 0, codes, -1)  # Zero rows have no neighbours.
-    labelled = np.flatnonzero(codes >= 0)
-    sampled = _sample_rows(labelled, _LABELLED_ROWS, generator)
-    if len(np.unique(codes[sampled])) == len(sampled):
+    labelled_rows = np.flatnonzero(codes >= 0)
+    sample_rows = _sample_rows(labelled_rows, _LABELLED_ROWS, generator)
+    if len(np.unique(codes[sample_rows])) == len(sample_rows):
         # The AUC needs pairs of items with the same label, so the sample is drawn again, from
         # labels that several items have.
-        shared_labels = np.flatnonzero(np.bincount(codes[labelled]) > 1)
+        shared_labels = np.flatnonzero(np.bincount(codes[labelled_rows]) > 1)
         sampled_labels = _sample_rows(shared_labels, _LABELLED_ROWS // 2, generator)
-        has_sampled_label = np.isin(codes[labelled], sampled_labels)
-        sampled = _sample_rows(labelled[has_sampled_label], _LABELLED_ROWS, generator)
-    rows = memmap.take_rows("items", sample.items, sampled)
-    recovery = search_rescalings(rows, codes[sampled], condition, generator, sample.n_threads)
-    queries = labelled[label_permutation.draw_per_label(codes[labelled], _QUERIES, generator)]
+        has_sampled_label = np.isin(codes[labelled_rows], sampled_labels)
+        sample_rows = _sample_rows(labelled_rows[has_sampled_label], _LABELLED_ROWS, generator)
+    rows = memmap.take_rows("items", sample.items, sample_rows)
+    recovery = search_rescalings(rows, codes[sample_rows], condition, generator, sample.n_threads)
+    queries = labelled_rows[label_permutation.draw_per_label(codes[labelled_rows], _QUERIES, generator)]
     units = unit_rows(rows)
     ranks = label_permutation.doubled_ranks(units @ units.T)
     ranking = label_permutation.Ranking(lists[queries], ranks)
-    best = label_permutation.permute_labels(
-        [ranking], queries, sampled, codes, names, generator, sample.n_threads
+    permutations = label_permutation.permute_labels(
+        [ranking], queries, sample_rows, codes, names, generator, sample.n_threads
     )
-    return (sampled, codes[sampled]), {"label_test": best.test, "label_recovery": recovery}
+    return (sample_rows, codes[sample_rows]), {"label_test": permutations.test, "label_recovery": recovery}
 
 
 def _study_sensitivity(
-    indexed: ItemRows, certified: ItemRows, lists: Integers, generator: np.random.Generator
+    index_sample: ItemRows,
+    certificate_sample: ItemRows,
+    lists: Integers,
+    generator: np.random.Generator,
 ) -> dict[str, Any]:
     """Return the fields of Audit about the sensitivity index.
 
-    The index is computed from the edges of the indexed items. For the index in random bases, the
-    smaller sample of certified items is used.
+    The index is computed from the edges of index_sample. The index in random bases is computed from
+    the smaller sample whose edges are also certified.
     """
-    sensitivity, shares = sensitivity_index(indexed, lists[indexed.rows])
+    sensitivity, shares = sensitivity_index(index_sample, lists[index_sample.rows])
     random_basis_indices = [
-        sensitivity_index(certified, lists[certified.rows], generator)[0]
+        sensitivity_index(certificate_sample, lists[certificate_sample.rows], generator)[0]
         for _ in range(_RANDOM_BASES)
     ]
     return {

@@ -77,8 +77,8 @@ def label_recovery_range(
     condition = as_condition("condition", condition)
     codes = validation.as_partial_labels("labels", labels, len(rows))
     generator = validation.as_generator("random_state", random_state)
-    labelled = np.flatnonzero(rows.any(axis=1) & (codes >= 0))
-    return search_rescalings(rows[labelled], codes[labelled], condition, generator, n_threads)
+    labelled_rows = np.flatnonzero(rows.any(axis=1) & (codes >= 0))
+    return search_rescalings(rows[labelled_rows], codes[labelled_rows], condition, generator, n_threads)
 
 
 def search_rescalings(
@@ -91,30 +91,30 @@ def search_rescalings(
     """Search for the lowest and the highest AUC; every row must be nonzero and have a label."""
     order = generator.permutation(len(rows))
     n_searched = min(_SEARCHED_ITEMS, len(rows) // 2)
-    searched, held_out = np.sort(order[:n_searched]), np.sort(order[n_searched:])
-    if not _has_both_kinds_of_pairs(codes[searched]) or not _has_both_kinds_of_pairs(
-        codes[held_out]
+    search_rows, test_rows = np.sort(order[:n_searched]), np.sort(order[n_searched:])
+    if not _has_both_kinds_of_pairs(codes[search_rows]) or not _has_both_kinds_of_pairs(
+        codes[test_rows]
     ):
         # There are too few items per label to hold items out, so there is no search, and the
         # audited embeddings are evaluated on all items.
-        searched, held_out = np.arange(0), np.arange(len(rows))
-    X = unit_rows(rows[searched]) if len(searched) else rows[searched].astype(np.float64)
-    pairs = np.triu_indices(len(searched), 1)
-    is_same = codes[searched][pairs[0]] == codes[searched][pairs[1]]
+        search_rows, test_rows = np.arange(0), np.arange(len(rows))
+    X = unit_rows(rows[search_rows]) if len(search_rows) else rows[search_rows].astype(np.float64)
+    pairs = np.triu_indices(len(search_rows), 1)
+    is_same = codes[search_rows][pairs[0]] == codes[search_rows][pairs[1]]
 
     def auc(D: Floats) -> float:
-        rescaled = (rows[held_out] / D).astype(rows.dtype)
-        return metrics.pair_auc(rescaled, codes[held_out], exact=False, n_threads=n_threads).value
+        rescaled = (rows[test_rows] / D).astype(rows.dtype)
+        return metrics.pair_auc(rescaled, codes[test_rows], exact=False, n_threads=n_threads).value
 
     identity = np.ones(rows.shape[1])
     candidates = [(auc(identity), identity)]
-    if len(searched):
+    if len(search_rows):
         for sign in (1.0, -1.0):
             D = _ascend(X, pairs, is_same, sign, 2 * np.log(condition))
             candidates.append((auc(D), D))
     low, low_D = min(candidates, key=lambda pair: pair[0])
     high, high_D = max(candidates, key=lambda pair: pair[0])
-    return LabelRecovery(condition, len(held_out), candidates[0][0], low, high, low_D, high_D)
+    return LabelRecovery(condition, len(test_rows), candidates[0][0], low, high, low_D, high_D)
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
@@ -134,14 +134,14 @@ def _ascend(
     Each entry of ln w lies between 0 and width.
     """
     log_w = np.full(X.shape[1], width / 2)
-    best, best_value, step = log_w, -np.inf, width / 2
+    best_log_w, best_value, step = log_w, -np.inf, width / 2
     for _ in range(_STEPS):
         U = X * np.exp(log_w / 2)
         U /= np.linalg.norm(U, axis=1, keepdims=True)
         C = U @ U.T
         value, slopes = _auc_and_slopes(C[pairs], is_same)
         if sign * value > best_value:
-            best, best_value = log_w, sign * value
+            best_log_w, best_value = log_w, sign * value
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
@@ -154,21 +154,21 @@ def _ascend(
         largest = np.abs(gradient).max()
         if largest == 0 or step < 1e-3 * width or width == 0:
             break
-        log_w = np.clip(best + 2 * step * gradient / largest, 0, width)
-    return np.exp((best.min() - best) / 2)
+        log_w = np.clip(best_log_w + 2 * step * gradient / largest, 0, width)
+    return np.exp((best_log_w.min() - best_log_w) / 2)
 
 
 def _auc_and_slopes(scores: Floats, is_same: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
     """Return the AUC of binned scores, and the derivative of the AUC with respect to each score."""
     bins = np.clip(((scores + 1) * (_BINS / 2)).astype(np.int64), 0, _BINS - 1)
-    different, same = (
+    different_density, same_density = (
         np.bincount(bins[pairs], minlength=_BINS) / pairs.sum() for pairs in (~is_same, is_same)
     )
-    auc = float(same @ (np.cumsum(different) - different / 2))
+    auc = float(same_density @ (np.cumsum(different_density) - different_density / 2))
     # The densities of single bins are too noisy for a gradient, so the code averages over three
     # bins.
-    different, same = (
-        np.convolve(density, np.ones(3) / 3, mode="same") for density in (different, same)
+    different_density, same_density = (
+        np.convolve(density, np.ones(3) / 3, mode="same") for density in (different_density, same_density)
     )
-    slopes = np.where(is_same, different[bins] / is_same.sum(), -same[bins] / (~is_same).sum())
+    slopes = np.where(is_same, different_density[bins] / is_same.sum(), -same_density[bins] / (~is_same).sum())
     return auc, slopes

@@ -184,59 +184,59 @@ def diff_models(
     >>> diff.overlap < 0.7, diff.overlap_after_rescaling, diff.overlap_after_linear_map
     (True, 1.0, 1.0)
     """
-    new, old = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
-    validation.check_length("old_items", old, len(new), "items")
-    k = validation.as_count("k", k, high=len(new) - 1)
+    new_rows, old_rows = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
+    validation.check_length("old_items", old_rows, len(new_rows), "items")
+    k = validation.as_count("k", k, high=len(new_rows) - 1)
     generator = validation.as_generator("random_state", random_state)
     if users is not None:
         users = validation.as_rows("users", users)
-        validation.check_same_width("users", users, "items", new)
+        validation.check_same_width("users", users, "items", new_rows)
     if old_users is not None:
         old_users = validation.as_rows("old_users", old_users)
-        validation.check_same_width("old_users", old_users, "old_items", old)
-    directed = np.flatnonzero(new.any(axis=1) & old.any(axis=1))
-    validation.check_enough("items", len(directed), k + 1, "rows that are not zero")
-    new, old = new[directed], old[directed]
-    listed = np.sort(generator.choice(len(new), min(_LISTED_ROWS, len(new)), replace=False))
+        validation.check_same_width("old_users", old_users, "old_items", old_rows)
+    nonzero_rows = np.flatnonzero(new_rows.any(axis=1) & old_rows.any(axis=1))
+    validation.check_enough("items", len(nonzero_rows), k + 1, "rows that are not zero")
+    new_rows, old_rows = new_rows[nonzero_rows], old_rows[nonzero_rows]
+    listed_rows = np.sort(generator.choice(len(new_rows), min(_LISTED_ROWS, len(new_rows)), replace=False))
 
     def lists(rows: Any) -> Integers:
         """Return the k nearest neighbours of each listed item."""
-        sample, _, _ = neighbor_edges.as_edges(rows, k, 1.0, listed, n_threads=n_threads)
+        sample, _, _ = neighbor_edges.as_edges(rows, k, 1.0, listed_rows, n_threads=n_threads)
         return neighbor_edges.nearest_items(sample, k).indices
 
-    mapped, condition, explained_new = _fit_linear_map(old, new)
-    explained_old = _fit_linear_map(new, old)[2]
-    target = lists(new)
-    before = overlap_per_query(lists(old), target)
-    after = overlap_per_query(lists(mapped), target)
-    overlap = float(before.mean())
-    rescaled = by_users = prediction_change = None
-    if old.shape[1] == new.shape[1]:
-        rescaled = metrics.overlap_at_k(lists(old * _fit_scales(old, new)), target)
+    mapped_rows, condition, explained_new = _fit_linear_map(old_rows, new_rows)
+    explained_old = _fit_linear_map(new_rows, old_rows)[2]
+    new_lists = lists(new_rows)
+    overlaps = overlap_per_query(lists(old_rows), new_lists)
+    mapped_overlaps = overlap_per_query(lists(mapped_rows), new_lists)
+    overlap = float(overlaps.mean())
+    rescaled_overlap = metric_overlap = prediction_change = None
+    if old_rows.shape[1] == new_rows.shape[1]:
+        rescaled_overlap = metrics.overlap_at_k(lists(old_rows * _fit_scales(old_rows, new_rows)), new_lists)
     if users is not None and old_users is not None:
-        by_users = metrics.overlap_at_k(
-            lists(query_metric(users).transform(new)),
-            lists(query_metric(old_users).transform(old)),
+        metric_overlap = metrics.overlap_at_k(
+            lists(query_metric(users).transform(new_rows)),
+            lists(query_metric(old_users).transform(old_rows)),
         )
         if len(users) == len(old_users):
-            prediction_change = metrics.model_change(old_users, old, users, new).relative
-    order = np.argsort(after, kind="stable")
+            prediction_change = metrics.model_change(old_users, old_rows, users, new_rows).relative
+    order = np.argsort(mapped_overlaps, kind="stable")
     return ModelDiff(
-        n_items=len(new),
-        n_listed=len(listed),
+        n_items=len(new_rows),
+        n_listed=len(listed_rows),
         k=k,
         overlap=overlap,
-        overlap_after_rescaling=rescaled,
-        overlap_after_linear_map=float(after.mean()),
-        unchanged=max(overlap, rescaled or 0.0, float(after.mean())),
-        overlap_error=neighbor_edges.standard_error(before, len(new)),
-        linear_error=neighbor_edges.standard_error(after, len(new)),
+        overlap_after_rescaling=rescaled_overlap,
+        overlap_after_linear_map=float(mapped_overlaps.mean()),
+        unchanged=max(overlap, rescaled_overlap or 0.0, float(mapped_overlaps.mean())),
+        overlap_error=neighbor_edges.standard_error(overlaps, len(new_rows)),
+        linear_error=neighbor_edges.standard_error(mapped_overlaps, len(new_rows)),
         explained_new=explained_new,
         explained_old=explained_old,
         condition=condition,
-        query_metric_overlap=by_users,
+        query_metric_overlap=metric_overlap,
         prediction_change=prediction_change,
-        most_changed=directed[listed[order[after[order] < 1][:_MOST_CHANGED]]],
+        most_changed=nonzero_rows[listed_rows[order[mapped_overlaps[order] < 1][:_MOST_CHANGED]]],
     )
 
 

@@ -136,14 +136,14 @@ def nearest_items(
         return top_k(sample.items, k=length, **options)
     index = sample.get_index() if index is None else index
     queries = memmap.take_rows("items", sample.items, sample.rows)
-    longer = index.search(queries, length + 1, **options)
-    is_removed = longer.indices == sample.rows[:, np.newaxis]
+    neighbors = index.search(queries, length + 1, **options)
+    is_removed = neighbors.indices == sample.rows[:, np.newaxis]
     # If an item has many duplicates, its list may contain only duplicates and not the item itself.
     # The last duplicate is then removed.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(
-        longer.indices[~is_removed].reshape(shape), longer.scores[~is_removed].reshape(shape)
+        neighbors.indices[~is_removed].reshape(shape), neighbors.scores[~is_removed].reshape(shape)
     )
 
 

@@ -251,21 +251,21 @@ class Audit(Record):
             f"condition {self.condition:g}; the worst linear map that the search found replaces "
             f"{1 - point.worst_linear:.0%} of the neighbours.",
         ]
-        near, far = self.nearest_parametrization, self.worst_parametrization
+        nearest, most_different = self.nearest_parametrization, self.worst_parametrization
         if self.centered is not None:
             sentences.append(
                 "After the mean of the items is subtracted, "
                 f"{self.centered.neighbors_kept:.0%} of the neighbours remain."
             )
-        if self.trained_on != "cosine" and near is not None:
+        if self.trained_on != "cosine" and nearest is not None:
             sentences.append(
                 "Of the other parametrisations of the same model, the nearest to the audited one "
-                f"is {_describe_form(near)}."
+                f"is {_describe_form(nearest)}."
             )
-            if far.name != near.name and far.jaccard < near.jaccard:
+            if most_different.name != nearest.name and most_different.jaccard < nearest.jaccard:
                 sentences.append(
                     "The parametrisation whose neighbours differ most from the audited ones is "
-                    f"{_describe_form(far)}."
+                    f"{_describe_form(most_different)}."
                 )
         return " ".join(sentences)
 
@@ -388,7 +388,7 @@ class Audit(Record):
     @property
     def advice(self) -> tuple[str, ...]:
         """Recommended next steps, most important first."""
-        free, has_query_metric = self.is_free, self._has_query_metric
+        is_free, has_query_metric = self.is_free, self._has_query_metric
         cases = [
             (self.equal_norms and self.trained_on == "unknown",
              "Find out whether the model was trained on the cosine (--trained-on): all items have "
@@ -400,33 +400,33 @@ class Audit(Record):
              "Continue to use the cosine, since the model was trained on it. The temperature of "
              "the training decides how similar items become: if you have labels, compare several "
              "temperatures."),
-            (self.trained_on != "cosine" and not free,
+            (self.trained_on != "cosine" and not is_free,
              "You may continue to use the cosine, because weight decay on both sides has chosen "
              "the scale of the dimensions. Compare the cosine with the query metric (fastcos "
              "compare) before you prefer one of the two."),
-            (self.trained_on != "cosine" and not free and self.condition_to_balance is None,
+            (self.trained_on != "cosine" and not is_free and self.condition_to_balance is None,
              "Add the embeddings of users or queries (--users), which show whether training has "
              "converged to the scale that weight decay on both sides chooses."),
-            (free and self.weight_decay_on == "both",
+            (is_free and self.weight_decay_on == "both",
              "Train for more iterations and audit again, or use the balanced form (canonicalize). "
              "The balanced form makes the same predictions, and training with equal weight decay "
              "on all rows of users and items converges to it."),
-            (free and self.weight_decay_on == "unknown",
+            (is_free and self.weight_decay_on == "unknown",
              "Find out whether the loss had weight decay on users and on items "
              "(--weight-decay-on): if it had weight decay on both, "
              + ("training has chosen the rescaling D." if self.is_balanced else
                 "training chooses the rescaling D when it converges.")),
-            (free and self.trained_on == RANKING,
+            (is_free and self.trained_on == RANKING,
              "Subtract the mean of the items before you compare them, for example with the measure "
              "centered_cosine: a vector that is added to all items does not change the loss, but "
              "it changes the cosines and the query metric."),
-            (free and has_query_metric,
+            (is_free and has_query_metric,
              "Compare items with the query metric (fastcos index export): no rescaling, and no "
              "linear map that preserves the dot products, changes the query metric."),
-            (free and not has_query_metric,
+            (is_free and not has_query_metric,
              "Add the embeddings of users or queries (--users), if the model has such embeddings: "
              "the items alone do not determine the scale of the dimensions."),
-            (free,
+            (is_free,
              "Before you show a single neighbour as a fact, check that certified_neighbors "
              "certifies this neighbour, or compare it with labels or interactions."),
             (self.label_test is not None and not self.label_test.shown,
@@ -555,7 +555,7 @@ class Audit(Record):
         )
         n_hidden = self.n_dimensions - MAX_BARS
         hidden = f"; the {n_hidden} smallest shares are not drawn" if n_hidden > 0 else ""
-        drawn, largest = self.dimension_shares.any(), self.dimension_shares[order[0]]
+        has_shares, largest_share = self.dimension_shares.any(), self.dimension_shares[order[0]]
         return Section(
             "Which dimensions make the cosines sensitive?",
             (
@@ -570,9 +570,9 @@ class Audit(Record):
                 "sensitivity index (mean total variation)": self.sensitivity,
                 "sensitivity index in a random basis": self.random_basis_sensitivity,
             },
-            [Figure("dimension_shares", self, 260, label)] if drawn else (),
+            [Figure("dimension_shares", self, 260, label)] if has_shares else (),
             verdict=f"Dimension {rows[0][0]} has the largest share of the sensitivity index, "
-            f"{largest:.1%}; an equal share would be {1 / self.n_dimensions:.1%}.",
+            f"{largest_share:.1%}; an equal share would be {1 / self.n_dimensions:.1%}.",
         )
 
     def _variants(self) -> tuple[Section, Section]:

@@ -318,8 +318,8 @@ class MapSearch:
         halves = -0.5 * slopes * scores
         weights = np.bincount(y.ravel(), (halves * inverse[y] ** 2).ravel(), len(units))
         weights += np.bincount(x, halves.sum(axis=1) * inverse[x] ** 2, len(units))
-        crossed = units[x].T @ weighted_neighbors
-        return (crossed + crossed.T) / 2 + (units * weights[:, None]).T @ units
+        products_with_neighbors = units[x].T @ weighted_neighbors
+        return (products_with_neighbors + products_with_neighbors.T) / 2 + (units * weights[:, None]).T @ units
 
 
 def _inverse(squares: Floats) -> Floats:
@@ -359,13 +359,13 @@ class _Edges:
         from the metric GG' of the map G, their rounding errors would grow with the square of the
         condition.
         """
-        mapped = self.units * map_ if map_.ndim == 1 else self.units @ map_
-        inverse = _inverse(np.einsum("ij,ij->i", mapped, mapped))
-        row_images = mapped[self.rows] * inverse[self.rows, None]
+        mapped_rows = self.units * map_ if map_.ndim == 1 else self.units @ map_
+        inverse = _inverse(np.einsum("ij,ij->i", mapped_rows, mapped_rows))
+        row_images = mapped_rows[self.rows] * inverse[self.rows, None]
         counts = parallel.unfilled(len(self.rows), np.int64)
         parallel.run(
             kernels.count_lost_by_row, parallel.row_blocks(len(self.rows), 64),
-            validation.read_only(row_images), validation.read_only(mapped),
+            validation.read_only(row_images), validation.read_only(mapped_rows),
             validation.read_only(inverse),
             kernels.EdgeLists(
                 self.rows, self.neighbors,

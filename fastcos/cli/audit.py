@@ -120,8 +120,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         options.check_output_file("--explore", Path(args.explore))
     model = read_factors(args.items, args.users, args)
-    old = _old_version(args, model.ids)
-    labelled, labels, popularity = _read_item_data(args, model.ids)
+    old_version = _old_version(args, model.ids)
+    item_labels, labels, popularity = _read_item_data(args, model.ids)
     condition = {} if args.condition is None else {"condition": args.condition}
     trained_on, weight_decay_on = _training_loss(args)
     with progress_bar("searching neighbours") as progress:
@@ -131,8 +131,8 @@ def run(args: argparse.Namespace) -> int:
             random_state=args.seed, **condition,
         )  # fmt: skip
     diff = None
-    if old is not None:
-        old_model, rows, old_rows = old
+    if old_version is not None:
+        old_model, rows, old_rows = old_version
         diff = diff_models(
             model.items[rows], old_model.items[old_rows], users=model.users,
             old_users=old_model.users, k=args.k, random_state=args.seed,
@@ -164,7 +164,7 @@ def run(args: argparse.Namespace) -> int:
     io.write_json(folder / "audit.json", document)
     io.write_text(folder / "audit.html", page)
     if args.explore is not None:
-        _write_explorer(args, model, labelled, labels, popularity, report.condition, facts)
+        _write_explorer(args, model, item_labels, labels, popularity, report.condition, facts)
     if args.json:
         print_json(document)
     else:
@@ -186,18 +186,18 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
     Return the labels as they were read, the labels as a list, and the popularity.
     """
     labels = popularity = None
-    labelled = options.read_labels(args, ids)
-    if labelled is not None:
-        labels = options.label_names(labelled)
+    item_labels = options.read_labels(args, ids)
+    if item_labels is not None:
+        labels = options.label_names(item_labels)
         n_labelled = len(labels) - labels.count(None)
-        say(f"read the labels of {n_labelled:,} items in {len(labelled.classes)} classes")
+        say(f"read the labels of {n_labelled:,} items in {len(item_labels.classes)} classes")
     if args.popularity is not None:
         with options.errors_name_flag("--popularity"):
             column = io.read_popularity(args.popularity, ids)
         popularity, n_read = column.values, len(ids) - column.n_missing
         missing = f"{column.n_missing:,} items are not in the file"
         say(f"read the popularity of {n_read:,} items; {missing}")
-    return labelled, labels, popularity
+    return item_labels, labels, popularity
 
 
 def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
@@ -217,7 +217,7 @@ def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
 def _write_explorer(
     args: argparse.Namespace,
     model: io.Factors,
-    labelled: "io.ItemLabels | None",
+    item_labels: "io.ItemLabels | None",
     labels: Any,
     popularity: Any,
     condition: float,
@@ -239,7 +239,7 @@ def _write_explorer(
         popularity = read_model_folder(args.items).popularity
     with spinner("certifying neighbours"):
         page = items_page(
-            model.items, model.users, names=model.ids if labelled is None else labelled.names,
+            model.items, model.users, names=model.ids if item_labels is None else item_labels.names,
             labels=labels, popularity=popularity, rows=rows, name=Path(args.items).name,
             condition=condition, provenance=facts,
         )  # fmt: skip
@@ -256,10 +256,10 @@ def _old_version(args: argparse.Namespace, ids: Any) -> tuple[io.Factors, Any, A
         validation.check_none("--old-users", args.old_users, "without --against")
         return None
     say(f"comparing the items with the old version {args.against}")
-    old = read_factors(args.against, args.old_users)
-    rows, old_rows = io.common_rows(args.items, ids, args.against, old.ids)
+    old_factors = read_factors(args.against, args.old_users)
+    rows, old_rows = io.common_rows(args.items, ids, args.against, old_factors.ids)
     say(f"{len(rows):,} items are in both versions")
-    return old, rows, old_rows
+    return old_factors, rows, old_rows
 
 
 def show(report: "Audit") -> None:

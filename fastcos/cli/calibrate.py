@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     if args.names is not None:
         with options.errors_name_flag("--names"):
             names = io.read_names(args.names, ids)
-    labelled = None if args.labelled is None else _labelled(args, items, ids, measure)
+    pair_calibration = None if args.labelled is None else _labelled(args, items, ids, measure)
     with progress_bar("scoring pairs") as progress:
         calibration = calibrate(
             items, queries, measure=measure, fpr=args.fpr, sample=sample,
@@ -120,24 +120,24 @@ def run(args: argparse.Namespace) -> int:
     facts = provenance.provenance(options.arguments(args))
     page = calibration_page(
         calibration, name=Path(args.items).name, score=args.score, examples=examples,
-        labels=(names if query_ids is None else query_ids, names), labelled=labelled,
+        labels=(names if query_ids is None else query_ids, names), labelled=pair_calibration,
         provenance=facts,
     )  # fmt: skip
     document = {**facts, "calibration": calibration.to_dict()}
-    if labelled is not None:
-        document["labelled"] = labelled.to_dict()
+    if pair_calibration is not None:
+        document["labelled"] = pair_calibration.to_dict()
     folder.mkdir(parents=True, exist_ok=True)
     calibration.save(folder / "calibration.json")
     io.write_text(folder / "calibration.html", page)
-    written = [folder / "calibration.json", folder / "calibration.html"]
-    if labelled is not None:
-        io.write_json(folder / "labelled.json", labelled.to_dict())
-        written.append(folder / "labelled.json")
+    paths = [folder / "calibration.json", folder / "calibration.html"]
+    if pair_calibration is not None:
+        io.write_json(folder / "labelled.json", pair_calibration.to_dict())
+        paths.append(folder / "labelled.json")
     if args.json:
         print_json(provenance.json_ready(document))
     else:
-        _show(calibration, labelled, args.score)
-    say("wrote " + ", ".join(map(str, written)))
+        _show(calibration, pair_calibration, args.score)
+    say("wrote " + ", ".join(map(str, paths)))
     if not args.json:
         print_next(_next_commands(calibration, args))
     return 0

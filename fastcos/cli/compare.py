@@ -188,8 +188,8 @@ def _compare_interactions(args: argparse.Namespace) -> int:
     }
     data = options.read_interactions(args)
     model = options.model_arguments(args)
-    labelled = options.read_labels(args, data.item_ids)
-    labels, counts = (None, None) if labelled is None else options.report_labels(labelled)
+    item_labels = options.read_labels(args, data.item_ids)
+    labels, counts = (None, None) if item_labels is None else options.report_labels(item_labels)
     with progress_bar("factorising, then comparing measures") as progress:
         comparison = compare(data.X, labels, **model, **candidates, progress=progress)
     parameters = {"given": options.arguments(args), "model": comparison.parameters}
@@ -199,26 +199,26 @@ def _compare_interactions(args: argparse.Namespace) -> int:
         hint = "" if args.all else f"; with --all, the sample has up to {N_SAMPLED_OF_ALL:,} items"
         sizes = f"{len(comparison.sampled):,} of {data.X.shape[1]:,} items"
         say(f"evaluated the measures on a sample of {sizes}{hint}")
-    names = [str(name) for name in (data.item_ids if labelled is None else labelled.names)]
+    names = [str(name) for name in (data.item_ids if item_labels is None else item_labels.names)]
     folder, leaderboard = Path(args.out), comparison.leaderboard
     with spinner("drawing"):
-        written, document = write_comparison(
+        paths, document = write_comparison(
             comparison, folder, stem="comparison", parameters=parameters, every=args.all
         )
-        written += write_leaderboard(leaderboard, folder, "measures")
+        paths += write_leaderboard(leaderboard, folder, "measures")
         page = leaderboard_page(
             leaderboard, names=names, labels=labels, name=Path(args.interactions).name,
             sections=comparison.sections()[:1], provenance=provenance.provenance(parameters),
         )  # fmt: skip
         io.write_text(folder / "comparison.html", page)
-        written.insert(0, folder / "comparison.html")
-    written.append(_write_neighbors(comparison, names, folder))
+        paths.insert(0, folder / "comparison.html")
+    paths.append(_write_neighbors(comparison, names, folder))
     if args.json:
         print_json(document)
     else:
         show_leaderboard(leaderboard)
         show_comparison(comparison)
-    say_written(written)
+    say_written(paths)
     if not args.json:
         for item in popular_items(comparison, args.show):
             _print_neighbors(comparison, names, item)
@@ -324,21 +324,21 @@ def _compare_vectors(args: argparse.Namespace) -> int:
     document["leaderboards"] = provenance.json_ready(
         {name: leaderboard.to_dict() for name, leaderboard in leaderboards.items()}
     )
-    written = []
+    paths = []
     for name, leaderboard in leaderboards.items():
         page = leaderboard_page(
             leaderboard, names=ids, labels=tasks[name].get("labels"),
             name=Path(args.interactions).name, provenance=provenance.provenance(parameters),
         )  # fmt: skip
         io.write_text(folder / f"{name}.html", page)
-        written += [folder / f"{name}.html", *write_leaderboard(leaderboard, folder, name)]
+        paths += [folder / f"{name}.html", *write_leaderboard(leaderboard, folder, name)]
     io.write_json(folder / "comparison.json", document)
     if args.json:
         print_json(document)
     else:
         for name, leaderboard in leaderboards.items():
             show_leaderboard(leaderboard, name)
-    say_written([*written, folder / "comparison.json"])
+    say_written([*paths, folder / "comparison.json"])
     return 0 if all(leaderboard.beats_chance for leaderboard in leaderboards.values()) else 1
 
 
@@ -350,18 +350,18 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
     if args.model is not None:
         task = tasks["held-out"] = _held_out_task(args, factors)
         counts["held-out"] = {name: task[name].nnz for name in ("interactions", "held_out")}
-    labelled = options.read_labels(args, ids)
-    if labelled is not None:
-        labels, counts["labels"] = options.report_labels(labelled)
+    item_labels = options.read_labels(args, ids)
+    if item_labels is not None:
+        labels, counts["labels"] = options.report_labels(item_labels)
         tasks["labels"] = {"labels": labels}
     for path in args.pairs or ():
-        read, name = io.read_pairs(path, ids), Path(path).stem
+        item_pairs, name = io.read_pairs(path, ids), Path(path).stem
         say(
-            f"read {len(read.pairs):,} pairs of {path}, and left out {read.n_unknown:,} pairs "
-            "because the vectors lack one of their items"
+            f"read {len(item_pairs.pairs):,} pairs of {path}, and left out "
+            f"{item_pairs.n_unknown:,} pairs because the vectors lack one of their items"
         )
-        counts[name] = {"file": path, "pairs": len(read.pairs), "left_out_unknown": read.n_unknown}
-        tasks[name] = {"pairs": (read.pairs, read.ratings)}
+        counts[name] = {"file": path, "pairs": len(item_pairs.pairs), "left_out_unknown": item_pairs.n_unknown}
+        tasks[name] = {"pairs": (item_pairs.pairs, item_pairs.ratings)}
     return tasks, counts
 
 
@@ -435,15 +435,15 @@ def _print_neighbors(comparison: "Comparison", names: Sequence[str], item: int) 
 
 def _write_neighbors(comparison: "Comparison", names: Sequence[str], folder: Path) -> Path:
     path = folder / "neighbors.csv"
-    shown = [row.name for row in side_by_side(comparison)]
-    sampled = comparison.sampled
-    items = range(len(names)) if sampled is None else sampled.tolist()
+    names_of_rows = [row.name for row in side_by_side(comparison)]
+    sample = comparison.sampled
+    items = range(len(names)) if sample is None else sample.tolist()
     rows = (
         (name, names[item], *(names[neighbor] for neighbor in ranked))
-        for name in shown
+        for name in names_of_rows
         for item, ranked in zip(items, comparison.neighbors[name].tolist(), strict=True)
     )
-    ranks = range(1, comparison.neighbors[shown[0]].shape[1] + 1)
+    ranks = range(1, comparison.neighbors[names_of_rows[0]].shape[1] + 1)
     header = ("rescaling", "item", *(f"neighbor_{rank}" for rank in ranks))
     io.write_csv(path, header, rows, for_spreadsheets=True)
     return path

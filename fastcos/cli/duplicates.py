@@ -58,11 +58,11 @@ def run(args: argparse.Namespace) -> int:
             options.check_output_file(name, Path(path))
     if (Path(args.source) / "header.json").is_file():
         index = SimilarityIndex.open(args.source)
-        items, ids, read = index.vectors_of(index.ids), index.ids, None
+        items, ids, source_vectors = index.vectors_of(index.ids), index.ids, None
     else:
-        read = read_items(args.source, args)
-        items, ids = read
-    names = lists.read_names(args, args.source, ids, read)
+        source_vectors = read_items(args.source, args)
+        items, ids = source_vectors
+    names = lists.read_names(args, args.source, ids, source_vectors)
     measure = options.as_measure("--measure", args.measure)
     if args.min_score is not None:
         threshold: Any = as_threshold("--min-score", args.min_score, get_measure(measure))

@@ -100,16 +100,16 @@ def _add_add(parser: argparse.ArgumentParser) -> None:
 
 def _add(args: argparse.Namespace) -> int:
     index = SimilarityIndex.open(args.index, model=args.model)
-    read = read_items(args.source, args)
-    (vectors, ids), before = read, len(index)
-    if read.has_ids:
+    source_vectors = read_items(args.source, args)
+    (vectors, ids), n_before = source_vectors, len(index)
+    if source_vectors.has_ids:
         index.upsert(vectors, ids)
     else:
         index.add(vectors)  # the method add raises an error if the items of the index have ids
     index.save(args.index)
-    new = len(index) - before
-    text = f"items added: {new:,}, replaced: {len(ids) - new:,}"
-    return _report(args, text, items=len(index), added=new, replaced=len(ids) - new)
+    n_new = len(index) - n_before
+    text = f"items added: {n_new:,}, replaced: {len(ids) - n_new:,}"
+    return _report(args, text, items=len(index), added=n_new, replaced=len(ids) - n_new)
 
 
 def _add_remove(parser: argparse.ArgumentParser) -> None:

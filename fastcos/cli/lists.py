@@ -161,23 +161,23 @@ def add_names(parser: "argparse._ActionsContainer") -> None:
 
 
 def read_names(
-    args: argparse.Namespace, source: str, ids: Any, read: "io.Vectors | None" = None
+    args: argparse.Namespace, source: str, ids: Any, source_vectors: "io.Vectors | None" = None
 ) -> Any:
     """Read the names of --names or the texts of --text; None if neither option is given.
 
-    If read is not None, it contains the vectors and ids that were read from the file source; if
-    this file is a table, it may contain the texts.
+    If source_vectors is not None, it contains the vectors and ids of the file source; if this file
+    is a table, it may also contain the texts.
     """
     if args.names is None and args.text is None:
         return None
     if args.names is not None:
         with options.errors_name_flag("--names", "--text"):
             return io.read_names(args.names, ids, name=args.text)
-    if read is None or suffix_of(Path(source)) not in TABLE_SUFFIXES:
+    if source_vectors is None or suffix_of(Path(source)) not in TABLE_SUFFIXES:
         rule = "be a column of --names, or of the table of the vectors"
         raise ValueError(f"--text must {rule}, got {source!r}")
-    if args.ids is None and read.columns["ids"] is not None:
-        return io.read_names(source, ids, name=args.text, item=read.columns["ids"])
+    if args.ids is None and source_vectors.columns["ids"] is not None:
+        return io.read_names(source, ids, name=args.text, item=source_vectors.columns["ids"])
     texts = read_texts(source, args.text)
     validation.check_shape("--text", texts.shape, (len(ids),))
     return texts

@@ -86,8 +86,8 @@ def run(args: argparse.Namespace) -> int:
     if args.min_score is not None:
         validation.as_real("--min-score", args.min_score)
     measure_option = options.as_measure("--measure", args.measure)
-    embeddings, ids, read = _embeddings(args)
-    names = lists.read_names(args, args.source, ids, read)
+    embeddings, ids, source_vectors = _embeddings(args)
+    names = lists.read_names(args, args.source, ids, source_vectors)
     *_, candidate = select_candidates([measure_option], embeddings, argument="--measure")[0]
     items, measure = candidate.rows(embeddings), candidate.make(embeddings)
     calibration, min_score = _calibration(args, measure)
@@ -154,5 +154,5 @@ def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors |
     # recommendations of the model. The scores of the model include its biases, so the biases are
     # read as additional columns.
     keep_biases = args.queries is not None and args.measure == "dot"
-    read = read_items(source, args, keep_biases=keep_biases)
-    return Embeddings(read.vectors), read.ids, read
+    source_vectors = read_items(source, args, keep_biases=keep_biases)
+    return Embeddings(source_vectors.vectors), source_vectors.ids, source_vectors

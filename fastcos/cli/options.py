@@ -153,15 +153,15 @@ def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "
 
     if shared and Path(path).suffix == ".npy":
         return read_vectors(path)
-    read = read_vectors(path, vector_column=args.vector_column, id_column=args.id_column)
-    say_columns(path, read)
-    return read
+    vectors = read_vectors(path, vector_column=args.vector_column, id_column=args.id_column)
+    say_columns(path, vectors)
+    return vectors
 
 
-def say_columns(path: str | Path, read: "Vectors | Factors") -> None:
+def say_columns(path: str | Path, content: "Vectors | Factors") -> None:
     """Report the columns of a table from which vectors and ids were read."""
-    if read.columns:
-        vectors, ids, unused = (read.columns[name] for name in ("vectors", "ids", "unused"))
+    if content.columns:
+        vectors, ids, unused = (content.columns[name] for name in ("vectors", "ids", "unused"))
         parts = [
             "vectors from " + _list_names(vectors), "no ids" if ids is None else f"ids from {ids!r}"
         ]  # fmt: skip
@@ -285,26 +285,26 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
         raise
 
 
-def report_labels(labelled: "ItemLabels") -> tuple[list[str | None], dict[str, Any]]:
+def report_labels(item_labels: "ItemLabels") -> tuple[list[str | None], dict[str, Any]]:
     """Print the numbers of labelled items; return the labels of the items, and these numbers."""
-    n_labelled, classes = int((labelled.labels >= 0).sum()), labelled.classes.tolist()
-    _, _, _, several, none, other, unknown = labelled
-    items, column, names = labelled.columns.values()
+    n_labelled, classes = int((item_labels.labels >= 0).sum()), item_labels.classes.tolist()
+    _, _, _, n_several, n_none, n_other, n_unknown = item_labels
+    items, column, names = item_labels.columns.values()
     name_column = "" if names is None else f", {names!r} for names"
-    used = f"{column!r} for labels, {items!r} for items{name_column}"
-    say(f"columns used from the label file: {used}")
+    used_columns = f"{column!r} for labels, {items!r} for items{name_column}"
+    say(f"columns used from the label file: {used_columns}")
     say(
         f"read the labels of {n_labelled:,} items in {len(classes)} classes, and left out "
-        f"{several:,} items with several labels, {none:,} without a label and {other:,} with a "
-        f"label that is not used; {unknown:,} items of the label file are not in the data"
+        f"{n_several:,} items with several labels, {n_none:,} without a label and {n_other:,} with "
+        f"a label that is not used; {n_unknown:,} items of the label file are not in the data"
     )
-    counts = {"n_several": several, "n_none": none, "n_other": other, "n_unknown": unknown}
-    return label_names(labelled), {"classes": classes, "labelled": n_labelled, **counts}
+    counts = {"n_several": n_several, "n_none": n_none, "n_other": n_other, "n_unknown": n_unknown}
+    return label_names(item_labels), {"classes": classes, "labelled": n_labelled, **counts}
 
 
-def label_names(labelled: "ItemLabels") -> list[str | None]:
+def label_names(item_labels: "ItemLabels") -> list[str | None]:
     """Return the label of each item; None for an item without a label."""
-    return [None if code < 0 else str(labelled.classes[code]) for code in labelled.labels]
+    return [None if code < 0 else str(item_labels.classes[code]) for code in item_labels.labels]
 
 
 def add_model(

@@ -100,18 +100,18 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}
     with spinner("drawing"):
-        written, document = write_comparison(
+        paths, document = write_comparison(
             comparison, folder, stem="figure1", parameters=parameters, every=args.all
         )
         if "dropout" in comparison.models:  # Eq. 2 alone determines D, so there is no page.
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)
-            written.insert(0, folder / "figure1.html")
+            paths.insert(0, folder / "figure1.html")
     if args.json:
         print_json(document)
     else:
         show_comparison(comparison)
-    say_written(written)
+    say_written(paths)
     return 0
 
 

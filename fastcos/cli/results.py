@@ -35,15 +35,15 @@ def write_comparison(
 
     folder.mkdir(parents=True, exist_ok=True)
     maps = SimilarityMapsDisplay.from_comparison(comparison, every=every).plot().figure_
-    written = write_figure(maps, folder, stem, of_maps=True)
+    paths = write_figure(maps, folder, stem, of_maps=True)
     if comparison.labels is not None and comparison.grid:
         grid = ExponentGridDisplay.from_comparison(comparison).plot().figure_
-        written += write_figure(grid, folder, "exponents", kinds=("png",))
+        paths += write_figure(grid, folder, "exponents", kinds=("png",))
     rows = [row.to_dict() for row in (*comparison.named, *comparison.grid)]
     io.write_csv(folder / f"{stem}.csv", tuple(rows[0]), (tuple(row.values()) for row in rows))
     document = provenance.provenance(parameters) | provenance.json_ready(comparison.to_dict())
     io.write_json(folder / f"{stem}.json", document)
-    return [*written, folder / f"{stem}.csv", folder / f"{stem}.json"], document
+    return [*paths, folder / f"{stem}.csv", folder / f"{stem}.json"], document
 
 
 def write_leaderboard(leaderboard: "Leaderboard", folder: Path, stem: str) -> list[Path]:

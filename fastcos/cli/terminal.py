@@ -92,10 +92,11 @@ def report_compilation() -> Iterator[None]:
     """Print the number of seconds that the block spent compiling kernels, unless it is 0."""
     from fastcos.kernels.jit import seconds_compiling
 
-    before = seconds_compiling()
+    seconds_before = seconds_compiling()
     yield
-    if seconds_compiling() > before:
-        say(f"{seconds_compiling() - before:.1f} s of the run time were spent compiling kernels")
+    if seconds_compiling() > seconds_before:
+        seconds = seconds_compiling() - seconds_before
+        say(f"{seconds:.1f} s of the run time were spent compiling kernels")
 
 
 @contextlib.contextmanager
@@ -235,22 +236,23 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
         max(heading, _TEXT if long else cells)
         for heading, cells, long in zip(heading_widths, cell_widths, is_long, strict=True)
     ]
-    pending = list(range(1, len(header)))
+    pending_columns = list(range(1, len(header)))
     while True:
-        shown, used = [0], widths[0] + 4  # The border of the table takes 4 characters.
-        while pending and (len(shown) == 1 or used + widths[pending[0]] + 3 <= console.width):
-            used += widths[pending[0]] + 3
-            shown.append(pending.pop(0))
+        # The border of the table takes 4 characters.
+        shown_columns, used_width = [0], widths[0] + 4
+        while pending_columns and (len(shown_columns) == 1 or used_width + widths[pending_columns[0]] + 3 <= console.width):
+            used_width += widths[pending_columns[0]] + 3
+            shown_columns.append(pending_columns.pop(0))
         table = Table(title=printable(title), title_justify="left")
-        for n in shown:
+        for n in shown_columns:
             width = None if is_long[n] else widths[n]
             justify: Any = "left" if is_text[n] else "right"
             table.add_column(headings[n], justify=justify, width=width, min_width=widths[n])
-        for cells in zip(*(columns[n] for n in shown), strict=True):
+        for cells in zip(*(columns[n] for n in shown_columns), strict=True):
             table.add_row(*cells)
         console.print(table)
         title = ""
-        if not pending:
+        if not pending_columns:
             return
 
 

@@ -239,9 +239,9 @@ def _index() -> None:
     index = SimilarityIndex().fit(items)
     with tempfile.TemporaryDirectory() as folder:
         index.save(Path(folder) / "index")
-        for opened in (index, SimilarityIndex.open(Path(folder) / "index")):
-            opened.search(items[:1], 5)
-            opened.search(items, 5)
+        for searched_index in (index, SimilarityIndex.open(Path(folder) / "index")):
+            searched_index.search(items[:1], 5)
+            searched_index.search(items, 5)
     index.add(items)
     index.search(items, 5)
     for dtype in DTYPES:  # With this many rows, threads share the panels of a few queries.

@@ -323,10 +323,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         if self.index is None or not pairs:
             return []
         rows = self.index.vectors_of([document.id for document, _ in pairs])
-        selected = maximal_marginal_relevance(
+        numbers = maximal_marginal_relevance(
             np.asarray(embedding, np.float32), list(rows), lambda_mult, k
         )
-        return [pairs[number] for number in selected]
+        return [pairs[number] for number in numbers]
 
     async def amax_marginal_relevance_search_with_score_by_vector(
         self, embedding: list[float], **kwargs: Any
@@ -460,9 +460,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
             except (TypeError, zipfile.BadZipFile) as error:
                 rule = "serialized must be bytes that serialize_to_bytes returned"
                 raise storage.FastcosFormatError(f"{rule}, got {error}") from None
-            mapped = cls.load_local(folder, embeddings, model=model)
-            store = cls(embeddings, measure=mapped._measure, model=mapped._model)
-            store.merge_from(mapped)
+            mapped_store = cls.load_local(folder, embeddings, model=model)
+            store = cls(embeddings, measure=mapped_store._measure, model=mapped_store._model)
+            store.merge_from(mapped_store)
         return store
 
     def _nearest(

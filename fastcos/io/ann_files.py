@@ -57,18 +57,18 @@ def write_neighbors(path: PathLike, indices: npt.NDArray[np.int64]) -> None:
         raise ValueError(f"--out must be .npy for more than 2^31 items, got {path}")
     n, k = indices.shape
     if file.suffix in _HDF5:
-        with atomic_path(path) as temporary, _open_hdf5(temporary, "w") as opened:
-            opened["neighbors"] = indices
+        with atomic_path(path) as temporary, _open_hdf5(temporary, "w") as file_object:
+            file_object["neighbors"] = indices
         return
-    with atomic_path(path) as temporary, temporary.open("wb") as opened:
+    with atomic_path(path) as temporary, temporary.open("wb") as file_object:
         if file.suffix == ".npy":
-            np.lib.format.write_array(opened, indices, allow_pickle=False)
+            np.lib.format.write_array(file_object, indices, allow_pickle=False)
         elif file.suffix == ".ivecs":
             width = np.full((n, 1), k)
-            opened.write(np.hstack([width, indices]).astype("<i4").tobytes())
+            file_object.write(np.hstack([width, indices]).astype("<i4").tobytes())
         else:
-            opened.write(np.array([n, k], "<i4").tobytes())
-            opened.write(indices.astype("<i4").tobytes())
+            file_object.write(np.array([n, k], "<i4").tobytes())
+            file_object.write(indices.astype("<i4").tobytes())
 
 
 def _open_hdf5(path: Path, mode: str) -> Any:

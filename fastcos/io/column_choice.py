@@ -106,16 +106,16 @@ def choose_vector_columns(
     vectors = [vector_column] if vector_column is not None else lists
     ids = _choose_ids(path, columns, vectors, id_column)
     if not vectors:
-        remaining = [
+        data_columns = [
             name
             for name in columns
             if name != ids and not names_ids(name) and not is_index(columns[name])
         ]
         for kind in ("odd numbers", "mixed", "blanks"):
-            for name in remaining:
+            for name in data_columns:
                 if columns[name].kind == kind:
                     columns[name].refuse_as_numbers(path)
-        vectors = [name for name in remaining if columns[name].kind == "numbers"]
+        vectors = [name for name in data_columns if columns[name].kind == "numbers"]
     if not vectors:
         rule = "hold one column of lists of numbers, or columns of numbers"
         got = ", ".join(column.describe() for column in columns.values())

@@ -121,18 +121,18 @@ class Column:
     @property
     def kind(self) -> str:
         """The kind of the column: lists, numbers, texts, odd numbers, blanks, other or mixed."""
-        filled = self._rows.keys() - {"blank", "blank word", "infinity", "empty list"}
-        if not filled.isdisjoint(("list", "list with blanks")):
+        filled_categories = self._rows.keys() - {"blank", "blank word", "infinity", "empty list"}
+        if not filled_categories.isdisjoint(("list", "list with blanks")):
             return "lists"
-        if not filled:
+        if not filled_categories:
             return "blanks"
-        if len(filled) == 1 and filled <= {"number", "boolean"}:
+        if len(filled_categories) == 1 and filled_categories <= {"number", "boolean"}:
             return "numbers"
-        if "other" in filled:
+        if "other" in filled_categories:
             return "other"
-        if filled == {"odd number"}:
+        if filled_categories == {"odd number"}:
             return "odd numbers"
-        return "mixed" if "number" in filled else "texts"
+        return "mixed" if "number" in filled_categories else "texts"
 
     @property
     def may_be_ids(self) -> bool:

@@ -214,12 +214,12 @@ def common_spelling(
     """
     texts = [text.strip() for text in column.texts]
     not_numbers = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
-    filled = [texts[code].casefold() for code in not_numbers if texts[code]]
+    filled_texts = [texts[code].casefold() for code in not_numbers if texts[code]]
     if len(not_numbers) == len(texts):
-        if not filled or any(text not in _BOOLEANS for text in filled):
+        if not filled_texts or any(text not in _BOOLEANS for text in filled_texts):
             return column
         return _merged([text.capitalize() for text in texts], column.codes)
-    if any(text not in _BLANK_WORDS and text not in _INFINITE_WORDS for text in filled):
+    if any(text not in _BLANK_WORDS and text not in _INFINITE_WORDS for text in filled_texts):
         return column
     if allow_blanks:
         for code in not_numbers:
@@ -228,11 +228,11 @@ def common_spelling(
         rule = f"column {name!r} must have an id in every row"
         got = _quoted(column.texts[not_numbers[0]])
         refuse_rows(path, rule, got, lines[np.isin(column.codes, not_numbers)])
-    whole = [_WHOLE.fullmatch(text) for text in texts]
-    if not all(match or not text for match, text in zip(whole, texts, strict=True)):
+    matches = [_WHOLE.fullmatch(text) for text in texts]
+    if not all(match or not text for match, text in zip(matches, texts, strict=True)):
         decimals = [
             code
-            for code, (match, text) in enumerate(zip(whole, texts, strict=True))
+            for code, (match, text) in enumerate(zip(matches, texts, strict=True))
             if not match and not text.lstrip("+-").isdigit()
         ]
         if decimals and not allow_blanks:
@@ -240,11 +240,11 @@ def common_spelling(
             got = f"the decimal number {texts[decimals[0]]!r}"
             refuse_rows(path, rule, got, lines[np.isin(column.codes, decimals)])
         return _merged(texts, column.codes) if allow_blanks else column
-    for code, match in enumerate(whole):
+    for code, match in enumerate(matches):
         if match and match[2] and abs(int(match[1])) >= _LARGEST_EXACT:
             rule = f"column {name!r} must hold whole numbers below 2^53, if they are decimal"
             refuse_rows(path, rule, repr(texts[code]), lines[column.codes == code])
-    integers = [match[1] if match else "" for match in whole]
+    integers = [match[1] if match else "" for match in matches]
     merged = _merged(integers, column.codes)
     if len(merged.texts) < len(integers) and not allow_blanks:
         repeated = Counter(integers).most_common(1)[0][0]
@@ -359,10 +359,10 @@ class Numbers(dict[str, float]):
             if cells.dtype.kind == "b":
                 return np.where(cells, np.inf, -np.inf)
             values = cells.astype(np.float64)
-            broken = ~np.isfinite(values)
-            if broken.any():
-                values[broken] = np.nan
-                self.first_broken = self.first_broken or str(cells[broken][0])
+            is_invalid = ~np.isfinite(values)
+            if is_invalid.any():
+                values[is_invalid] = np.nan
+                self.first_broken = self.first_broken or str(cells[is_invalid][0])
             return values
         if set(map(type, cells)) != {str}:
             texts = map(cell_text, cells)
@@ -374,14 +374,14 @@ class Numbers(dict[str, float]):
 
         Cells that are not finite numbers raise FastcosFormatError.
         """
-        broken = np.isnan(values)
-        if broken.any():
+        is_invalid = np.isnan(values)
+        if is_invalid.any():
             rule = f"column {name!r} must hold finite numbers"
-            refuse_rows(path, rule, _quoted(self.first_broken or ""), lines[broken])
-        boolean = np.isinf(values)
-        if boolean.all() and len(values):
+            refuse_rows(path, rule, _quoted(self.first_broken or ""), lines[is_invalid])
+        is_boolean = np.isinf(values)
+        if is_boolean.all() and len(values):
             return (values > 0).astype(np.float64)
-        if boolean.any():
+        if is_boolean.any():
             rule = f"column {name!r} must hold either numbers or booleans"
-            refuse_rows(path, rule, "both", lines[boolean])
+            refuse_rows(path, rule, "both", lines[is_boolean])
         return values

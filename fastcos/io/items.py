@@ -136,9 +136,9 @@ def read_labels(
         column = require_column("column", column, (), table.names, path)
         name = find_column("name", name, NAME_WORDS, table.names, path)
         names_to_read = [item, column] if name is None else [item, column, name]
-        read = read_columns(table, names_to_read)
-    items = common_spelling(path, item, read.texts[0], read.lines, allow_blanks=True)
-    cells = common_spelling(path, column, read.texts[1], read.lines, allow_blanks=True)
+        columns = read_columns(table, names_to_read)
+    items = common_spelling(path, item, columns.texts[0], columns.lines, allow_blanks=True)
+    cells = common_spelling(path, column, columns.texts[1], columns.lines, allow_blanks=True)
     rows, row_positions, n_unknown = positions.match(path, items)
     labels_of_cell = []
     for text in cells.texts:
@@ -147,16 +147,16 @@ def read_labels(
     labels_of_item: dict[int, set[str]] = defaultdict(set)
     for position, code in zip(row_positions.tolist(), cells.codes[rows].tolist(), strict=True):
         labels_of_item[position].update(labels_of_cell[code])
-    single = {position: next(iter(s)) for position, s in labels_of_item.items() if len(s) == 1}
-    longest = max(map(len, single.values()), default=0)
+    single_labels = {position: next(iter(s)) for position, s in labels_of_item.items() if len(s) == 1}
+    longest = max(map(len, single_labels.values()), default=0)
     if longest > LONGEST_ID:
         rule = f"hold labels of at most {LONGEST_ID} letters"
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {longest}")
-    used = {position: label for position, label in single.items() if only is None or label in only}
-    classes = sorted(set(used.values()))
+    used_labels = {position: label for position, label in single_labels.items() if only is None or label in only}
+    classes = sorted(set(used_labels.values()))
     unknown_labels = sorted(set(only or ()) - set(classes))
     if unknown_labels:
-        examples = sorted(set(single.values()))[:10]
+        examples = sorted(set(single_labels.values()))[:10]
         got = ", ".join(map(repr, unknown_labels[:5]))
         rule = f"name labels of column {column!r} of {path} ({', '.join(examples)})"
         raise FastcosFormatError(f"only must {rule}, got {got}")
@@ -165,18 +165,18 @@ def read_labels(
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {len(classes)}")
     numbers = {label: number for number, label in enumerate(classes)}
     labels = np.full(len(positions.ids), -1, dtype=np.int64)
-    labels[list(used)] = [numbers[label] for label in used.values()]
+    labels[list(used_labels)] = [numbers[label] for label in used_labels.values()]
     n_several = sum(len(item_labels) > 1 for item_labels in labels_of_item.values())
     names = positions.ids.tolist()
     if name is not None:
-        names = _item_names(positions.ids, row_positions, read.texts[2], rows)
+        names = _item_names(positions.ids, row_positions, columns.texts[2], rows)
     labelled = ItemLabels(
         labels=read_only(labels),
         classes=np.array(classes, dtype=np.str_),
         names=np.array(names, dtype=np.str_),
         n_several=n_several,
-        n_none=len(labels) - len(single) - n_several,
-        n_other=len(single) - len(used),
+        n_none=len(labels) - len(single_labels) - n_several,
+        n_other=len(single_labels) - len(used_labels),
         n_unknown=n_unknown,
     )
     labelled.columns = {"items": item, "labels": column, "names": name}
@@ -197,10 +197,10 @@ def read_names(
     with open_table(path) as table:
         item = _item_column(item, table, path)
         name = require_column("name", name, NAME_WORDS, table.names, path)
-        read = read_columns(table, [item, name])
-    items = common_spelling(path, item, read.texts[0], read.lines, allow_blanks=True)
+        columns = read_columns(table, [item, name])
+    items = common_spelling(path, item, columns.texts[0], columns.lines, allow_blanks=True)
     rows, row_positions, _ = positions.match(path, items)
-    return np.array(_item_names(positions.ids, row_positions, read.texts[1], rows), np.str_)
+    return np.array(_item_names(positions.ids, row_positions, columns.texts[1], rows), np.str_)
 
 
 def read_texts(path: PathLike, column: str) -> Texts:
@@ -208,9 +208,9 @@ def read_texts(path: PathLike, column: str) -> Texts:
     path = as_path("path", path)
     with open_table(path) as table:
         name = require_column("column", column, (), table.names, path)
-        (read,) = read_columns(table, [name]).texts
-    texts = [text.strip()[:LONGEST_NAME] for text in read.texts]
-    return np.array(texts, np.str_)[read.codes]
+        (texts_of_rows,) = read_columns(table, [name]).texts
+    texts = [text.strip()[:LONGEST_NAME] for text in texts_of_rows.texts]
+    return np.array(texts, np.str_)[texts_of_rows.codes]
 
 
 def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integers) -> list[str]:
@@ -260,10 +260,10 @@ def read_popularity(
     with open_table(path) as table:
         item = _item_column(item, table, path)
         column = require_column("column", column, POPULARITY_WORDS, table.names, path)
-        read = read_columns(table, [item], column)
-    items = id_column(path, item, read.texts[0], read.lines)
+        columns = read_columns(table, [item], column)
+    items = id_column(path, item, columns.texts[0], columns.lines)
     rows, row_positions, n_unknown = positions.match(path, items)
-    numbers = np.asarray(read.numbers, np.float64)[rows]
+    numbers = np.asarray(columns.numbers, np.float64)[rows]
     if (numbers < 0).any():
         raise FastcosFormatError(
             f"{path}: column {column!r} must hold numbers of at least 0, got {numbers.min():g}"

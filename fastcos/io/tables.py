@@ -136,7 +136,7 @@ class DelimitedTable:
             yield lines, [list(map(itemgetter(position), rows)) for position in positions]
 
     def _rows(self) -> Iterator[tuple[Integers, list[list[str]]]]:
-        """Yield chunks of rows that are not blank: the lines on which they end, and the rows."""
+        """Yield chunks of the rows that are not blank, with the number of each row's last line."""
         numbered = chain(self._start, ((self._reader.line_num, row) for row in self._reader if row))
         while True:
             try:

@@ -307,8 +307,8 @@ def _read_columns(
                 stores_cells = name == id_column if id_column is not None else names_ids(name)
                 columns[name] = Column(name, stores_cells)
                 if parts:  # The first objects of JSON lines lack this key.
-                    before = np.concatenate(parts)
-                    columns[name].add([None] * len(before), before)
+                    previous_lines = np.concatenate(parts)
+                    columns[name].add([None] * len(previous_lines), previous_lines)
             columns[name].add(cells, chunk_lines)
         parts.append(chunk_lines)
     if not parts:
@@ -335,11 +335,11 @@ def _vectors_of_columns(
     """Return the vectors and ids in these columns."""
     if columns[vector_columns[0]].kind == "lists":
         rows = columns[vector_columns[0]].lists(path)
-        broken = ~np.isfinite(rows).all(axis=1) if rows.dtype.kind == "f" else np.zeros(0, bool)
-        if broken.any():
+        is_invalid = ~np.isfinite(rows).all(axis=1) if rows.dtype.kind == "f" else np.zeros(0, bool)
+        if is_invalid.any():
             rule = f"column {vector_columns[0]!r} must hold finite numbers"
-            values = rows[broken][0]
-            refuse_rows(path, rule, str(values[~np.isfinite(values)][0]), lines[broken])
+            values = rows[is_invalid][0]
+            refuse_rows(path, rule, str(values[~np.isfinite(values)][0]), lines[is_invalid])
     else:
         numbers = [columns[name].numbers(path) for name in vector_columns]
         types = {column.dtype for column in numbers}

@@ -225,10 +225,10 @@ def _typeset(formula: str) -> str:
 
 def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
     """Return the rows for which a panel is drawn, in the order of the panels."""
-    named = [rescaling.name for rescaling in rescalings()]
+    rescaling_names = [rescaling.name for rescaling in rescalings()]
     rows = {row.name: row for row in comparison.named}
-    unnamed = [name for name in rows if name not in named and name != EQ2]
-    names = (*(named if every else _PAPER), *unnamed, EQ2)
+    extra_names = [name for name in rows if name not in rescaling_names and name != EQ2]
+    names = (*(rescaling_names if every else _PAPER), *extra_names, EQ2)
     panel_rows = [rows[name] for name in names if name in rows]
     if every and comparison.labels is not None and comparison.grid:
         worst = min(comparison.grid, key=lambda row: row.pair_auc or 0.0)

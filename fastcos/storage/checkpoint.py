@@ -185,10 +185,10 @@ class Checkpoint:
             run = None
         if not isinstance(run, dict) or not isinstance(run.get("request"), dict):
             raise FastcosFormatError(f"{folder / _RUN} is damaged")
-        stored = {"fastcos": run.get("fastcos"), **run["request"]}
-        current = {} if self.is_complete else {"fastcos": version("fastcos")}
-        for key, value in (current | json.loads(json.dumps(dict(request)))).items():
-            if stored.get(key) != value:
+        stored_request = {"fastcos": run.get("fastcos"), **run["request"]}
+        code_version = {} if self.is_complete else {"fastcos": version("fastcos")}
+        for key, value in (code_version | json.loads(json.dumps(dict(request)))).items():
+            if stored_request.get(key) != value:
                 raise OccupiedError(
                     "out must be a new directory or hold a run of the same request, got "
                     f"{str(folder)!r} of a run with another {key}; remove it to start anew"
@@ -230,14 +230,14 @@ def _announce(path: Path, holder: str) -> None:
 def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
     """Create an .npy file of zeros, and reserve its space on the disk."""
     np.lib.format.open_memmap(file, "w+", dtype, shape)
-    with file.open("r+b") as opened:
+    with file.open("r+b") as file_object:
         if hasattr(os, "posix_fallocate"):
             try:
-                os.posix_fallocate(opened.fileno(), 0, opened.seek(0, os.SEEK_END))
+                os.posix_fallocate(file_object.fileno(), 0, file_object.seek(0, os.SEEK_END))
             except OSError as error:
                 if error.errno not in _NO_RESERVATION:
                     raise
-        os.fsync(opened.fileno())
+        os.fsync(file_object.fileno())
 
 
 def _write_rows(file: Path, lo: int, rows: Array) -> None:
@@ -247,14 +247,14 @@ def _write_rows(file: Path, lo: int, rows: Array) -> None:
     if the disk is full.
     """
     try:
-        with file.open("r+b") as opened:
-            np.lib.format.read_magic(opened)
-            _, _, dtype = np.lib.format.read_array_header_1_0(opened)
+        with file.open("r+b") as file_object:
+            np.lib.format.read_magic(file_object)
+            _, _, dtype = np.lib.format.read_array_header_1_0(file_object)
             block = np.ascontiguousarray(rows, dtype)
-            opened.seek(lo * block[:1].nbytes, os.SEEK_CUR)
-            opened.write(block.data.cast("B"))
-            opened.flush()
-            os.fsync(opened.fileno())
+            file_object.seek(lo * block[:1].nbytes, os.SEEK_CUR)
+            file_object.write(block.data.cast("B"))
+            file_object.flush()
+            os.fsync(file_object.fileno())
     except OSError as error:  # errors of write and fsync do not name the file
         raise OSError(error.errno, error.strerror, str(file)) from None
 

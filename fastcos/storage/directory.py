@@ -371,7 +371,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the header as bytes and as JSON; raise if it is damaged or of another kind."""
+    """Return the header as bytes and as JSON; raise an error for damage or for another kind."""
     path = directory / _HEADER
     try:
         with _open_regular(path) as file:

@@ -55,13 +55,13 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
     if file.is_dir():  # The command `fastcos calibrate` writes such a folder.
         file /= "calibration.json"
     try:
-        loaded = json.loads(file.read_text("utf8"))
-        if loaded["format"] != _FORMAT:
-            raise ValueError(f"format must be {_FORMAT!r}, got {loaded['format']!r}")
+        document = json.loads(file.read_text("utf8"))
+        if document["format"] != _FORMAT:
+            raise ValueError(f"format must be {_FORMAT!r}, got {document['format']!r}")
         counts = np.zeros(N_BINS, np.int64)
-        first = validation.as_count("first_bin", loaded["first_bin"], 0, N_BINS - 1)
-        counts[first : first + len(loaded["counts"])] = loaded["counts"]
-        values = {field.name: loaded[field.name] for field in fields(kind)}
+        first = validation.as_count("first_bin", document["first_bin"], 0, N_BINS - 1)
+        counts[first : first + len(document["counts"])] = document["counts"]
+        values = {field.name: document[field.name] for field in fields(kind)}
         tail, rescaling = values["tail"], values["rescaling"]
         values |= {
             "counts": counts,

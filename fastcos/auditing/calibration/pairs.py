@@ -82,13 +82,13 @@ def pairs_near(
     Q = X if queries is None else validation.as_rows("queries", queries)
     validation.check_same_width("queries", Q, "items", X)
     validation.check_scorable("queries", Q, X)
-    sampled = np.sort(generator.choice(len(Q), min(_QUERIES, len(Q)), replace=False))
+    query_rows = np.sort(generator.choice(len(Q), min(_QUERIES, len(Q)), replace=False))
     fitted = get_measure(measure).fit(X)
     above: list[Any] = []
     below: list[Any] = []
     block = queries_per_block(len(X))
-    for rows, scores in score_blocks(fitted, validation.read_only(Q[sampled]), X, block):
-        numbers = sampled[rows]
+    for rows, scores in score_blocks(fitted, validation.read_only(Q[query_rows]), X, block):
+        numbers = query_rows[rows]
         if queries is None:
             # This condition leaves out the pairs of a row with itself, and the second copy of each
             # other pair.
@@ -96,9 +96,9 @@ def pairs_near(
         for side_pairs, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
             distances = np.where(is_on_side, np.abs(scores - threshold), np.inf)
             columns = distances.argmin(axis=1)
-            nearest = distances[np.arange(len(numbers)), columns]
-            exists = np.isfinite(nearest)
-            side_pairs.append((numbers[exists], columns[exists], nearest[exists]))
+            nearest_distances = distances[np.arange(len(numbers)), columns]
+            has_pair = np.isfinite(nearest_distances)
+            side_pairs.append((numbers[has_pair], columns[has_pair], nearest_distances[has_pair]))
     examples = []
     for side_pairs, sign in ((above, 1), (below, -1)):
         query, item, distance = map(np.concatenate, zip(*side_pairs, strict=True))

@@ -79,10 +79,10 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
     steps = (np.arange(min(_FITTED, in_tail)) + 0.5) * in_tail / min(_FITTED, in_tail)
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
-    before = cumulative[bins] - counts[first + bins]
+    n_before = cumulative[bins] - counts[first + bins]
     # The unit of scores is the width of a bin here, because squares of very large scores would
     # overflow.
-    excess = bins + (steps - before) / counts[first + bins]
+    excess = bins + (steps - n_before) / counts[first + bins]
     if not excess[-1] > 2:
         return None
     shape, _, scale = genpareto.fit(excess, floc=0)

@@ -165,22 +165,22 @@ def threshold_range(
         rows = rows[np.sort(generator.choice(len(rows), min(sample, len(rows)), replace=False))]
     unit = unit_rows(rows)
     pairs = _RankedPairs(unit, fpr)
-    largest = 2 * np.log(condition)
-    unscaled = pairs.threshold(np.zeros(unit.shape[1]))
+    max_log_weight = 2 * np.log(condition)
+    unscaled_threshold = pairs.threshold(np.zeros(unit.shape[1]))
     ends = []
     for sign in (-1.0, 1.0):
         # A point contains the logarithms of the weights w = D^-2, from 0 to ln condition^2.
-        best, point = unscaled, np.zeros(unit.shape[1])
+        best_threshold, point = unscaled_threshold, np.zeros(unit.shape[1])
         for _ in range(_VERTEX_STEPS):
-            vertex = np.where(sign * pairs.derivatives(point) > 0, largest, 0.0)
+            vertex = np.where(sign * pairs.derivatives(point) > 0, max_log_weight, 0.0)
             trials = [point + share * (vertex - point) for share in (1.0, 0.5, 0.25)]
             values = [pairs.threshold(trial) for trial in trials]
             number = int(np.argmax(sign * np.array(values)))
-            if not sign * values[number] > sign * best:
+            if not sign * values[number] > sign * best_threshold:
                 break
-            best, point = values[number], trials[number]
+            best_threshold, point = values[number], trials[number]
         if condition > 1 and len(point) > 1:
-            box = [(0.0, largest)] * len(point)
+            box = [(0.0, max_log_weight)] * len(point)
 
             def loss(logs: Floats, sign: float = sign) -> float:
                 # Clip the cosine, so that Fisher's z is finite.
@@ -200,15 +200,15 @@ def threshold_range(
                     point = min(point, np.insert(face.x, column, 0.0), key=loss)
             limits = {"maxfev": _TRIALS, "xtol": 1e-4, "ftol": 1e-9}
             minimum = minimize(loss, point, method="Powell", bounds=box, options=limits)
-            point = min(point, np.clip(minimum.x, 0.0, largest), key=loss)
-            best = pairs.threshold(point)
+            point = min(point, np.clip(minimum.x, 0.0, max_log_weight), key=loss)
+            best_threshold = pairs.threshold(point)
         # D is scaled so that its largest entry is 1.
-        ends.append((best, np.exp(-0.5 * (point - point.min()))))
-    bounds = fisher_z_interval(min(max(unscaled, -1.0), 1.0), condition)
+        ends.append((best_threshold, np.exp(-0.5 * (point - point.min()))))
+    bounds = fisher_z_interval(min(max(unscaled_threshold, -1.0), 1.0), condition)
     (low, low_rescaling), (high, high_rescaling) = ends
     return ThresholdRange(
-        fpr, condition, len(unit), unscaled, low, high, float(bounds.low), float(bounds.high),
-        low_rescaling, high_rescaling,
+        fpr, condition, len(unit), unscaled_threshold, low, high, float(bounds.low),
+        float(bounds.high), low_rescaling, high_rescaling,
     )  # fmt: skip
 
 
@@ -233,9 +233,9 @@ class _RankedPairs:
         The derivatives are means over the pairs near the threshold.
         """
         cosines = self._cosines(logs)
-        near = min(_NEAR, len(cosines))
-        first = min(max(self._rank - near // 2, 0), len(cosines) - near)
-        order = np.argpartition(cosines, (first, first + near - 1))[first : first + near]
+        n_near = min(_NEAR, len(cosines))
+        first = min(max(self._rank - n_near // 2, 0), len(cosines) - n_near)
+        order = np.argpartition(cosines, (first, first + n_near - 1))[first : first + n_near]
         first_rows, second_rows = (numbers[order] for numbers in self._pairs)
         weights = np.exp(0.5 * logs)
         sensitivity = tv_index(self._unit[first_rows] * weights, self._unit[second_rows] * weights)

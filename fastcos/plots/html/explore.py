@@ -141,7 +141,7 @@ def figure_page(
     decay, strength = comparison.parameters["weight_decay"], comparison.parameters["regularization"]
     strengths = sorted({float(f"{strength * factor:.12g}") for factor in _LAMBDA_FACTORS})
     ranks = sorted({rank, *(k for k in _RANKS if k < rank)})
-    examples, named = _example_users(X), _named_of_the_paper()
+    examples, named_rescalings = _example_users(X), _named_of_the_paper()
     stride, caption = _map_stride(len(order), rank)
     data = {
         "state": {
@@ -154,15 +154,15 @@ def figure_page(
         "stride": stride,
         "rows": encoded(components.T[order]),
         "models": [
-            _model(sigma, other, decay * (np.sqrt(other / strength) if strength else 1.0), ranks)
-            for other in strengths
+            _model(sigma, other_strength, decay * (np.sqrt(other_strength / strength) if strength else 1.0), ranks)
+            for other_strength in strengths
         ],
         "sigma": sigma.tolist(),
         "total": float(np.square(X.data, dtype=np.float64).sum()),
         "root": encoded(_root_of_users(sigma, components @ column_stats.means(X), n)),
         "examples": [(components @ X[[user]].toarray()[0]).tolist() for user in examples],
         "exampleNames": [f"user {user}" for user in examples],
-        "named": named,
+        "named": named_rescalings,
         "own": 0.5,
         "symbols": ["S", "Σ"],
         "replay": "Replay the paper",
@@ -185,7 +185,7 @@ def figure_page(
         "map_caption": f"{caption}, {'' if labels is None else 'by label, then '}by descending "
         "popularity.",
         "D": "D = S^a Σ^b",
-        "named": named,
+        "named": named_rescalings,
         "has_model": True,
         "has_labels": labels is not None,
         "has_users": True,
@@ -342,9 +342,9 @@ def items_page(
     # A search among rescalings up to the condition of the page decides exactly which neighbours
     # survive them. A search up to a much larger condition finds the radii of the remaining
     # neighbours.
-    far = max(_FAR, condition)
+    far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
-    named = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
+    named_rescalings = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
     data = {
         "state": {
             "a": 0, "b": 0, "unique": False, "item": page_items.tolist().index(first), "rank": d,
@@ -356,10 +356,10 @@ def items_page(
         "stride": stride,
         "rows": encoded(page_rows),
         "models": [{"lambda": None, "axes": axes}],
-        **_certificates(page_rows, min(_K, len(page_items) - 1), condition, far),
+        **_certificates(page_rows, min(_K, len(page_items) - 1), condition, far_condition),
         **_user_fields(users, page_rows),
         "background": "overlap with the trained neighbours" if codes is None else "AUC",
-        "named": named,
+        "named": named_rescalings,
         "own": 0,
         "replay": "Replay",
         "symbols": ["Q"] if users is None else ["Q", "P"],
@@ -375,12 +375,12 @@ def items_page(
         "items, so D changes no dot product, but it changes cosines.",
         "map_caption": f"{caption}{'' if codes is None else ', by label'}.",
         "D": "D = Q^a P^b",
-        "named": named,
+        "named": named_rescalings,
         "has_model": False,
         "has_labels": codes is not None,
         "has_users": users is not None,
         "has_condition": True,
-        "most": f"{far:g}",
+        "most": f"{far_condition:g}",
         "ranks": (),
         "strengths": (),
         "method": (*_ITEMS_METHOD, *_METHOD),
@@ -402,10 +402,10 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
     order = np.arange(p) if popularity is None else np.argsort(-popularity, kind="stable")
     if p <= max_items:
         return order, f"The page shows all {p:,} items."
-    which = "first" if popularity is None else "most popular"
+    choice = "first" if popularity is None else "most popular"
     hint = " (to show the most popular items, pass --popularity)" if popularity is None else ""
     left_out = f"leaves out the other {p - max_items:,}"
-    note = f"The page shows the {max_items:,} {which} of {p:,} items{hint} and {left_out}."
+    note = f"The page shows the {max_items:,} {choice} of {p:,} items{hint} and {left_out}."
     return order[:max_items], note
 
 

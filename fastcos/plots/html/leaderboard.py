@@ -58,7 +58,7 @@ def leaderboard_page(
         if candidate is not None and candidate not in candidates:
             page_rows.append(leaderboard.row(candidate))
             candidates.append(candidate)
-    best = {row.candidate for row in leaderboard.best_per_measure()} | {leaderboard.baseline}
+    best_candidates = {row.candidate for row in leaderboard.best_per_measure()} | {leaderboard.baseline}
     examples = leaderboard.example_items
     items = np.empty(0, np.int64) if examples is None else examples
     neighbors = [
@@ -66,21 +66,21 @@ def leaderboard_page(
         for candidate in candidates
         if candidate in leaderboard.examples
     ]
-    used = np.unique(np.concatenate([items, *(lists.ravel() for lists in neighbors)]))
-    fields = item_fields(used, names, labels)
+    page_items = np.unique(np.concatenate([items, *(lists.ravel() for lists in neighbors)]))
+    fields = item_fields(page_items, names, labels)
     tests, chance = leaderboard.chance_level, leaderboard.chance_level.get(leaderboard.score)
     columns = ("measure", "score", "gain", *leaderboard.rows[0].other_scores)
     # The axis covers only the rows that are shown when the page opens. If the axis covered all
     # rows, one rescaling with a very low score would make the intervals of the shown rows too short
     # to read.
-    ends = [end for row in page_rows if row.candidate in best for end in row.score]
+    ends = [end for row in page_rows if row.candidate in best_candidates for end in row.score]
     ends += [] if chance is None else [chance]
     axis = _Axis(min(ends), max(ends), leaderboard.rows[0].score.value, chance)
     has_cut_dots = any(not axis.low <= row.score.value <= axis.high for row in page_rows)
     data = {
         "baseline": candidates.index(leaderboard.baseline),
-        "rows": [_row(row, leaderboard, row.candidate in best, used) for row in page_rows],
-        "items": (places := np.searchsorted(used, items).tolist()),
+        "rows": [_row(row, leaderboard, row.candidate in best_candidates, page_items) for row in page_rows],
+        "items": (places := np.searchsorted(page_items, items).tolist()),
         **fields,
         "boundaries": [] if labels is None else boundaries([fields["labels"][at] for at in places]),
     }
@@ -105,7 +105,7 @@ def leaderboard_page(
         "score": leaderboard.score,
         "rows": [_line(row, leaderboard, axis) for row in page_rows],
         "n_columns": len(columns) + 1,
-        "has_others": not {*candidates} <= best,
+        "has_others": not {*candidates} <= best_candidates,
         "unopened": "This measure compares users, so it yields no neighbours of items."
         if len(items)
         else "The comparison was made without example items.",
@@ -143,9 +143,9 @@ def _headline(leaderboard: Leaderboard) -> str:
 
 
 def _row(
-    row: LeaderboardRow, leaderboard: Leaderboard, best: bool, used: Integers
+    row: LeaderboardRow, leaderboard: Leaderboard, is_best: bool, page_items: Integers
 ) -> dict[str, Any]:
-    """Return the data of a row for the script; used contains the items of the page, ascending."""
+    """Return the data of a row for the script; page_items (ascending) are the items of the page."""
     candidate = row.candidate
     example = leaderboard.examples.get(candidate)
     sorted_by = {"score": row.score.value, "gain": row.gain.value, **row.other_scores}
@@ -155,13 +155,13 @@ def _row(
             "measure": candidate.measure,
             **{column: round(number, 6) for column, number in sorted_by.items()},
         },
-        "best": best,
+        "best": is_best,
         "map": None,
     }
     if example is not None:
         fields |= {
             "map": encoded(example.ranks, "u1"),
-            "lists": np.searchsorted(used, example.neighbors).tolist(),
+            "lists": np.searchsorted(page_items, example.neighbors).tolist(),
             "values": [
                 [round(score, 3) if np.isfinite(score) else None for score in line]
                 for line in example.scores.tolist()
@@ -173,19 +173,19 @@ def _row(
 def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[str, Any]:
     """Return the values of a row that the template shows."""
     candidate = row.candidate
-    recommended, plain = candidate == leaderboard.recommended, candidate == leaderboard.baseline
-    ties = candidate in leaderboard.not_distinguishable and not recommended
+    is_recommended, is_baseline = candidate == leaderboard.recommended, candidate == leaderboard.baseline
+    is_tied = candidate in leaderboard.not_distinguishable and not is_recommended
     badges = (
-        (recommended, "recommended", "main"),
-        (plain, "plain cosine", "plain"),
-        (ties, "≈ best", "ties"),
+        (is_recommended, "recommended", "main"),
+        (is_baseline, "plain cosine", "plain"),
+        (is_tied, "≈ best", "ties"),
     )
     marks = (("chance", axis.chance), ("best", axis.best))
     return {
         "measure": candidate.measure,
         "embeddings": str(candidate).removeprefix(candidate.measure),
         "badges": [(words, kind) for holds, words, kind in badges if holds],
-        "is_best": ties or recommended,
+        "is_best": is_tied or is_recommended,
         "score": row.score,
         "low": axis.place(row.score.low),
         "high": axis.place(row.score.high),
@@ -193,7 +193,7 @@ def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[
         "marks": [(name, axis.place(value)) for name, value in marks if value is not None],
         "cells": [
             f"{row.score.value:.3f}",
-            "-" if plain else str(row.gain),
+            "-" if is_baseline else str(row.gain),
             *(f"{value:.3f}" for value in row.other_scores.values()),
         ],
     }
