@@ -179,8 +179,8 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     n_relevant = int(labels.sum())
     n_other = len(labels) - n_relevant
     if method == "isotonic":
-        regression_curve = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
-        knots, probabilities = regression_curve.X_thresholds_, regression_curve.y_thresholds_
+        isotonic = IsotonicRegression(out_of_bounds="clip").fit(values, labels)
+        knots, probabilities = isotonic.X_thresholds_, isotonic.y_thresholds_
     else:
         # Platt's targets correspond to one additional relevant and one additional irrelevant pair,
         # so that the slope is finite even if a threshold separates the labels. Each labelled pair
