@@ -122,10 +122,10 @@ class ModelDiff(Record):
             f"{self.n_listed:,} items"
         )
         facts = {
-            "share of the new items that is a linear image of the old": self.explained_new,
-            "share of the old items that is a linear image of the new": self.explained_old,
-            "condition of the linear map": self.condition,
-            "relative change of predictions": self.prediction_change,
+            "share of the new items that is a linear image of the old items": self.explained_new,
+            "share of the old items that is a linear image of the new items": self.explained_old,
+            "condition of the linear map from the old to the new items": self.condition,
+            "relative change of the predictions": self.prediction_change,
         }
         table = Table(title, ("old version", "overlap"), estimates)
         return (Section("Compared with the old version", (), [table], facts, verdict=self.verdict),)

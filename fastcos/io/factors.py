@@ -52,7 +52,8 @@ _SIDES_OF_FILES = (*SIDES, ("items", "users", "item_biases", "user_biases"))
 # The biases of the items and of the users.
 Biases = tuple[Array | None, Array | None]
 TRANSPOSED = (
-    "transposed components_: the users are multiplied by the singular values, the items are not"
+    "the items are the transposed components_ without the singular values; the users, as the "
+    "method transform returns them, include the singular values"
 )
 
 
@@ -179,7 +180,7 @@ def read_factors(
     ...     with warnings.catch_warnings(action="ignore"):
     ...         factors = read_factors(f"{folder}/bpr.npz")
     >>> factors.items.shape, factors.notes
-    ((4, 2), ('stripped the bias column of the items (BPR)',))
+    ((4, 2), ('removed the bias column of the items (BPR)',))
     >>> factors.scoring_embeddings().items.shape
     (4, 3)
     """
@@ -253,11 +254,11 @@ def for_similarity(
     The biases are item_biases (p,) and user_biases (n,) or, if both are None, the columns that
     strip_biases finds.
     """
-    plain_items, plain_users, stripped = strip_biases(items, users)
+    plain_items, plain_users, bias_notes = strip_biases(items, users)
     with_biases: Any = (users, items)
     if item_biases is not None:
         bias = as_vector("biases of the items", item_biases, len(items))
-        plain_items, plain_users, stripped = items, users, ("left out the biases of the items",)
+        plain_items, plain_users, bias_notes = items, users, ("left out the biases of the items",)
         if users is not None:
             user_bias = np.zeros(len(users)) if user_biases is None else user_biases
             user_bias = as_vector("biases of the users", user_bias, len(users))
@@ -265,8 +266,8 @@ def for_similarity(
                 np.column_stack([users, np.ones(len(users)), user_bias]),
                 np.column_stack([items, bias, np.ones(len(items))]),
             )
-    factors = Factors(plain_items, plain_users, ids, (*notes, *stripped))
-    if stripped and users is not None:
+    factors = Factors(plain_items, plain_users, ids, (*notes, *bias_notes))
+    if bias_notes and users is not None:
         factors._with_biases = with_biases
     return factors
 
@@ -283,9 +284,10 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
     if users is None:
         return items, users, ()
     if d > 2 and _is_ones(items, -1) and _is_ones(users, -2):
-        width, note = d - 2, "stripped two bias columns of either side (logistic factorisation)"
+        width = d - 2
+        note = "removed two bias columns of the items and of the users (logistic factorisation)"
     elif d > 1 and _is_ones(users, -1):
-        width, note = d - 1, "stripped the bias column of the items (BPR)"
+        width, note = d - 1, "removed the bias column of the items (BPR)"
     else:
         return items, users, ()
     users = as_mapped_rows("users", users[:, :width])

@@ -111,8 +111,9 @@ def _sides(
         )
     if hasattr(model, "yj"):  # The model is SVD++ of Surprise.
         raise TypeError(
-            f"{name} must score items by one row per user, got {kind}, which adds rows of rated "
-            "items to it: compute these sums, and pass both sides as arrays"
+            f"{name} must score items by one row per user, got {kind}, which adds the rows of the "
+            "rated items to the row of a user: compute these sums, and pass users and items as "
+            "arrays"
         )
     for item_name, user_name, *bias_names in SIDES:
         if not (hasattr(model, item_name) and hasattr(model, user_name)):
@@ -129,7 +130,7 @@ def _sides(
     if hasattr(words, "vectors") and hasattr(words, "index_to_key"):
         outputs = getattr(model, "syn1neg", None)
         users = None if outputs is None else as_rows(f"{name}.syn1neg", outputs)
-        note = () if users is None else ("users: the output vectors of negative sampling",)
+        note = () if users is None else ("the users are the output vectors of negative sampling",)
         ids = parse_ids([str(key) for key in words.index_to_key])
         return as_rows(f"{name}.vectors", words.vectors), users, ids, note, no_biases
     if hasattr(model, "num_embeddings") and hasattr(model, "weight"):

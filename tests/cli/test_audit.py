@@ -151,7 +151,7 @@ def test_popularity_and_a_saved_model_are_read(files, capsys):
     arguments = (files / "model.npz", "--popularity", files / "counts.csv", "--k", 5)
     assert run(*arguments, "--out", files / "out") == 0
     captured = capsys.readouterr()
-    assert "stripped the bias column of the items (BPR)" in captured.err
+    assert "removed the bias column of the items (BPR)" in captured.err
     assert "90 items; 30 items are not in the file" in captured.err
     assert "correlation of popularity and norm" in captured.out
     report = json.loads((files / "out" / "audit.json").read_text())["audit"]

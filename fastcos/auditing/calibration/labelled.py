@@ -56,9 +56,9 @@ class LabelledCalibration(Record):
     def verdict(self) -> str:
         """A sentence about the AUC of the scores."""
         return (
-            f"A relevant pair has a higher score than another pair with probability "
-            f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} other "
-            "pairs."
+            f"A relevant pair has a higher score than an irrelevant pair with probability "
+            f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} "
+            "irrelevant pairs."
         )
 
     def sections(self) -> tuple[Section]:
@@ -75,8 +75,8 @@ class LabelledCalibration(Record):
             "Error rates, and the probability that a pair is relevant, by share of relevant pairs"
         )
         label = (
-            "False-positive rate and false-negative rate by threshold: the share of other pairs "
-            "that are accepted, and the share of relevant pairs that are not"
+            "False-positive rate and false-negative rate by threshold: the share of irrelevant "
+            "pairs that are accepted, and the share of relevant pairs that are not accepted"
         )
         return (
             Section(

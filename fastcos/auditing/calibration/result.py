@@ -254,11 +254,12 @@ class Calibration(PairDistribution):
             busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
             notes.append(
-                f"Queries differ at a rate of {RATES[level]:g}: the busiest 1 % of the queries "
-                f"have {busiest:.0%} of the pairs, and for 90 % of them, the rate lies between "
-                f"{low:.2g} and {high:.2g}. {pairs_per_independent[level]:,.0f} pairs count as one "
-                "independent pair. The intervals take hubs into account, but not one tight "
-                "cluster. The measure query_normalized corrects the scores of each query."
+                f"The queries differ: of the pairs that reach the threshold for a rate of "
+                f"{RATES[level]:g}, {busiest:.0%} belong to the busiest 1 % of the queries, and "
+                f"the rates of 90 % of the queries lie between {low:.2g} and {high:.2g}. "
+                f"{pairs_per_independent[level]:,.0f} pairs count as one independent pair. The "
+                "intervals take hubs into account, but not one tight cluster of rows. The measure "
+                "query_normalized corrects the scores of each query."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
@@ -288,13 +289,14 @@ class Calibration(PairDistribution):
     def sections(self) -> tuple[Section, ...]:
         """Return the sections of the report, from the distribution to the method."""
         shares = "; ".join(f"{self.threshold(rate):.3f} or more: {rate:g}" for rate in self.rates)
-        model = "The scores of the tail have no spread, so there is no model of it."
+        model = "The highest scores are too similar for a model of the tail."
         if (tail := self.tail) is not None:
             model = (
                 "Above scores that fewer than 100 pairs reach, a generalised Pareto distribution "
                 f"continues the distribution. It was fitted to the {tail.n_pairs:,} highest scores "
-                f"(shape {tail.shape:.2f}, scale {tail.scale:.3g}, start {tail.start:.3f}). Its "
-                f"largest distance to them (Kolmogorov-Smirnov) is {tail.distance:.3f}."
+                f"(shape {tail.shape:.2f}, scale {tail.scale:.3g}, start {tail.start:.3f}). The "
+                "largest distance between the fitted and the observed distribution "
+                f"(Kolmogorov-Smirnov) is {tail.distance:.3f}."
             )
         distribution = Section(
             "How scores of random pairs are distributed",
@@ -316,8 +318,9 @@ class Calibration(PairDistribution):
                 "hold for rows from the same source as these: calibrate again for another model, "
                 "language or collection.",
                 f"Scores are counted exactly in bins of width {self.width:.2g}; a score within "
-                "rounding of an edge may be in the next bin. Pairs share rows, so the intervals "
-                "count them as fewer independent pairs, as a bootstrap of the rows does.",
+                "rounding of an edge may be in the next bin. Several pairs contain the same row, "
+                "so the intervals count the pairs as a smaller number of independent pairs, as a "
+                "bootstrap of the rows does.",
                 f"Data: SHA-256 {self.dataset}.",
             ),
         )

@@ -81,10 +81,10 @@ class ThresholdRange(Record):
                     "D multiplies the latent dimensions of one side of a model and divides those "
                     "of the other side, so dot products do not change but cosines do. Training on "
                     "cosines chooses D, and so does weight decay on both sides once training has "
-                    "converged; the range then shows sensitivity.",
-                    f"A search on the pairs of {self.n_rows:,} items found both ends, so the true "
-                    "range is at least as wide. No linear map of this condition moves the "
-                    "threshold beyond the bounds.",
+                    "converged; the range then only shows how sensitive the threshold is to D.",
+                    f"A search on the pairs of {self.n_rows:,} items found both ends of the range, "
+                    "so the true range is at least as wide. No linear map of this condition moves "
+                    "the threshold beyond the bounds.",
                 ),
                 facts={
                     f"threshold without a rescaling, rate {self.fpr:.2g}": self.given,
