@@ -499,7 +499,7 @@ def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
             assert wrong == [], (label, told)
             reports[label, told] = report
     keeps_start = reports["ALS, no decay", "not both"]
-    assert "scale therefore comes from the start" in keeps_start.verdict
+    assert "scale of their dimensions therefore comes from the start" in keeps_start.verdict
     assert not reports["ALS, decay on both", "both"].is_free
     # the judge notices what is wrong
     truth = {"balanced": 1.8, "items_orthonormal": 3.0, "users_orthonormal": 4.0}

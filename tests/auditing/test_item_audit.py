@@ -189,8 +189,9 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
     share = f"between {low} and {high} survive every rescaling with factors between 1 and 1.1."
     assert share in report.verdict
-    assert f"search found replaces {1 - point.worst_rescaling:.0%} of them." in report.verdict
-    assert f"replaces {1 - point.worst_rescaling:.0%} of the 10" in report.headline
+    replaced = f"{1 - point.worst_rescaling:.0%}"
+    assert f"search found replaces {replaced} of the neighbours." in report.verdict
+    assert f"replaces {replaced} of the 10" in report.headline
     assert f"At least {point.certified_linear:.0%} of the neighbours survive" in report.verdict
     nearest = report.nearest_parametrization
     assert nearest.condition == min(row.condition for row in report.parametrizations)

@@ -43,14 +43,14 @@ def test_audit_recognises_weighted_decay(als_wr):
     P, Q, activity, popularity = als_wr
     result = fastcos.audit(Q, P, popularity=popularity, activity=activity, k=3)
     assert result.parametrization == "balanced_by_counts"
-    assert "weighted by interactions, as weight decay on both sides" in result.verdict
+    assert "weighted by its interactions, as after training with weight decay" in result.verdict
     assert not dataclasses.replace(result, weight_decay_on="both").is_free
     D = np.geomspace(1, 1.5, 4)
     other = fastcos.audit(Q / D, P * D, popularity=popularity, activity=activity, k=3)
     assert other.parametrization is None
     # decay on both sides is asked first, whatever the factors show
     assert "--weight-decay-on" in other.advice[0]
-    assert "Weight decay on both sides would have fixed the scale" in other.verdict
+    assert "Weight decay on both users and items would have determined the scale" in other.verdict
     row = next(one for one in other.parametrizations if one.name == "balanced_by_counts")
     assert row.condition == pytest.approx(1.5, rel=0.01)
 
@@ -66,8 +66,8 @@ def test_audit_says_what_balanced_factors_mean():
     )
     # the loss did not ask for it, so the algorithm chose
     assert "weight decay on both" not in decided.verdict
-    assert "as gradient descent from a small start" in decided.verdict
-    assert "The algorithm chose this scale, not the loss" in decided.verdict
+    assert "as after gradient descent from a small start" in decided.verdict
+    assert "The algorithm chose this scale of the dimensions, not the loss" in decided.verdict
     assert "Training chose" not in decided.headline
 
 

@@ -158,4 +158,4 @@ def test_audit_of_a_fitted_model_knows_what_it_was_trained_on(folder, audited, t
     # no advice that contradicts another
     assert "Continue to use the cosine" in out
     assert "Before you show a single neighbour as a fact" not in out
-    assert "Of the other ways to parametrise" not in out
+    assert "Of the other parametrisations" not in out

@@ -202,7 +202,7 @@ def test_axis_is_of_the_rows_shown_first_and_clips_the_others(compared):
     assert bad.candidate not in first
     bad = bad._replace(score=type(bad.score)(-50.0, -60.0, -40.0))
     page = leaderboard_page(replace(board, rows=[*board.rows[:-1], bad]))
-    assert "half a dot lies beyond the axis" in page
+    assert "drawn as half a dot at its end" in page
     drawn = re.findall(r'class="range" d="M([\d.]+) 10H([\d.]+)"/><circle cx="([\d.]+)"', page)
     places = np.array(drawn, dtype=float)
     assert places[-1].tolist() == [0, 0, 0]
