@@ -62,8 +62,8 @@ QUERIES_PER_TASK = 1 << 17
 # one worker; with eight blocks, two workers are 1.75 to 1.83 times as fast as one.
 MIN_BLOCKS = 8
 # The smallest number of items in a task. Starting another task takes as long per query as scoring
-# 100,000 more items. With 2^18 items per task, all tasks together therefore take 1.20 times as long
-# as one search of all items.
+# 100,000 more items. With 2^18 items per task, all tasks together take 1.20 times as long as one
+# search of all items.
 MIN_ITEMS = 1 << 19
 # The largest number of tasks. The scheduler of Dask takes about 1 ms per task.
 MAX_TASKS = 1 << 15

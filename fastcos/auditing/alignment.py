@@ -83,7 +83,7 @@ class Alignment(Record):
         cosine. ``self_match_rate`` is the share after the alignment, and ``self_match_rate_before``
         is the share before the alignment. Both shares are computed on at most 2,000 shared items. A
         nearest item also counts as the same item if its vector equals the vector of the same item.
-        ``self_match_rate_before`` is None if the widths differ.
+        ``self_match_rate_before`` is None if the two versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items:
         Fisher's z of the cosine between the old and the new vector is more than four robust

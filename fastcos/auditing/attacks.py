@@ -62,8 +62,9 @@ def vertex_attack(
     """For each neighbour, search for a rescaling of low condition that removes the neighbour.
 
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
-    condition at which an edge can be lost lies between the radius of the certificate and the radius
-    of the attack. If the attack does not remove a neighbour, another rescaling may still remove it.
+    condition at which a neighbour can be lost lies between the radius of the certificate and the
+    radius of the attack. If the attack does not remove a neighbour, another rescaling may still
+    remove it.
 
     Parameters
     ----------
@@ -74,8 +75,8 @@ def vertex_attack(
     Returns
     -------
     Attack
-        indices, radius and rescaling, with one row per item. If ``rows`` is given, only these
-        items have a row, in ascending order.
+        indices, radius and rescaling, with one row per item. If ``rows`` is passed, the result has
+        rows only for the items in ``rows``, in ascending order.
 
     Notes
     -----

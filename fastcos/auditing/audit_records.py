@@ -37,14 +37,14 @@ class RobustnessPoint(Record):
     condition : float
         The largest condition number of the maps.
     certified_linear : float
-        Share of all edges that are certified to survive every invertible map. This share is a lower
-        bound of the share of edges that survive.
+        Share of all neighbours that are certified to survive every invertible map. This share is a
+        lower bound of the share of neighbours that survive.
     certified : float
-        Share of the sampled edges that are certified to survive every rescaling. This share is a
-        lower bound of the share of edges that survive.
+        Share of the neighbours of sampled items that are certified to survive every rescaling. This
+        share is a lower bound of the share of neighbours that survive.
     unbroken : float
-        Share of the sampled edges that the attack by rescalings did not remove. This share is an
-        upper bound of the share of edges that survive.
+        Share of the neighbours of sampled items that the attack by rescalings did not remove. This
+        share is an upper bound of the share of neighbours that survive.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over items.
     worst_rescaling, worst_linear : float

@@ -84,18 +84,6 @@ def audit(
     vectors. For such vectors, the report shows how sensitive the neighbours are to a rescaling, but
     not that they are arbitrary.
 
-    An audit runs one ``top_k`` of all items, and uses samples for the parts that take longer: 48
-    items for certificates and attacks under rescalings, 500 items for comparisons of lists, 1,000
-    items for labels and 2,000 items for the sensitivity index. The worst rescaling is searched on
-    500 items and evaluated on 1,000 other items.
-
-    Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
-    into ``working_memory``; the report is the same as for arrays in memory. In addition to these
-    blocks, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a memory-mapped
-    file about 20 times.
-
-    The rescalings are those of Steck, Ekanadham and Kallus, arXiv:2403.05440. The certificates are
-    those of :func:`fastcos.certified_neighbors`.
 
     Parameters
     ----------
@@ -163,6 +151,21 @@ def audit(
         An array contains NaN or infinity; users and items have different widths; labels, counts or
         noise have another length than the items or users to which they belong; k, condition,
         trained_on or random_state is out of range; or fewer than k + 1 rows are not zero.
+
+    Notes
+    -----
+    An audit runs one ``top_k`` of all items, and uses samples for the parts that take longer: 48
+    items for certificates and attacks under rescalings, 500 items for comparisons of lists, 1,000
+    items for labels and 2,000 items for the sensitivity index. The worst rescaling is searched on
+    500 items and evaluated on 1,000 other items.
+
+    Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
+    into ``working_memory``; the report is the same as for arrays in memory. In addition to these
+    blocks, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a memory-mapped
+    file about 20 times.
+
+    The rescalings are those of Steck, Ekanadham and Kallus, arXiv:2403.05440. The certificates are
+    those of :func:`fastcos.certified_neighbors`.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class ModelDiff(Record):
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
         The overlap after each column of the old items has been scaled to fit the new column best.
-        None if the widths differ.
+        None if the two versions have different numbers of columns.
     overlap_after_linear_map : float
         The overlap after the linear map that fits the old items to the new items best. This overlap
         is 1 if the new items are a linear image of the old items. The map fits vectors, not lists,
@@ -264,7 +264,7 @@ def _fit_linear_map(
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """Return the factor by which each old column fits the new column best; 1 for a zero column."""
+    """Return the factors that scale each old column to fit the new one; 1 for a zero column."""
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)
     scales = np.divide(products, squares, out=np.ones(len(squares)), where=squares > 0)

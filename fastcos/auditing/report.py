@@ -63,7 +63,7 @@ class Audit(Record):
         Number of items whose row equals the row of an earlier item. Duplicates are not left out;
         neighbours with equal cosines are in the order of their indices.
     n_sampled, n_listed : int
-        Number of items whose edges were certified and attacked under rescalings, and number of
+        Number of items whose neighbours were certified and attacked under rescalings, and number of
         items whose lists of neighbours were compared.
     trained_on : {"dot", "ranking", "cosine", "unknown"} The argument ``trained_on`` of
     :func:`fastcos.audit`. weight_decay_on : {"both", "not both", "unknown"} The argument
@@ -78,11 +78,11 @@ class Audit(Record):
         condition by e: the condition of the map between the audited factors and the factors to
         which the descent converges. None unless ``gradient_noise`` was passed to the audit.
     sensitivity : float
-        Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the
-        edges of 2,000 items. To first order, a rescaling of condition κ moves Fisher's z of an
-        edge by at most the index of the edge times ln κ.
+        Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
+        of an item and a neighbour, for 2,000 items. To first order, a rescaling of condition κ
+        moves Fisher's z of such a pair by at most the index of the pair times ln κ.
     random_basis_sensitivity : float
-        Mean sensitivity index of sampled edges in random orthogonal bases, for comparison with
+        Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
         ``sensitivity``.
     dimension_shares : ndarray (d,)
         Share of each latent dimension in the sensitivity index; the shares sum to 1.

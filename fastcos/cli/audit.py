@@ -203,7 +203,8 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
 def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
     """Return the values of --trained-on and --weight-decay-on.
 
-    For a folder that fastcos fit wrote, known values replace the value "unknown".
+    For a folder that fastcos fit wrote, the values that follow from the saved model replace the
+    value "unknown".
     """
     trained_on, weight_decay_on = args.trained_on, args.weight_decay_on
     if is_model_folder(args.items):

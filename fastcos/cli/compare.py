@@ -343,7 +343,7 @@ def _compare_vectors(args: argparse.Namespace) -> int:
 
 
 def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the tasks; return dicts of arguments of compare_vectors and of counts, by task name."""
+    """Read the tasks; return, by task name, arguments of compare_vectors and numbers of data."""
     tasks: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     ids = factors.ids
@@ -408,7 +408,7 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
 
 
 def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
-    """Return at most four different rows: the worst AUC, D = I, the best AUC, and Eq. 2."""
+    """Return at most four rows: those of the worst AUC, of D = I, of the best AUC, and of Eq. 2."""
     from fastcos.comparison import EQ2
 
     rows = {row.name: row for row in comparison.named}

@@ -85,7 +85,7 @@ def _result_of_ids(path: str, k: int, query_ids: Any, ids: Any) -> Any:
 
 
 def _as_result(neighbors: Any, k: int, n_queries: int, n_items: int) -> Any:
-    """Return the first k neighbours of each query; raise ValueError for another shape."""
+    """Return the first k neighbours of each query; raise ValueError if neighbours are missing."""
     validation.as_count("k", k, high=n_items)
     if len(neighbors) != n_queries or neighbors.shape[1] < k:
         rule = f"have at least {k} neighbours of {n_queries} queries"

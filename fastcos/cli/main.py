@@ -222,8 +222,8 @@ def entry_point() -> NoReturn:
         finally:  # --help and --completion raise SystemExit.
             sys.stdout.flush()
     except OSError as error:
-        # A reader such as head has closed the pipe, or the disk is full. Redirect stdout, so that
-        # Python does not try to write the buffered text at exit.
+        # A reader such as head has closed the pipe, or the disk is full. stdout is redirected, so
+        # that Python does not try to write the buffered text at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             status = CLOSED_PIPE
@@ -234,7 +234,8 @@ def entry_point() -> NoReturn:
         sys.stderr.flush()
     except OSError:  # Python exits with status 120 if it cannot flush stderr.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    # Skip the garbage collection of all objects at exit, which takes 0.5 s after reproduce.
+    # This skips the garbage collection of all objects at exit, which would take 0.5 s after the
+    # command reproduce.
     gc.freeze()
     sys.exit(status)
 

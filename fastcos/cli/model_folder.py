@@ -97,9 +97,9 @@ def read_factors(
 
     The embeddings of a folder are computed with D = I. User embeddings of a folder are computed
     from interactions of the users with the items of the model. ``args`` contains the options of
-    ``options.add_vectors``. Messages report recognised columns and conversions. If keep_biases is
-    true, the embeddings of items and users contain columns for the biases of the model, so that
-    inner products of users and items are the scores of the model.
+    ``options.add_vectors``. The function prints messages about recognised columns and conversions.
+    If keep_biases is true, the embeddings of items and users contain columns for the biases of the
+    model, so that inner products of users and items are the scores of the model.
     """
     columns = {name: getattr(args, name, None) for name in VECTOR_COLUMNS}
     if not is_model_folder(path):
@@ -151,9 +151,10 @@ def read_items(
 def align_columns(
     ids: npt.NDArray[Any], users: str | Path, data: io.Interactions
 ) -> tuple[sp.csr_array, int]:
-    """Reorder the columns of interactions from the file users to the items of a model.
+    """Reorder the columns of interactions to the order of the items of a model.
 
-    Interactions with other items are left out. Return the matrix and the number of shared items.
+    Interactions with other items are left out. users is the file of the interactions, which errors
+    name. Return the matrix and the number of shared items.
     """
     model_columns = positions_in(ids, data.item_ids)
     shared = np.flatnonzero(model_columns >= 0)

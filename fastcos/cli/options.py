@@ -364,7 +364,7 @@ def as_rescaling(text: str) -> "str | Rescaling":
 
 
 def parse_rescalings(args: argparse.Namespace) -> "list[str | Rescaling] | None":
-    """Return the named rescalings and the rescalings of --rescaling; None without this option."""
+    """Return the named rescalings and those of --rescaling; None if the option is not given."""
     from fastcos.similarity.rescalings import rescalings
 
     if not args.rescaling:

@@ -35,7 +35,7 @@ class FastcosSearchIndex:
         self._numbers: dict[str, int] = {}
 
     def add_documents(self, embeddings: Any, idxs: list[str]) -> None:
-        """Add documents, whose embeddings are rows, under these ids."""
+        """Add documents with these embeddings (n, d) and these ids."""
         rows = validation.as_rows("embeddings", embeddings)
         names = validation.as_list("idxs", idxs)
         known_ids = [name for name in names if name in self._numbers]

@@ -18,8 +18,8 @@ read.
 ``read_interactions`` returns a sparse matrix with the ids of its rows and columns;
 ``ingest_interactions`` writes the same matrix as shards and never holds all of it in memory.
 ``items`` contains the readers that align a table with existing item ids. Damaged or unsuitable
-files raise FastcosFormatError, whose message names the file and the first faulty rows. Nothing is
-unpickled, and declared sizes are validated before memory is allocated. Writers replace a file
+files raise FastcosFormatError, whose message names the file and the first faulty rows. No reader
+unpickles data, and declared sizes are validated before memory is allocated. Writers replace a file
 atomically (``atomic_path``).
 """
 

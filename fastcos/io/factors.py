@@ -89,7 +89,7 @@ class Factors:
 
     @property
     def has_biases(self) -> bool:
-        """Whether the model adds biases to its scores, which items and users do not contain."""
+        """Whether the scores of the model include biases, which items and users do not contain."""
         return self._with_biases is not None
 
     def scoring_embeddings(self) -> ScoringEmbeddings:
@@ -148,8 +148,9 @@ def read_factors(
     are removed if the file contains items and users with such columns of ones. If there are no
     users, the items are returned with all of their columns.
 
-    The rows are meant for similarities. For recommendations, use ``scoring_embeddings()`` of the
-    result, which includes the biases. If the model has biases, the function issues a warning.
+    The returned rows are meant for similarities between items. For recommendations, use
+    ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the
+    function issues a warning.
 
     Parameters
     ----------
@@ -276,9 +277,9 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
     """Return items and users without columns of biases and of ones, and a note on these columns.
 
     The logistic factorisation of implicit appends the columns (bias, 1) to items and (1, bias) to
-    users; BPR of implicit appends (bias) to items and (1) to users. Rows of zeros have 0 in place
-    of 1. If there are no users, items are returned with all columns, because a column of ones in
-    the items alone may be data.
+    users; BPR of implicit appends (bias) to items and (1) to users. If a row of items or of users
+    is zero, its entry in the column of ones is 0. If there are no users, items are returned with
+    all columns, because a column of ones in the items alone may be data.
     """
     d = items.shape[1]
     if users is None:

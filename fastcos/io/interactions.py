@@ -87,8 +87,8 @@ def read_interactions(
     path : str or path-like
     user, item : str, optional
         Names of the columns of users and items. Default: the only column with a known name, such as
-        user or customer for users, and item, movie or product for items. Case, punctuation and
-        endings such as Id of the names are ignored.
+        user or customer for users, and item, movie or product for items. Names are recognised
+        regardless of case, punctuation and endings such as Id.
     value : str, optional
         Name of the column of values, which are finite numbers, or true and false for 1 and 0.
         Default: the only column with a known name, such as rating, quantity or count. Without such

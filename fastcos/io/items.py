@@ -83,7 +83,7 @@ def read_labels(
 
     A cell may contain several labels with separators between them, and an item may have several
     rows. Items with several distinct labels, without a label, or with a label that is not in
-    ``only`` get the number -1, and the result contains their number.
+    ``only`` have the entry -1 in ``labels``, and the result contains the counts of such items.
 
     Parameters
     ----------

@@ -333,8 +333,8 @@ def open_table(
 ) -> Iterator[Table]:
     """Open a table in the format of its suffix, and read its header.
 
-    progress is called with numbers of bytes of a text file. If header is None, the content decides
-    whether the first line of delimited text is a header.
+    While a text file is read, progress is called with numbers of bytes. If header is None, the
+    content decides whether the first line of delimited text is a header.
     """
     if header is not None:
         header = as_flag("header", header)

@@ -102,7 +102,7 @@ class ThresholdRange(Record):
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "ThresholdRange":
-        """Create the range from the values of its ``to_dict``."""
+        """Create a range from a dict that ``to_dict`` returned."""
         ends = ("low_rescaling", "high_rescaling")
         return cls(**values | {name: np.array(values[name], np.float64) for name in ends})
 
@@ -121,9 +121,10 @@ def threshold_range(
     fpr of all pairs. The function searches for the rescaling D with the lowest threshold and for
     the one with the highest threshold. All D of bounded condition form a box, and the derivatives
     of the pairs near the threshold point to one of its vertices. The search makes steps towards
-    this vertex, and then uses Powell's method. For at most 3 columns, the algorithm DIRECT first
-    searches the whole box. The true range is at least as wide as the range that the function finds.
-    The bounds that the function also returns hold for every linear map of this condition.
+    this vertex, and then uses Powell's method. If the items have at most 3 columns, the algorithm
+    DIRECT first searches the whole box. The true range is at least as wide as the range that the
+    function finds. The bounds that the function also returns hold for every linear map of this
+    condition.
 
     Parameters
     ----------

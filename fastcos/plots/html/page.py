@@ -126,6 +126,6 @@ def _read(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return the source expression that allows an inline script or style with this exact text."""
+    """Return the expression of a security policy that allows an inline script of this text."""
     digest = base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
     return f"'sha256-{digest}'"
