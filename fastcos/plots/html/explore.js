@@ -42,7 +42,7 @@
   const BINS = 1 << 14; // bins of the AUC, whose error is then below 1e-5
 
   const state = data.state;
-  const inputs = [...document.querySelectorAll("[data-key]")].filter((one) => !one.closest("[hidden]"));
+  const inputs = [...document.querySelectorAll("[data-key]")].filter((input) => !input.closest("[hidden]"));
   const timers = {};
   let rows, trained, query; // the unit rows under D, under D = I, and of the query metric
   const cosines = new Float32Array(SIDE * SIDE); // the cosines of the heat map
@@ -89,11 +89,11 @@
   /* Return the rows of the query metric. The cosine of two such rows is the correlation of the
      predicted scores of two items over the users, which D does not change. */
   function byUsers() {
-    const width = USERS.length / WIDTH, kept = logarithms(2 * data.own, 0).map(Math.exp);
+    const width = USERS.length / WIDTH, scales = logarithms(2 * data.own, 0).map(Math.exp);
     return unitRows(N, width, (i, row) => {
       row.fill(0);
-      for (let l = 0; l < kept.length; l++) {
-        const entry = V[i * WIDTH + l] * kept[l], start = l * width;
+      for (let l = 0; l < scales.length; l++) {
+        const entry = V[i * WIDTH + l] * scales[l], start = l * width;
         for (let c = 0; c < width; c++) row[c] += entry * USERS[start + c];
       }
     });
@@ -173,7 +173,7 @@
     }
     const voters = Math.min(NEIGHBOURS, labelled.length - 1);
     const same = new Uint32Array(BINS), other = new Uint32Array(BINS);
-    const keys = new Uint32Array(n), some = new Uint32Array(n), counts = new Uint32Array(1024);
+    const keys = new Uint32Array(n), selected = new Uint32Array(n), counts = new Uint32Array(1024);
     const votes = new Uint8Array(sizes.length);
     let precisions = 0, right = 0, queries = 0;
 
@@ -192,26 +192,26 @@
       }
       if (R < 1) return;
       queries++;
-      const found = firstKeys(count, Math.max(R, voters));
+      const nearestKeys = firstKeys(count, Math.max(R, voters));
       let hits = 0, sum = 0;
       for (let rank = 0; rank < R; rank++)
-        if (labels[found[rank] & 2047] === own) sum += ++hits / (rank + 1);
+        if (labels[nearestKeys[rank] & 2047] === own) sum += ++hits / (rank + 1);
       precisions += sum / R;
-      right += voted(found) === own ? 1 : 0;
+      right += voted(nearestKeys) === own ? 1 : 0;
     }
 
     /* Return at least the ``least`` smallest keys, sorted. All keys of a bin are sorted together. */
     function firstKeys(count, least) {
-      let bin = 0, seen = 0, kept = 0;
+      let bin = 0, seen = 0, nSelected = 0;
       while (bin < 1023 && (seen += counts[bin]) < least) bin++;
-      for (let t = 0; t < count; t++) if (keys[t] >>> 22 <= bin) some[kept++] = keys[t];
-      return some.subarray(0, kept).sort();
+      for (let t = 0; t < count; t++) if (keys[t] >>> 22 <= bin) selected[nSelected++] = keys[t];
+      return selected.subarray(0, nSelected).sort();
     }
 
     /* Return the most frequent label among the nearest items. If several labels are equally
        frequent, return the label of the nearest item among these. */
-    function voted(found) {
-      const nearby = Array.from(found.subarray(0, voters), (key) => labels[key & 2047]);
+    function voted(nearestKeys) {
+      const nearby = Array.from(nearestKeys.subarray(0, voters), (key) => labels[key & 2047]);
       votes.fill(0);
       for (const label of nearby) votes[label]++;
       return nearby.reduce((best, label) => (votes[label] > votes[best] ? label : best));
@@ -251,7 +251,7 @@
      in the order of their numbers. */
   function largest(values, n, except = -1) {
     return Array.from(values, (value, i) => [i, value]).filter(([i]) => i !== except)
-      .sort((one, two) => two[1] - one[1] || GIVEN[one[0]] - GIVEN[two[0]]).slice(0, n);
+      .sort((x, y) => y[1] - x[1] || GIVEN[x[0]] - GIVEN[y[0]]).slice(0, n);
   }
 
   const nearest = (of, i) => largest(cosinesOf(of, i), NEIGHBOURS, i);
@@ -319,12 +319,12 @@
   const isAt = ({ a, b, unique }) =>
     (unique ? state.unique : !state.unique && state.a === a && state.b === b);
 
-  function showScores(found) {
-    scored = found;
+  function showScores(scores) {
+    scored = scores;
     for (const block of document.querySelectorAll("[data-score]")) {
-      const value = found?.[block.dataset.score];
-      block.querySelector("dd").textContent = found ? three(value) : "…";
-      if (found) block.querySelector("meter").value = value || 0;
+      const value = scores?.[block.dataset.score];
+      block.querySelector("dd").textContent = scores ? three(value) : "…";
+      if (scores) block.querySelector("meter").value = value || 0;
     }
   }
 
@@ -461,13 +461,13 @@
 
   /* Choose the item whose name, number or part of the name was entered. */
   function search() {
-    const wanted = byId("search").value.trim().toLowerCase();
-    if (!wanted) return;
+    const text = byId("search").value.trim().toLowerCase();
+    if (!text) return;
     const names = data.names.map((name) => name.toLowerCase());
-    const found = [names.indexOf(wanted), GIVEN.indexOf(Number(wanted)),
-      names.findIndex((name) => name.includes(wanted))].find((place) => place >= 0);
-    byId("search-note").textContent = found === undefined ? "no such item on this page" : "";
-    if (found !== undefined) choose(found);
+    const item = [names.indexOf(text), GIVEN.indexOf(Number(text)),
+      names.findIndex((name) => name.includes(text))].find((place) => place >= 0);
+    byId("search-note").textContent = item === undefined ? "no such item on this page" : "";
+    if (item !== undefined) choose(item);
   }
 
   function listen() {

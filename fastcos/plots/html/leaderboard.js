@@ -18,10 +18,10 @@
   const state = { sort: "score", up: false, all: false, filter: "", open: -1, item: 0 };
 
   function shown() {
-    const wanted = state.filter.toLowerCase(), sign = state.up ? 1 : -1;
+    const pattern = state.filter.toLowerCase(), sign = state.up ? 1 : -1;
     return [...ROWS.keys()]
       .filter((i) => state.all || ROWS[i].best || i === state.open)
-      .filter((i) => ROWS[i].name.toLowerCase().includes(wanted))
+      .filter((i) => ROWS[i].name.toLowerCase().includes(pattern))
       .sort((i, j) => {
         const [x, y] = [i, j].map((number) => ROWS[number].columns[state.sort]);
         return sign * (typeof x === "string" ? x.localeCompare(y) : x - y) || i - j;

@@ -89,10 +89,10 @@ window.fastcos = (() => {
 
   /* Create an element with these attributes; texts among its children stay texts. */
   function make(name, attributes = {}, ...children) {
-    const made = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    made.append(...children);
-    return made;
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.append(...children);
+    return element;
   }
 
   /* Fill the body of a table with neighbours, each an array [item, score]. action(item) returns the
