@@ -222,7 +222,10 @@ def align(
     >>> bool(np.allclose(aligned.items, old.items)), aligned.self_match_rate
     (True, 1.0)
     """
-    new_items, previous_items = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
+    new_items, previous_items = (
+        validation.as_rows("items", items),
+        validation.as_rows("old_items", old_items),
+    )
     _check_both_versions("users", users, old_users)
     _check_both_versions("ids", ids, old_ids)
     generator = validation.as_generator("random_state", random_state)
@@ -248,13 +251,17 @@ def align(
     sample = np.sort(generator.choice(len(shared), n_searched, replace=False))
     self_match_rate_before = None
     if new_items.shape[1] == previous_items.shape[1]:
-        self_match_rate_before = _match_rate(new_items, shared[sample], previous_items[old_shared[sample]])
+        self_match_rate_before = _match_rate(
+            new_items, shared[sample], previous_items[old_shared[sample]]
+        )
     return Alignment(
         items=aligned_items,
         users=aligned_users,
         old_items=forms.old_items,
         old_users=forms.old_users,
-        map=rotation[: new_items.shape[1]] if new_users is None else _fit_map(new_items, aligned_items),
+        map=rotation[: new_items.shape[1]]
+        if new_users is None
+        else _fit_map(new_items, aligned_items),
         user_map=(
             None
             if new_users is None or aligned_users is None

@@ -251,7 +251,6 @@ def _nearest(
     return neighbors[~is_removed].reshape(len(queries), k)
 
 
-
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
     """Return the standard error of the mean overlap.
 

@@ -204,7 +204,9 @@ def audit(
     label_sample, label_fields = None, dict[str, Any](label_test=None, label_recovery=None)
     if codes is not None:
         names = label_permutation.label_names(labels)
-        label_sample, label_fields = _study_labels(sample, lists, codes, names, condition, generator)
+        label_sample, label_fields = _study_labels(
+            sample, lists, codes, names, condition, generator
+        )
     sensitivity_fields = _study_sensitivity(index_sample, certificate_sample, lists, generator)
     variant_fields = _study_variants(
         list_sample, lists, model, label_sample, is_ranking=trained_on == RANKING
@@ -375,14 +377,19 @@ def _study_labels(
         sample_rows = _sample_rows(labelled_rows[has_sampled_label], _LABELLED_ROWS, generator)
     rows = memmap.take_rows("items", sample.items, sample_rows)
     recovery = search_rescalings(rows, codes[sample_rows], condition, generator, sample.n_threads)
-    queries = labelled_rows[label_permutation.draw_per_label(codes[labelled_rows], _QUERIES, generator)]
+    queries = labelled_rows[
+        label_permutation.draw_per_label(codes[labelled_rows], _QUERIES, generator)
+    ]
     units = unit_rows(rows)
     ranks = label_permutation.doubled_ranks(units @ units.T)
     ranking = label_permutation.Ranking(lists[queries], ranks)
     permutations = label_permutation.permute_labels(
         [ranking], queries, sample_rows, codes, names, generator, sample.n_threads
     )
-    return (sample_rows, codes[sample_rows]), {"label_test": permutations.test, "label_recovery": recovery}
+    return (sample_rows, codes[sample_rows]), {
+        "label_test": permutations.test,
+        "label_recovery": recovery,
+    }
 
 
 def _study_sensitivity(

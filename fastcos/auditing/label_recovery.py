@@ -78,7 +78,9 @@ def label_recovery_range(
     codes = validation.as_partial_labels("labels", labels, len(rows))
     generator = validation.as_generator("random_state", random_state)
     labelled_rows = np.flatnonzero(rows.any(axis=1) & (codes >= 0))
-    return search_rescalings(rows[labelled_rows], codes[labelled_rows], condition, generator, n_threads)
+    return search_rescalings(
+        rows[labelled_rows], codes[labelled_rows], condition, generator, n_threads
+    )
 
 
 def search_rescalings(
@@ -168,7 +170,10 @@ def _auc_and_slopes(scores: Floats, is_same: npt.NDArray[np.bool_]) -> tuple[flo
     # The densities of single bins are too noisy for a gradient, so the code averages over three
     # bins.
     different_density, same_density = (
-        np.convolve(density, np.ones(3) / 3, mode="same") for density in (different_density, same_density)
+        np.convolve(density, np.ones(3) / 3, mode="same")
+        for density in (different_density, same_density)
     )
-    slopes = np.where(is_same, different_density[bins] / is_same.sum(), -same_density[bins] / (~is_same).sum())
+    slopes = np.where(
+        is_same, different_density[bins] / is_same.sum(), -same_density[bins] / (~is_same).sum()
+    )
     return auc, slopes

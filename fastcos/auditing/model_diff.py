@@ -184,7 +184,10 @@ def diff_models(
     >>> diff.overlap < 0.7, diff.overlap_after_rescaling, diff.overlap_after_linear_map
     (True, 1.0, 1.0)
     """
-    new_rows, old_rows = validation.as_rows("items", items), validation.as_rows("old_items", old_items)
+    new_rows, old_rows = (
+        validation.as_rows("items", items),
+        validation.as_rows("old_items", old_items),
+    )
     validation.check_length("old_items", old_rows, len(new_rows), "items")
     k = validation.as_count("k", k, high=len(new_rows) - 1)
     generator = validation.as_generator("random_state", random_state)
@@ -197,7 +200,9 @@ def diff_models(
     nonzero_rows = np.flatnonzero(new_rows.any(axis=1) & old_rows.any(axis=1))
     validation.check_enough("items", len(nonzero_rows), k + 1, "rows that are not zero")
     new_rows, old_rows = new_rows[nonzero_rows], old_rows[nonzero_rows]
-    listed_rows = np.sort(generator.choice(len(new_rows), min(_LISTED_ROWS, len(new_rows)), replace=False))
+    listed_rows = np.sort(
+        generator.choice(len(new_rows), min(_LISTED_ROWS, len(new_rows)), replace=False)
+    )
 
     def lists(rows: Any) -> Integers:
         """Return the k nearest neighbours of each listed item."""
@@ -212,7 +217,9 @@ def diff_models(
     overlap = float(overlaps.mean())
     rescaled_overlap = metric_overlap = prediction_change = None
     if old_rows.shape[1] == new_rows.shape[1]:
-        rescaled_overlap = metrics.overlap_at_k(lists(old_rows * _fit_scales(old_rows, new_rows)), new_lists)
+        rescaled_overlap = metrics.overlap_at_k(
+            lists(old_rows * _fit_scales(old_rows, new_rows)), new_lists
+        )
     if users is not None and old_users is not None:
         metric_overlap = metrics.overlap_at_k(
             lists(query_metric(users).transform(new_rows)),
@@ -238,7 +245,6 @@ def diff_models(
         prediction_change=prediction_change,
         most_changed=nonzero_rows[listed_rows[order[mapped_overlaps[order] < 1][:_MOST_CHANGED]]],
     )
-
 
 
 def _fit_linear_map(

@@ -319,7 +319,9 @@ class MapSearch:
         weights = np.bincount(y.ravel(), (halves * inverse[y] ** 2).ravel(), len(units))
         weights += np.bincount(x, halves.sum(axis=1) * inverse[x] ** 2, len(units))
         products_with_neighbors = units[x].T @ weighted_neighbors
-        return (products_with_neighbors + products_with_neighbors.T) / 2 + (units * weights[:, None]).T @ units
+        return (products_with_neighbors + products_with_neighbors.T) / 2 + (
+            units * weights[:, None]
+        ).T @ units
 
 
 def _inverse(squares: Floats) -> Floats:

@@ -360,7 +360,11 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
             f"read {len(item_pairs.pairs):,} pairs of {path}, and left out "
             f"{item_pairs.n_unknown:,} pairs because the vectors lack one of their items"
         )
-        counts[name] = {"file": path, "pairs": len(item_pairs.pairs), "left_out_unknown": item_pairs.n_unknown}
+        counts[name] = {
+            "file": path,
+            "pairs": len(item_pairs.pairs),
+            "left_out_unknown": item_pairs.n_unknown,
+        }
         tasks[name] = {"pairs": (item_pairs.pairs, item_pairs.ratings)}
     return tasks, counts
 

@@ -12,7 +12,7 @@ from fastcos import io
 from fastcos.cli import duplicates, export, lists, options
 from fastcos.cli.model_folder import read_items
 from fastcos.cli.terminal import print_json, print_next, progress_bar, say, show_text
-from fastcos.io.columns import parse_ids, check_row_numbers, positions_in
+from fastcos.io.columns import check_row_numbers, parse_ids, positions_in
 from fastcos.search import Neighbors, SimilarityIndex
 from fastcos.validation.ids import are_strings
 

@@ -240,7 +240,9 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
     while True:
         # The border of the table takes 4 characters.
         shown_columns, used_width = [0], widths[0] + 4
-        while pending_columns and (len(shown_columns) == 1 or used_width + widths[pending_columns[0]] + 3 <= console.width):
+        while pending_columns and (
+            len(shown_columns) == 1 or used_width + widths[pending_columns[0]] + 3 <= console.width
+        ):
             used_width += widths[pending_columns[0]] + 3
             shown_columns.append(pending_columns.pop(0))
         table = Table(title=printable(title), title_justify="left")

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel, validation
-from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.models.linear_mf import LinearMF
 from fastcos.similarity import Measure, get_measure, list_measures
 from fastcos.similarity.base import REGISTRY, BaseMeasure, Invariances, check_known
+from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from fastcos.io.column_choice import interaction_columns
-from fastcos.io.columns import parse_ids, id_column, refuse_rows
+from fastcos.io.columns import id_column, parse_ids, refuse_rows
 from fastcos.io.matrices import as_float32_if_exact, read_mtx_matrix, read_npz_matrix
 from fastcos.io.tables import open_table, read_columns, suffix_of
 from fastcos.linalg.csr import as_interactions

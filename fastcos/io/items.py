@@ -147,12 +147,18 @@ def read_labels(
     labels_of_item: dict[int, set[str]] = defaultdict(set)
     for position, code in zip(row_positions.tolist(), cells.codes[rows].tolist(), strict=True):
         labels_of_item[position].update(labels_of_cell[code])
-    single_labels = {position: next(iter(s)) for position, s in labels_of_item.items() if len(s) == 1}
+    single_labels = {
+        position: next(iter(s)) for position, s in labels_of_item.items() if len(s) == 1
+    }
     longest = max(map(len, single_labels.values()), default=0)
     if longest > LONGEST_ID:
         rule = f"hold labels of at most {LONGEST_ID} letters"
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {longest}")
-    used_labels = {position: label for position, label in single_labels.items() if only is None or label in only}
+    used_labels = {
+        position: label
+        for position, label in single_labels.items()
+        if only is None or label in only
+    }
     classes = sorted(set(used_labels.values()))
     unknown_labels = sorted(set(only or ()) - set(classes))
     if unknown_labels:

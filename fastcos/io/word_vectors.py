@@ -40,7 +40,12 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
             width = width or len(fields) - 1
             word, *texts = line.strip().rsplit(None, width)
             has_underscores = b"_" in line and any(b"_" in text for text in texts)
-            if len(texts) != width or not width or has_underscores or not _add_numbers(entries, texts):
+            if (
+                len(texts) != width
+                or not width
+                or has_underscores
+                or not _add_numbers(entries, texts)
+            ):
                 rule = f"have a word and {max(width, 1)} numbers in every line"
                 got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
                 raise FastcosFormatError(f"{path} must {rule}, got {got}")

@@ -12,9 +12,9 @@ from fastcos import validation
 from fastcos.linalg.csr import as_interactions
 from fastcos.linalg.products import matmul
 from fastcos.models.base import FactorModel
-from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.models.cosine_training import train
 from fastcos.parallel import Progress
+from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 
 Floats = npt.NDArray[np.float32]
 

@@ -85,8 +85,9 @@ _METHOD = (
     "The address of the page stores its state: copy the address to share what you see.",
 )
 _FIGURE_METHOD = (
-    "The diagonal matrix S = σ²/(σ²+λ) contains the share of each direction that Eq. 1 keeps, and "
-    "Σ contains the singular values σ of the interactions. The items are the rows of V S^1/2 D^-1.",
+    "The diagonal matrix Σ contains the singular values of the interactions, and S = Σ²/(Σ²+λ) "
+    "contains the share of each direction that Eq. 1 keeps. The items are the rows of V S^1/2 "
+    "D^-1.",
     "The AUC is the probability that two items with the same label have a larger cosine than two "
     "items with different labels; 0.5 is chance level. MAP@R measures how many of the nearest "
     "items have the same label as an item. The accuracy is the share of items whose label is the "
@@ -154,8 +155,8 @@ def figure_page(
         "stride": stride,
         "rows": encoded(components.T[order]),
         "models": [
-            _model(sigma, other_strength, decay * (np.sqrt(other_strength / strength) if strength else 1.0), ranks)
-            for other_strength in strengths
+            _model(sigma, value, decay * (np.sqrt(value / strength) if strength else 1.0), ranks)
+            for value in strengths
         ],
         "sigma": sigma.tolist(),
         "total": float(np.square(X.data, dtype=np.float64).sum()),

@@ -58,7 +58,9 @@ def leaderboard_page(
         if candidate is not None and candidate not in candidates:
             page_rows.append(leaderboard.row(candidate))
             candidates.append(candidate)
-    best_candidates = {row.candidate for row in leaderboard.best_per_measure()} | {leaderboard.baseline}
+    best_candidates = {row.candidate for row in leaderboard.best_per_measure()} | {
+        leaderboard.baseline
+    }
     examples = leaderboard.example_items
     items = np.empty(0, np.int64) if examples is None else examples
     neighbors = [
@@ -79,7 +81,10 @@ def leaderboard_page(
     has_cut_dots = any(not axis.low <= row.score.value <= axis.high for row in page_rows)
     data = {
         "baseline": candidates.index(leaderboard.baseline),
-        "rows": [_row(row, leaderboard, row.candidate in best_candidates, page_items) for row in page_rows],
+        "rows": [
+            _row(row, leaderboard, row.candidate in best_candidates, page_items)
+            for row in page_rows
+        ],
         "items": (places := np.searchsorted(page_items, items).tolist()),
         **fields,
         "boundaries": [] if labels is None else boundaries([fields["labels"][at] for at in places]),
@@ -173,7 +178,10 @@ def _row(
 def _line(row: LeaderboardRow, leaderboard: Leaderboard, axis: "_Axis") -> dict[str, Any]:
     """Return the values of a row that the template shows."""
     candidate = row.candidate
-    is_recommended, is_baseline = candidate == leaderboard.recommended, candidate == leaderboard.baseline
+    is_recommended, is_baseline = (
+        candidate == leaderboard.recommended,
+        candidate == leaderboard.baseline,
+    )
     is_tied = candidate in leaderboard.not_distinguishable and not is_recommended
     badges = (
         (is_recommended, "recommended", "main"),
