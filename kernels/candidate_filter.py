@@ -1,101 +1,127 @@
 """Candidate filter of the dense searches, which drops pairs that cannot reach a query's threshold.
 
-Bound. A query a is scaled to a' (norm about 1), an item b to b' (norm at most 1), and both are
-quantised: a' = s q + e, b' = t c + f. The score is an increasing function of K = <a', b'> + w o,
-with weight w of the query and offset o of the item. With the integer v = <q, c> of the tile,
+Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at most
+1 (``query_scaling``). The score of the pair is an increasing function of K = <a', b'> + w o, where
+o is the offset of the item and w the weight with which the query multiplies offsets. A threshold
+tau is a lower bound of the k-th best K of the query.
+
+Bound. Both rows are quantised: a' = s q + e and b' = t c + f. Here s and t are the quantisation
+steps, q and c the integer codes, and e and f the residuals, which are the rounding errors of the
+codes. A tile computes the integer product v = <q, c>. By the inequality of Cauchy and Schwarz,
 
     <a', b'> - s t v = <e, b'> + <s q, f>,
-    |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|   (Cauchy-Schwarz, packing.SLACK)
+    |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
 
-so K differs from s t v + w o by at most the right-hand side. In units of s, for a panel of 32 items
-with largest norm N, largest residual R and largest value W of w o, an item can have K >= tau only
-if
+where SLACK (``packing.SLACK``) bounds the rounding errors, relative to the norms. So K differs from
+s t v + w o by at most the right-hand side. Let N be the largest norm |b'| in a panel of 32 items, R
+the largest norm |f| of a residual, and W the largest value of w o. An item of this panel can have K
+>= tau only if
 
-    v >= (tau - (|e| + SLACK |a'|) / s N - |s q| / s R - W / s) / t.
+    v >= (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
-The tile compares v with the largest integer below this bound. In float32 tiles, s = t = 1, R = 0,
-and |e| is the bound on the rounding of a float32 sum, relative to |a'|. SLACK also covers the
-rounding of this expression, of tau to float32 and of float64 products. The rounding of a squared
-distance may be larger by a factor |a| / |b|; score_rounding bounds it. tau and w o are rounded in
-proportion to |tau| <= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped pair
-has a float64 score strictly below the threshold by which it was dropped.
+The bound terms of a query (``simd.panel``) are tau and the factors of N, R and the offsets, all of
+them divided by s. The statistics of a panel are 1 / t, N, R and the range of the offsets. A tile
+compares v with the largest integer below the right-hand side. In float32 tiles, s = t = 1, R = 0,
+and |e| is a bound on the rounding error of a float32 sum, relative to |a'|.
 
-Shift. Rows of embeddings have a common direction c. Subtracting c before packing makes a' and b'
-shorter, and therefore every term of the bound smaller. For unit rows, a = alpha c + a' and b = beta
-c + b' with alpha = <a, c> and beta = <b, c> in float64, and
+Rounding. SLACK also covers the rounding errors of this expression, of tau as a float32, and of
+float64 products. The rounding error of a squared distance may be larger by a factor |a| / |b|;
+``score_rounding`` bounds this error. The rounding errors of tau and w o are proportional to |tau|
+<= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped pair has a float64 score
+strictly below the threshold by which it was dropped.
 
-    <a, b> = <a', b'> + alpha (beta - 1) + alpha,
+Shift. Rows of embeddings have a common direction c. If c is subtracted from the rows before
+packing, a' and b' become shorter, and with them every term of the bound. For unit rows, a = alpha c
++ a' and b = beta c + b' with alpha = <a, c> and beta = <b, c> in float64, and
 
-which is an inner product, an offset beta - 1 with the weight alpha, and a constant of the query.
-The offset and its weight may be positive or negative. The equation leaves out the terms that
-contain <a', c> or <b', c>, because these products vanish up to rounding; the bound `rounding` of
-search.packing covers their rounding errors. Distances do not change if c is subtracted from both
-rows.
+    <a, b> = <a', b'> + alpha (beta - 1) + alpha.
+
+The right-hand side is an inner product, an offset beta - 1 with the weight alpha, and a constant of
+the query. The offset and its weight may be positive or negative. The equation leaves out the terms
+that contain <a', c> or <b', c>, because these products vanish up to rounding errors, which the
+number `shift_error` of the queries bounds (``fastcos.search.packing`` computes it). Squared
+distances do not change if c is subtracted from both rows.
 """
 
 import numpy as np
 
 from .jit import borrowing_kernel, inlined_kernel
 from .packing import SLACK
-from .simd.panel import CODE_NORM, OFFSET_WEIGHT, RESIDUAL_NORM, THRESHOLD
+from .simd.panel import (
+    CODE_NORM,
+    INVERSE_STEP,
+    MAX_NORM,
+    MAX_OFFSET,
+    MAX_RESIDUAL,
+    MIN_OFFSET,
+    OFFSET_WEIGHT,
+    RESIDUAL_NORM,
+    THRESHOLD,
+)
 
-# A threshold that no score reaches.
+# A threshold that no score reaches; every score reaches -NEVER.
 NEVER = np.float32(3e38)
 # A bound on the error that underflow causes in a float64 sum of up to 2^22 products.
 _UNDERFLOW = 2.0**-1050
 
 
 @inlined_kernel
-def set_bound_terms(terms, i, scale, norm, residual, weight):
-    """Set the terms with which the products of query i of a panel are compared.
+def set_bound_terms(bound_terms, i, step, norm, residual, weight):
+    """Set the bound terms of query i of a panel, with a threshold that every product reaches.
 
-    terms (4, 32) is described in simd.panel. scale, norm and residual belong to the quantised query
-    and come from ``packing.encode_query``; weight is the weight of the items' offsets. The
-    threshold of the query is set to a number that every product reaches.
+    bound_terms (4, 32) is described in ``simd.panel``. step, norm and residual are the step, the
+    norm and the norm of the residual that ``packing.encode_query`` returns for the query. weight is
+    the weight by which the query multiplies the offsets of items.
     """
-    unit = np.float32(1.0) / scale
-    terms[THRESHOLD, i] = -NEVER
-    terms[RESIDUAL_NORM, i] = (residual + SLACK * norm) * unit
-    terms[CODE_NORM, i] = (norm + residual) * unit
-    terms[OFFSET_WEIGHT, i] = weight * unit
+    inverse_step = np.float32(1.0) / step
+    bound_terms[THRESHOLD, i] = -NEVER
+    bound_terms[RESIDUAL_NORM, i] = (residual + SLACK * norm) * inverse_step
+    bound_terms[CODE_NORM, i] = (norm + residual) * inverse_step
+    bound_terms[OFFSET_WEIGHT, i] = weight * inverse_step
 
 
 @inlined_kernel
-def reaching_score(threshold, residual, coded, weight, statistics, panel):
+def min_product(threshold, residual_norm, code_norm, weight, statistics, panel):
     """Return 1 less than the smallest product with which an item may reach a query's threshold.
 
-    threshold, residual, coded and weight are the terms that set_bound_terms sets for the query. If
-    residual and coded are 0, the product itself is compared with the threshold, and not an upper
-    bound of the product. statistics (panels, 5) belongs to ItemPanels. float32 represents the
-    products of up to 1,024 columns exactly; the rounding errors of larger products are within
-    packing.SLACK.
+    The first four arguments are the bound terms of the query. If residual_norm and code_norm are 0,
+    the product itself is compared with the threshold, and not an upper bound of the product.
+    statistics (panels, 5) belongs to ItemPanels. float32 represents the products of up to 1,024
+    columns exactly; ``packing.SLACK`` covers the rounding errors of larger products.
     """
-    bound = threshold - residual * statistics[panel, 1]
-    bound -= coded * statistics[panel, 2]
-    bound -= max(weight * statistics[panel, 3], weight * statistics[panel, 4])
-    return bound * statistics[panel, 0] - np.float32(1.0)
+    bound = threshold - residual_norm * statistics[panel, MAX_NORM]
+    bound -= code_norm * statistics[panel, MAX_RESIDUAL]
+    bound -= max(weight * statistics[panel, MAX_OFFSET], weight * statistics[panel, MIN_OFFSET])
+    return bound * statistics[panel, INVERSE_STEP] - np.float32(1.0)
 
 
 @borrowing_kernel
-def largest_scores_of_panels(first, n_panels, largest, statistics, weight, maxima):
-    """Write an estimate of K for the largest product of each panel from `first` on to maxima.
+def estimate_panel_scores(first, n_panels, largest_products, statistics, weight, panel_scores):
+    """Estimate the best score of a query in each of n_panels panels, from panel `first` on.
 
-    maxima (n_panels,) is float32, largest (n_panels,) int32 holds the largest products, and weight
-    is the weight of the items' offsets.
+    The estimate of K that follows from the largest product of a panel, largest_products[p] (int32),
+    is written to panel_scores[p] (float32). weight is the weight of the items' offsets.
     """
     for p in range(n_panels):
         panel = first + p
-        offset = max(weight * statistics[panel, 3], weight * statistics[panel, 4])
-        maxima[p] = np.float32(largest[p]) / statistics[panel, 0] + offset
+        offset = max(
+            weight * statistics[panel, MAX_OFFSET], weight * statistics[panel, MIN_OFFSET]
+        )
+        panel_scores[p] = (
+            np.float32(largest_products[p]) / statistics[panel, INVERSE_STEP] + offset
+        )
 
 
 @borrowing_kernel
-def threshold_of(query, queries, score, unit):
-    """Return the score as a threshold tau in units of the query's scale, rounded down."""
+def threshold_of(query, queries, score, inverse_step):
+    """Return the threshold tau of a query that belongs to a score, rounded down.
+
+    The threshold is divided by the quantisation step of the query, like the other bound terms.
+    """
     scaling = queries.scaling
     bound = scaling.slopes[query] * score + scaling.intercepts[query]
     # The result is finite, because infinity cannot be converted to an integer.
-    return np.float32(max((bound - score_rounding(query, queries)) * unit, -3e38))
+    return np.float32(max((bound - score_rounding(query, queries)) * inverse_step, -3e38))
 
 
 @borrowing_kernel
@@ -104,7 +130,7 @@ def score_rounding(query, queries):
     return (
         1e-12 * abs(queries.scaling.intercepts[query])
         + queries.scaling.slopes[query] * _UNDERFLOW
-        + queries.rounding
+        + queries.shift_error
     )
 
 
@@ -123,9 +149,13 @@ def is_excluded(row, excluded_rows, first, last):
 
 
 @borrowing_kernel
-def may_find(row, query, self_rows, allowed, excluded_indptr, excluded_rows):
-    """Return whether an item is allowed, is not the query itself, and is not excluded."""
+def passes_filters(row, query, filters):
+    """Return whether a query may return an item: it is allowed, not the query itself, not excluded.
+
+    filters is a QueryFilters whose self_rows and excluded_indptr are not empty.
+    """
+    self_rows, allowed = filters.self_rows, filters.allowed
     if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):
         return False
-    first, last = excluded_indptr[query], excluded_indptr[query + 1]
-    return first == last or not is_excluded(row, excluded_rows, first, last)
+    first, last = filters.excluded_indptr[query], filters.excluded_indptr[query + 1]
+    return first == last or not is_excluded(row, filters.excluded_rows, first, last)

@@ -1,28 +1,39 @@
 """Exact top-k of a few queries among packed items: each query reads the codes of all items itself.
 
-``search_few_queries`` is the complete search of one query, from top to bottom:
+A warm search of one query is one call of ``search_few_queries`` (from ``fastcos.search.launch``),
+and this file is its whole path, from top to bottom:
 
-1. The norm of the query is checked. The query is scaled, rotated and quantised to int8 codes, as
-   the items were when they were packed (``encode_query``).
-2. The codes of the query are multiplied by the codes of every slot (``score_codes``). The kernel
-   stores the products, 4 bytes for each slot, and the largest product of each panel.
-3. The slots with the largest products are scored in float64. A slot is scored if its product
-   reaches the r-th largest of the panels' maxima, where r is a little more than k (``find_best``).
-4. The k-th best of these scores is a lower bound of the k-th best of all scores, so it serves as a
+1. The record Items is made from the addresses of its arrays. The norms of the queries are computed,
+   and the search ends if one of them is not ordinary.
+2. The queries are scaled, rotated and quantised to int8 codes, as the items were when they were
+   packed (``encode_queries``).
+3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
+   kernel stores the products, 4 bytes for each slot, and the largest product of each panel.
+4. The slots with the largest products are scored in float64. A slot is scored if its product
+   reaches the r-th largest of the panels' largest products, where r, called `rank` in the code, is
+   a little more than k (``find_best``).
+5. The k-th best of these scores is a lower bound of the k-th best of all scores, so it serves as a
    threshold. Of the other slots, only slots whose upper bound reaches the threshold are scored in
    float64. ``candidate_filter`` proves that no other slot can be among the best.
-5. The k best slots are sorted, equal scores by lower row number.
+6. The k best rows are sorted, rows of equal scores by lower row number.
 
 The number r only decides how many slots are scored before the threshold is known, so every r gives
-the same neighbours. If step 3 finds fewer than k slots, because a filter excludes the other slots,
-r is multiplied by 4 until k slots are found or every slot has been scored.
+the same neighbours. If step 4 finds fewer than k rows, because a filter excludes the others, r is
+multiplied by 4 until k rows are found or every slot has been scored.
 
-If the items have a projection, ``projected_queries`` takes the same steps, except that in step 2 it
+A *row* is the number of an item in its segment. The packed items are in another order; a *slot* is
+a position in this order, and a *panel* is 32 slots. Python divides the panels into ranges, one for
+each task. Products are numbered within a range: product p belongs to slot 32 lo + p, where lo is
+the first panel of the range.
+
+To understand a search, read this file, the proof at the top of ``candidate_filter``, and the
+records Items and Queries in ``records``. The other functions that are called here do what their
+first line says: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one
+row, ``score_pairs`` computes float64 scores, the functions of ``select`` partition and sort short
+lists, and the functions of ``simd`` contain the vector instructions of one operation each.
+
+If the items have a projection, ``projected_queries`` takes the same steps, except that in step 3 it
 skips the codes of most slots.
-
-A *slot* is a place in the packed order of the items, a *row* is the number of an item in its
-segment, and a *panel* is 32 slots. A *task* searches a range of panels for all queries. A ``place``
-is the position of a slot in such a range, counted from the first slot of the range.
 """
 
 from typing import Any, NamedTuple
@@ -31,13 +42,13 @@ import numpy as np
 
 from .candidate_filter import (
     NEVER,
-    largest_scores_of_panels,
-    may_find,
-    reaching_score,
+    estimate_panel_scores,
+    min_product,
+    passes_filters,
     set_bound_terms,
     threshold_of,
 )
-from .jit import borrowing_kernel, inlined_kernel, kernel
+from .jit import borrowing_kernel, kernel
 from .packing import LANES, encode_query, padded_width
 from .pair_scores import score_pairs
 from .query_scaling import are_ordinary, items_at, scaled_queries
@@ -45,14 +56,13 @@ from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import list_reaching
 from .simd.instruction_sets import has_tile_registers
 from .simd.memory import prefetch_row
-from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
+from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
 from .simd.tile_scores import score_run, score_run_by_item
 
-# The row number in rows[part, 0, 0] if the norm of a query is zero, not finite, or not between
-# 1e-100 and 1e100.
-# Python then searches in another way.
+# The row number in rows[task, 0, 0] if the norm of a query is not ordinary: zero, not finite, or
+# not between 1e-100 and 1e100. Python then searches in another way.
 NOT_ORDINARY = -2
-# The number of slots that are scored in float64 at once.
+# The number of rows that are scored in float64 at once.
 _CHUNK = 256
 # A run of panels is compared with one query after the other, while the next panel is prefetched. A
 # run has at least this many words, which is one panel of 128 columns. A search with four queries
@@ -60,40 +70,47 @@ _CHUNK = 256
 _WORDS_OF_RUN = 1 << 10
 
 
-class Codes(NamedTuple):
-    """The codes of queries, and the terms with which their products are compared.
+class QueryCodes(NamedTuple):
+    """The codes of n queries, and the terms of their bounds.
 
     Attributes
     ----------
     words : int32 array (n * words,)
         The codes of all queries, one query after the other, 4 codes per word.
-    repeated, stride : int32 array, int
-        The same codes in the form that ``score_run`` reads, ``stride`` words per query.
-    starts : int32 array (n,)
-        For each query, the number to which the products of its codes are added.
-    terms : float32 array (4, 32)
-        The terms of the bound of each query; see ``simd.panel``.
-    scales : float32 array (32,)
+    run_words : int32 array (n * run_stride,)
+        The same codes in the form that ``score_run`` or ``score_run_by_item`` reads.
+    run_stride : int
+        The number of words per query in run_words.
+    corrections : int32 array (n,)
+        For each query, the number that is added to the products of its codes: -128 times the sum of
+        the codes, because 128 is added to the codes of items.
+    bound_terms : float32 array (4, 32)
+        The bound terms of each query, in the rows that ``simd.panel`` names.
+    steps : float32 array (32,)
         The quantisation step of each query.
     """
 
     words: Any
-    repeated: Any
-    stride: Any
-    starts: Any
-    terms: Any
-    scales: Any
+    run_words: Any
+    run_stride: Any
+    corrections: Any
+    bound_terms: Any
+    steps: Any
 
 
-class Candidates(NamedTuple):
-    """Slots that are about to be scored, and the best of the slots that have been scored.
+class Buffers(NamedTuple):
+    """Buffers for one query at a time.
 
     Attributes
     ----------
     rows, scores : int64 and float64 array (256,)
+        The rows that are about to be scored, and their scores.
     best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
+        The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
-    maxima : float32 array (panels,)
+        The hits in one panel.
+    panel_scores : float32 array (panels,)
+        An estimate of the best score in each panel.
     """
 
     rows: Any
@@ -102,7 +119,7 @@ class Candidates(NamedTuple):
     best_scores: Any
     scratch: Any
     hits: Any
-    maxima: Any
+    panel_scores: Any
 
 
 @kernel
@@ -110,36 +127,36 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
     """Find the best k rows of panels lo to hi for each query.
 
     addresses is an ItemAddresses, query_rows (n, d) holds at most 32 queries, filters is a
-    QueryFilters, and search a FewQuerySearch. The results are written to part
-    lo // panels_per_range of scores and rows (parts, n, k), padded by -inf and -1. If
-    search.must_check is true and one of the queries is not ordinary, rows[part, 0, 0] becomes
-    NOT_ORDINARY and nothing is searched. The kernel computes O(n m d) products of codes, and
-    allocates 4 bytes per slot and query.
+    QueryFilters, and search a FewQuerySearch. The number of the task is lo //
+    search.panels_per_range, and its results are written to scores[task] and rows[task], padded by
+    -inf and -1; scores and rows have the shape (tasks, n, k). If search.must_check is true and one
+    of the queries is not ordinary, rows[task, 0, 0] becomes NOT_ORDINARY and nothing is searched.
+    The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and query.
     """
-    part, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
+    task, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
     queries = scaled_queries(query_rows, filters, addresses, items.shift)
     if search.must_check and not are_ordinary(queries.norms):
-        rows[part, 0, 0] = NOT_ORDINARY
+        rows[task, 0, 0] = NOT_ORDINARY
         return
-    codes = encode(queries, items)
+    codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
-    largest = np.empty((n, hi - lo), np.int32)
-    candidates = empty_candidates(hi - lo, k)
-    score_codes(lo, hi, lo, 0, n, items, codes, products, largest)
+    largest_products = np.empty((n, hi - lo), np.int32)
+    buffers = empty_buffers(hi - lo, k)
+    multiply_codes(lo, hi, lo, 0, n, items, codes, products, largest_products)
     for i in range(n):
-        count = find_best(
-            i, lo, hi, search.rank, -NEVER, queries, items, codes, products[i], largest[i],
-            candidates, k,
+        n_best = find_best(
+            i, lo, k, search.rank, -NEVER, queries, items, codes, products[i], largest_products[i],
+            buffers,
         )  # fmt: skip
-        write_found(count, candidates, scores[part, i], rows[part, i])
+        write_best_rows(n_best, buffers, scores[task, i], rows[task, i])
 
 
 @kernel
-def empty_candidates(n_panels, k):
-    """Return Candidates without any slot, for a range of n_panels panels and k neighbours."""
+def empty_buffers(n_panels, k):
+    """Return Buffers for a range of n_panels panels and k neighbours."""
     capacity = 2 * k + _CHUNK
-    return Candidates(
+    return Buffers(
         np.empty(_CHUNK, np.int64), np.empty(_CHUNK), np.empty(capacity, np.int64),
         np.empty(capacity), np.empty(capacity), np.empty(PANEL, np.int32),
         np.empty(n_panels, np.float32),
@@ -147,39 +164,42 @@ def empty_candidates(n_panels, k):
 
 
 @borrowing_kernel
-def write_found(count, candidates, scores, rows):
-    """Write the best of the first `count` entries of candidates.best_* to scores and rows, sorted.
+def write_best_rows(n_best, buffers, scores, rows):
+    """Sort the first n_best entries of buffers.best_rows, and write the first k to scores and rows.
 
     scores and rows have the shape (k,).
     """
-    best_scores, best_rows, k = candidates.best_scores, candidates.best_rows, rows.shape[0]
-    count = keep_best(best_scores, best_rows, count, k, candidates.scratch)
-    write_best(best_scores, best_rows, count, scores, rows)
+    best_scores, best_rows, k = buffers.best_scores, buffers.best_rows, rows.shape[0]
+    n_best = keep_best(best_scores, best_rows, n_best, k, buffers.scratch)
+    write_best(best_scores, best_rows, n_best, scores, rows)
 
 
 @kernel
-def encode(queries, items):
-    """Return the codes of all queries."""
+def encode_queries(queries, items):
+    """Return the QueryCodes of all queries."""
     isa, n, words = items.isa, queries.rows.shape[0], items.words
     width = padded_width(max(queries.rows.shape[1], LANES))
     buffer, row_codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured, row_words = np.empty(2, np.float32), row_codes.view(np.int32)
     all_words = np.empty(n * words, np.int32)
-    terms, scales = np.empty((4, PANEL), np.float32), np.empty(PANEL, np.float32)
-    all_words[:], terms[:] = 0, np.float32(0.0)
-    starts = np.empty(n, np.int32)
+    bound_terms = np.empty((N_BOUND_TERMS, PANEL), np.float32)
+    steps, corrections = np.empty(PANEL, np.float32), np.empty(n, np.int32)
+    all_words[:], bound_terms[:] = 0, np.float32(0.0)
     for i in range(n):
-        scale, norm, residual, start = encode_query(
+        step, norm, residual, correction = encode_query(
             isa, queries.rows, i, queries.scaling.factors[i], queries.scaling.coefficients[i],
             items.shift, items.signs, buffer, row_codes, measured,
         )  # fmt: skip
-        set_bound_terms(terms, i, scale, norm, residual, queries.scaling.weights[i])
-        scales[i], starts[i] = scale, start
+        set_bound_terms(bound_terms, i, step, norm, residual, queries.scaling.weights[i])
+        steps[i], corrections[i] = step, correction
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
     if has_tile_registers(isa) or items.projection.words > 0:
-        return Codes(all_words, all_words, words, starts, terms, scales)
-    return Codes(all_words, repeated_words(all_words), words * GROUP, starts, terms, scales)
+        return QueryCodes(all_words, all_words, words, corrections, bound_terms, steps)
+    # The words of a group of items lie together, so one word of the query is needed for each item.
+    return QueryCodes(
+        all_words, repeated_words(all_words), words * GROUP, corrections, bound_terms, steps
+    )
 
 
 @kernel
@@ -193,136 +213,137 @@ def repeated_words(words):
 
 
 @borrowing_kernel
-def score_codes(first, last, lo, first_query, last_query, items, codes, products, largest):
+def multiply_codes(
+    first, last, lo, first_query, last_query, items, codes, products, largest_products
+):
     """Multiply the codes of every slot of panels first to last by the codes of some queries.
 
-    lo is the panel to which the first products belong. A few panels are compared with all queries
-    before the next panels are read, so each panel is read from memory only once.
+    The products and the largest product of each panel are written to products and largest_products,
+    in which panel lo is the first panel. A run of panels is compared with all queries before the
+    next panels are read, so each panel is read from memory only once.
     """
-    run = last - first
+    panels_per_run, size = last - first, PANEL * items.words
     if last_query - first_query > 1:
-        run = max(1, min(PANEL, _WORDS_OF_RUN // (PANEL * items.words)))
-    for panel in range(first, last, run):
+        panels_per_run = max(1, min(PANEL, _WORDS_OF_RUN // size))
+    for panel in range(first, last, panels_per_run):
+        count, at = min(panels_per_run, last - panel), panel - lo
         for i in range(first_query, last_query):
-            _score_panels(panel, min(run, last - panel), lo, i, items, codes, products, largest)
-
-
-@inlined_kernel
-def _score_panels(first, count, lo, i, items, codes, products, largest):
-    """Multiply the codes of `count` panels from `first` on by the codes of query i."""
-    size, at = PANEL * items.words, first - lo
-    products_of_run, largest_of_run = products[i, at * PANEL :], largest[i, at:]
-    if has_tile_registers(items.isa) or items.projection.words == 0:
-        score_run(
-            items.isa, items.packed, first * size, size, count, items.words, codes.repeated,
-            i * codes.stride, codes.starts[i], products_of_run, largest_of_run,
-        )  # fmt: skip
-    else:
-        score_run_by_item(
-            items.isa, items.packed, first * size, size, count, items.words, codes.repeated,
-            i * codes.stride, codes.starts[i], products_of_run, largest_of_run,
-        )  # fmt: skip
+            run_products, run_largest = products[i, at * PANEL :], largest_products[i, at:]
+            if items.projection.words == 0:
+                score_run(
+                    items.isa, items.packed, panel * size, size, count, items.words,
+                    codes.run_words, i * codes.run_stride, codes.corrections[i], run_products,
+                    run_largest,
+                )  # fmt: skip
+            else:
+                score_run_by_item(
+                    items.isa, items.packed, panel * size, size, count, items.words,
+                    codes.run_words, i * codes.run_stride, codes.corrections[i], run_products,
+                    run_largest,
+                )  # fmt: skip
 
 
 @borrowing_kernel
 def find_best(
-    i, lo, hi, rank, dropped_below, queries, items, codes, products, largest, candidates, k
+    i, lo, k, rank, dropped_below, queries, items, codes, products, largest_products, buffers
 ):
-    """Find the best rows of query i, unsorted, and return their number.
+    """Find the best k rows of query i, unsorted, and return their number.
 
-    The rows and their scores are written to candidates.best_rows and candidates.best_scores.
-    Products below the threshold dropped_below may be missing. The function returns -1 if the best
-    rows may be among the slots whose products are missing.
+    The rows and their scores are written to buffers.best_rows and buffers.best_scores; there may be
+    a few more than k. lo is the panel of the first products. Products below the threshold
+    dropped_below may be missing. If rows whose products are missing may be among the best k, the
+    function returns -1.
     """
-    n_panels, maxima = hi - lo, candidates.maxima
-    weight, scale = codes.terms[OFFSET_WEIGHT, i], codes.scales[i]
-    residual, coded = codes.terms[RESIDUAL_NORM, i], codes.terms[CODE_NORM, i]
+    n_panels, panel_scores = largest_products.shape[0], buffers.panel_scores
     has_dropped = dropped_below > -NEVER
-    count, kth_score, scored_from, rank = 0, -np.inf, NEVER, min(rank, n_panels)
-    zero = np.float32(0.0)
+    n_best, kth_score, previous_threshold, rank = 0, -np.inf, NEVER, min(rank, n_panels)
     while True:
         threshold = -NEVER
         if rank > 0:
-            largest_scores_of_panels(lo, n_panels, largest, items.statistics, weight, maxima)
-            threshold = max(kth_largest(maxima, n_panels, rank), dropped_below)
-        count, kth_score = _score_reaching(
-            i, lo, n_panels, threshold, zero, zero, scored_from, queries, items, weight, products,
-            largest, candidates, k, count, kth_score,
+            estimate_panel_scores(
+                lo, n_panels, largest_products, items.statistics,
+                codes.bound_terms[OFFSET_WEIGHT, i], panel_scores,
+            )  # fmt: skip
+            threshold = max(kth_largest(panel_scores, n_panels, rank), dropped_below)
+        n_best, kth_score = _score_reaching(
+            i, lo, k, threshold, previous_threshold, False, queries, items, codes, products,
+            largest_products, buffers, n_best, kth_score,
         )  # fmt: skip
-        scored_from = threshold
-        if count >= k or rank == 0:
+        previous_threshold = threshold
+        if n_best >= k or rank == 0:
             break
         if has_dropped:
             return -1
         rank = min(4 * rank, n_panels) if rank < n_panels else 0
-    if count < k:
-        return count
-    threshold = threshold_of(i, queries, kth_score, np.float32(1.0) / scale)
+    if n_best < k:
+        return n_best
+    threshold = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     if has_dropped and not threshold >= dropped_below:
         return -1
-    count, _ = _score_reaching(
-        i, lo, n_panels, threshold, residual, coded, scored_from, queries, items, weight, products,
-        largest, candidates, k, count, kth_score,
+    n_best, _ = _score_reaching(
+        i, lo, k, threshold, previous_threshold, True, queries, items, codes, products,
+        largest_products, buffers, n_best, kth_score,
     )  # fmt: skip
-    return count
+    return n_best
 
 
 @borrowing_kernel
 def _score_reaching(
-    i, lo, n_panels, threshold, residual, coded, scored_from, queries, items, weight, products,
-    largest, candidates, k, count, kth_score,
+    i, lo, k, threshold, previous_threshold, by_bounds, queries, items, codes, products,
+    largest_products, buffers, n_best, kth_score,
 ):  # fmt: skip
-    """Score the slots whose products reach a threshold in float64, and keep the best of them.
+    """Score the slots that reach a threshold in float64, and keep the best of them.
 
-    An upper bound of the product is compared with the threshold; residual and coded are terms of
-    this bound. If they are 0, the product itself is compared. Slots whose products reach the
-    threshold scored_from have been scored before. The kernel returns the number of the best rows so
-    far, at most k, and the k-th best score.
+    A slot reaches the threshold if its product does or, if by_bounds is true, if the upper bound of
+    its product does. Slots whose products reach previous_threshold were scored before. The function
+    returns the number of the best rows so far, and the k-th best score.
     """
     statistics, order, n_slots = items.statistics, items.order, items.order.shape[0]
-    filters, hits, n_taken = queries.filters, candidates.hits, 0
+    filters, hits, n_rows = queries.filters, buffers.hits, 0
     flat, depth, zero = items.rows.reshape(-1), items.rows.shape[1], np.float32(0.0)
-    for p in range(n_panels):
+    weight, residual_norm, code_norm = codes.bound_terms[OFFSET_WEIGHT, i], zero, zero
+    if by_bounds:
+        residual_norm = codes.bound_terms[RESIDUAL_NORM, i]
+        code_norm = codes.bound_terms[CODE_NORM, i]
+    for p in range(largest_products.shape[0]):
         panel = lo + p
-        least = reaching_score(threshold, residual, coded, weight, statistics, panel)
-        if np.float32(largest[p]) < least:
+        lowest = min_product(threshold, residual_norm, code_norm, weight, statistics, panel)
+        if np.float32(largest_products[p]) < lowest:
             continue
-        scored = reaching_score(scored_from, zero, zero, weight, statistics, panel)
-        n_hits = list_reaching(products, p * PANEL, least, n_slots - panel * PANEL, hits, 0)
+        lowest_scored = min_product(previous_threshold, zero, zero, weight, statistics, panel)
+        n_hits = list_reaching(products, p * PANEL, lowest, n_slots - panel * PANEL, hits, 0)
         for at in range(n_hits):
-            place = hits[at]
-            row = order[lo * PANEL + place]
-            if np.float32(products[place]) >= scored or not may_find(
-                row, i, filters.self_rows, filters.allowed, filters.excluded_indptr,
-                filters.excluded_rows,
-            ):  # fmt: skip
+            product = np.float32(products[hits[at]])
+            row = order[lo * PANEL + hits[at]]
+            if product >= lowest_scored or not passes_filters(row, i, filters):
                 continue
             prefetch_row(flat, row * depth, depth)
-            candidates.rows[n_taken] = row
-            n_taken += 1
-            if n_taken == _CHUNK:
-                count, kth_score = _score_rows(
-                    i, n_taken, queries, items, candidates, k, count, kth_score
+            buffers.rows[n_rows] = row
+            n_rows += 1
+            if n_rows == _CHUNK:
+                n_best, kth_score = _score_rows(
+                    i, n_rows, k, queries, items, buffers, n_best, kth_score
                 )
-                n_taken = 0
-    return _score_rows(i, n_taken, queries, items, candidates, k, count, kth_score)
+                n_rows = 0
+    return _score_rows(i, n_rows, k, queries, items, buffers, n_best, kth_score)
 
 
 @borrowing_kernel
-def _score_rows(i, n_rows, queries, items, candidates, k, count, kth_score):
-    """Score the first rows of candidates in float64; return the count and k-th score of the best.
+def _score_rows(i, n_rows, k, queries, items, buffers, n_best, kth_score):
+    """Score buffers.rows[:n_rows] in float64, and add them to the best rows.
 
-    The best rows are reduced to k when their buffer is full, and after the last rows.
+    The best rows are reduced to k when their buffer is nearly full, and after the last rows. The
+    function returns the number of the best rows so far, and the k-th best score.
     """
-    best_scores, best_rows = candidates.best_scores, candidates.best_rows
+    best_scores, best_rows = buffers.best_scores, buffers.best_rows
     score_pairs(
         items.metric_type, queries.rows, i, queries.norms[i], items.rows, items.norms,
-        items.offsets, candidates.rows, n_rows, candidates.scores,
+        items.offsets, buffers.rows, n_rows, buffers.scores,
     )  # fmt: skip
     for at in range(n_rows):
-        best_scores[count], best_rows[count] = candidates.scores[at], candidates.rows[at]
-        count += not candidates.scores[at] < kth_score
-    if count >= k and (n_rows < _CHUNK or count + _CHUNK > best_scores.shape[0]):
-        kth_score = select_best(best_scores, best_rows, count, k, candidates.scratch)
-        count = k
-    return count, kth_score
+        best_scores[n_best], best_rows[n_best] = buffers.scores[at], buffers.rows[at]
+        n_best += not buffers.scores[at] < kth_score
+    if n_best >= k and (n_rows < _CHUNK or n_best + _CHUNK > best_scores.shape[0]):
+        kth_score = select_best(best_scores, best_rows, n_best, k, buffers.scratch)
+        n_best = k
+    return n_best, kth_score

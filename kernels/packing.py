@@ -1,10 +1,11 @@
-"""Packing of rows for the tiles: scaled, rotated, quantised to int8, in panels of 32.
+"""Packing of rows for the tiles: rows are scaled, rotated, quantised to int8, and put in panels.
 
-Every quantised row is x = s q + e with integers |q| <= 127. The step s and the norms |s q| and |e|
+Every quantised row is x = s q + e, where s is the quantisation step, q holds the codes, which are
+integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
-change an inner product by at most 2^-17.8 |x||y|. This bound of 2^-17.8 adds up the errors of both
-rows: two passes of at most 15 butterflies, two roundings, and the rounding when a row is loaded.
-SLACK is more than three times the bound.
+change an inner product by at most 2^-17.8 |x||y|. This bound adds up the errors of both rows: two
+passes of at most 15 butterflies, two roundings, and the rounding when a row is loaded. SLACK is
+more than three times this bound.
 """
 
 import numpy as np
@@ -17,21 +18,31 @@ from .simd.instruction_sets import has_codes, has_tile_registers, int16_words
 from .simd.load_row import load_elements
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
-from .simd.panel import GROUP, PANEL
+from .simd.panel import (
+    GROUP,
+    INVERSE_STEP,
+    MAX_NORM,
+    MAX_OFFSET,
+    MAX_RESIDUAL,
+    MIN_OFFSET,
+    PANEL,
+)
 from .simd.quantise import largest_group_sum, measure_row, quantise_row
 
-# A bound on rounding errors relative to |x||y|. SLACK covers the rotation of both rows, their
-# rounding to float32, and the rounding of thresholds.
+# A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
+# covers the rotation of both rows, their rounding to float32, and the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
 # A float32 norm of up to 65,000 columns, computed in 16 sums, is multiplied by this factor, which
 # exceeds the relative rounding error of the norm.
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
-# A bound on the norm of the entries whose squares underflow in float32, in rows of norm at most 1.
+# A bound on the norm of those entries of a row whose squares underflow in float32, for rows of norm
+# at most 1.
 _UNDERFLOW = np.float32(1e-18)
 # The largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)
-# If products are added in int16, the positive codes of a query that are added together have at most
-# this sum, and so have the magnitudes of its negative codes.
+# If products are added in int16, they are added in groups of neighbouring codes. In each group, the
+# sum of a query's positive codes is at most this number, and so is the sum of the magnitudes of its
+# negative codes.
 _LARGEST_INT16_SUM = 128
 # The number of rows whose panels are formed together. The offsets of these rows differ little, and
 # their buffer of 1 kB per column stays in the second-level cache.
@@ -48,10 +59,11 @@ def padded_width(depth):
 
 @borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
-    """Set out[j] to factor rows[row, j] - coefficient shift[j], rounded once, and zeros from d on.
+    """Set out[j] to factor rows[row, j] - coefficient shift[j] for j < d, and to 0 from d on.
 
-    rows (n, d) of one- or two-byte numbers are passed as bits (see pair_scores). shift (d,) is
-    float64 and is subtracted in float64; shift is empty if there is none. out (>= d,) is float32.
+    rows has the shape (n, d), and rows of one- or two-byte numbers are passed as bits (see
+    ``pair_scores``). shift (d,) is float64, or empty if nothing is subtracted. The entries are
+    computed in float64 and rounded once, to out (>= d,) float32.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
@@ -71,13 +83,16 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 
 @kernel
-def step_of(largest, largest_code):
-    """Return the quantisation step for magnitudes up to `largest`, or 1 if `largest` is 0."""
+def quantisation_step(largest, largest_code):
+    """Return the step with which magnitudes up to `largest` have codes up to largest_code.
+
+    If `largest` is practically 0, the step is 1.
+    """
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
 
 
 @borrowing_kernel
-def query_scale(isa, x, largest):
+def query_step(isa, x, largest):
     """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
 
     Codes are at most 127. AVX2 multiplies the codes of the query by the codes + 128 of an item,
@@ -89,45 +104,47 @@ def query_scale(isa, x, largest):
     which every code is at most 128 / int16_words / 2, because the codes of a group are seldom large
     together.
     """
-    scale = step_of(largest, LARGEST_CODE)
+    step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:
         largest_sum = np.float32(_LARGEST_INT16_SUM - int16_words(isa))
-        scale = max(scale, step_of(largest_group_sum(isa, x), largest_sum))
-    return scale
+        step = max(step, quantisation_step(largest_group_sum(isa, x), largest_sum))
+    return step
 
 
 @kernel
-def above(squares):
-    """Return an upper bound of the square root of a float32 sum of squares."""
+def norm_above(squares):
+    """Return an upper bound of a norm, the square root of a float32 sum of squares."""
     return np.sqrt(squares) * _ROUND_UP + _UNDERFLOW
 
 
 @kernel
 def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
-    """Pack chunks lo to hi of 8 panels of items, with statistics for the bound of each panel.
+    """Pack chunks lo to hi of 8 panels of items, and measure the statistics of each panel.
 
     layout is a PanelLayout, rows a ScaledRows (m, d), and offsets (m,) is float64. panels is an
-    ItemPanels. panels.order, the row of each slot, is an input and is changed: the rows of a chunk
-    are sorted by their largest entries, because a panel has the quantisation step of its largest
-    entry. The other arrays of panels are outputs. The kernel allocates 1 kB per column.
+    ItemPanels. Its array `order`, the row in each slot, is an input and is changed: the rows of a
+    chunk are sorted by their largest entries, because all rows of a panel have the quantisation
+    step of its largest entry. The other arrays of panels are outputs. The kernel allocates 1 kB per
+    column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
     codes, measured = np.empty(padded_width(width), np.int8), np.empty(2, np.float32)
     largest, squares = np.empty(CHUNK), np.empty(CHUNK, np.float32)
-    places, numbers = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.int64)
+    positions, row_numbers = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.int64)
     for chunk in range(lo, hi):
         _pack_chunk(
-            chunk, layout, rows, offsets, panels, buffer, codes, measured, largest, squares, places,
-            numbers,
+            chunk, layout, rows, offsets, panels, buffer, codes, measured, largest, squares,
+            positions, row_numbers,
         )  # fmt: skip
 
 
 @borrowing_kernel
 def _pack_chunk(
-    chunk, layout, scaled, offsets, panels, buffer, codes, measured, largest, squares, places,
-    numbers,
+    chunk, layout, scaled, offsets, panels, buffer, codes, measured, largest, squares, positions,
+    row_numbers,
 ):  # fmt: skip
+    """Pack one chunk as prepare_item_panels does; the arrays from `buffer` on are overwritten."""
     isa, words, signs = layout.isa, layout.words, layout.signs
     rows, shift = scaled.rows, scaled.shift
     factors, coefficients = scaled.factors, scaled.coefficients
@@ -149,115 +166,125 @@ def _pack_chunk(
         prefetch_row(flat, next_start + 2 * third, third)
         measure_row(buffer[i], measured)
         largest[i], squares[i] = measured[0], measured[1]
-        places[i], numbers[i] = i, order[first + i]
+        positions[i], row_numbers[i] = i, order[first + i]
     if has_codes(isa):
-        sort_best_first(largest, places, last - first)
+        sort_best_first(largest, positions, last - first)
     for i in range(last - first):
-        order[first + i] = numbers[places[i]]
+        order[first + i] = row_numbers[positions[i]]
         if small_offsets.shape[0] > 0:
-            small_offsets[first + i] = offsets[numbers[places[i]]]
+            small_offsets[first + i] = offsets[row_numbers[positions[i]]]
     for p in range(first // PANEL, (last + PANEL - 1) // PANEL):
         start, count = p * PANEL - first, min(PANEL, last - p * PANEL)
-        scale, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
+        step, residual, norm = np.float32(1.0), np.float32(0.0), np.float32(0.0)
         if has_codes(isa):
-            scale = step_of(np.float32(largest[start]), LARGEST_CODE)
-        inverse = np.float32(1.0) / scale
-        target = packed[p * PANEL * words : (p + 1) * PANEL * words]
-        target[:] = zero_word(isa)
+            step = quantisation_step(np.float32(largest[start]), LARGEST_CODE)
+        inverse_step = np.float32(1.0) / step
+        panel = packed[p * PANEL * words : (p + 1) * PANEL * words]
+        panel[:] = zero_word(isa)
         for i in range(count):
-            row = buffer[places[start + i]]
-            norm = max(norm, above(squares[places[start + i]]))
+            row = buffer[positions[start + i]]
+            norm = max(norm, norm_above(squares[positions[start + i]]))
             if has_codes(isa):
-                quantise_row(row, scale, inverse, codes, measured)
-                residual = max(residual, above(measured[0]))
-                place_item(isa, codes.view(np.int32), i, words, target)
+                quantise_row(row, step, inverse_step, codes, measured)
+                residual = max(residual, norm_above(measured[0]))
+                place_item(isa, codes.view(np.int32), i, words, panel)
             else:
                 for k in range(words):
-                    target[i * words + k] = row[k]
+                    panel[i * words + k] = row[k]
         has_offsets = small_offsets.shape[0] > 0
         max_offset = min_offset = small_offsets[p * PANEL] if has_offsets else np.float32(0.0)
-        for position in range(p * PANEL, p * PANEL + (count if has_offsets else 0)):
+        for slot in range(p * PANEL, p * PANEL + (count if has_offsets else 0)):
             max_offset, min_offset = (
-                max(max_offset, small_offsets[position]),
-                min(min_offset, small_offsets[position]),
+                max(max_offset, small_offsets[slot]),
+                min(min_offset, small_offsets[slot]),
             )
-        statistics[p, 0], statistics[p, 1], statistics[p, 2] = inverse, norm, residual
-        statistics[p, 3] = max_offset + abs(max_offset) * SLACK
-        statistics[p, 4] = min_offset - abs(min_offset) * SLACK
+        statistics[p, INVERSE_STEP] = inverse_step
+        statistics[p, MAX_NORM], statistics[p, MAX_RESIDUAL] = norm, residual
+        statistics[p, MAX_OFFSET] = max_offset + abs(max_offset) * SLACK
+        statistics[p, MIN_OFFSET] = min_offset - abs(min_offset) * SLACK
 
 
 @borrowing_kernel
 def load_item(scaled, order, slot, out):
     """Load the row in a slot as load_row does, and prefetch the row in the next slot."""
     rows, depth = scaled.rows, scaled.rows.shape[1]
-    ahead = order[min(slot + 1, order.shape[0] - 1)]
-    prefetch_row(rows.reshape(-1), ahead * depth, depth)
+    next_row = order[min(slot + 1, order.shape[0] - 1)]
+    prefetch_row(rows.reshape(-1), next_row * depth, depth)
     row = np.int64(order[slot])
     load_row(rows, row, scaled.factors[row], scaled.coefficients[row], scaled.shift, out)
 
 
 @kernel
 def zero_word(isa):
-    """Return the word of an item's codes for four zeros; as padding, it adds 0 to a score."""
+    """Return the word that holds four codes of an item that are 0, which add 0 to every score.
+
+    Except with AMX, 128 is added to the codes of items, and the word holds four times 128.
+    """
     return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 
 
 @borrowing_kernel
-def place_item(isa, codes, item, words, target):
-    """Write the words of an item's codes to its panel, followed by codes of zero."""
+def place_item(isa, codes, item, words, panel):
+    """Write the codes of one of the 32 items of a panel to the panel, and zeros after the codes.
+
+    codes holds the words of the codes, and `words` is the number of words of a packed row.
+    """
     amx, flip = has_tile_registers(isa), zero_word(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + item * 16 + (k & 15)
         if not amx:
             at = (item // GROUP * words + k) * GROUP + item % GROUP
-        target[at] = (codes[k] if k < codes.shape[0] else np.int32(0)) ^ flip
+        panel[at] = (codes[k] if k < codes.shape[0] else np.int32(0)) ^ flip
 
 
 @borrowing_kernel
-def place_query(isa, codes, query, words, target):
-    """Write the words of a query's codes to its panel, followed by codes of zero."""
+def place_query(isa, codes, query, words, panel):
+    """Write the codes of one of the 32 queries of a panel as place_item does for an item."""
     amx = has_tile_registers(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (query >> 4) * 256 + (k & 15) * 16 + (query & 15)
         if not amx:
             at = k * PANEL + query
-        target[at] = codes[k] if k < codes.shape[0] else np.int32(0)
+        panel[at] = codes[k] if k < codes.shape[0] else np.int32(0)
 
 
 @borrowing_kernel
 def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
     """Encode one row as a query: scale, shift, rotate and quantise it, as items were when packed.
 
-    The kernel returns the quantisation step, bounds on the norms of the encoded row and of its
-    residual, and -128 times the sum of its codes. The codes are written to codes
-    (padded_width(max(d, 16)),) int8. buffer, which has the same length, holds the row before
-    quantisation afterwards; measured (2,) is overwritten. If the instruction set has no codes, the
-    row is not quantised, so the step is 1 and the residual 0.
+    The function returns four numbers: the quantisation step, bounds on the norms of the encoded row
+    and of its residual, and the correction of products, which is -128 times the sum of the codes.
+    The codes are written to codes (padded_width(max(d, 16)),) int8. buffer, which has the same
+    length, then holds the row before quantisation; measured (2,) is overwritten. If the instruction
+    set has no codes, the row is not quantised, so the step is 1 and the residual 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)
     if has_codes(isa):
         rotate_row(buffer, width, signs)
     measure_row(buffer, measured)
-    norm = above(measured[1])
+    norm = norm_above(measured[1])
     if not has_codes(isa):
         return np.float32(1.0), norm, np.float32(0.0), np.int32(0)
-    scale = query_scale(isa, buffer, measured[0])
-    total = quantise_row(buffer, scale, np.float32(1.0) / scale, codes, measured)
-    return scale, norm, above(measured[0]), np.int32(-128) * total
+    step = query_step(isa, buffer, measured[0])
+    sum_of_codes = quantise_row(buffer, step, np.float32(1.0) / step, codes, measured)
+    return step, norm, norm_above(measured[0]), np.int32(-128) * sum_of_codes
 
 
 @borrowing_kernel
 def pack_query(
-    isa, rows, row, factor, coefficient, shift, signs, words, query, target, buffer, codes, measured
+    isa, rows, row, factor, coefficient, shift, signs, words, query, panel, buffer, codes, measured
 ):
-    """Encode one row as a query (0 .. 31) of a panel; return the results of encode_query."""
-    scale, norm, residual, start = encode_query(
+    """Encode one row as encode_query does, and write it to a panel as query number `query`.
+
+    The results are those of encode_query.
+    """
+    step, norm, residual, correction = encode_query(
         isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured
     )
     if has_codes(isa):
-        place_query(isa, codes.view(np.int32), query, words, target)
-        return scale, norm, residual, start
+        place_query(isa, codes.view(np.int32), query, words, panel)
+        return step, norm, residual, correction
     for k in range(words):
-        target[k * PANEL + query] = buffer[k]
-    return scale, norm, residual, start
+        panel[k * PANEL + query] = buffer[k]
+    return step, norm, residual, correction

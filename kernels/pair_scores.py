@@ -1,7 +1,8 @@
 """The float64 score of a pair of rows, which defines "exact" in every dense search.
 
-Each sum has 16 lanes: element j is added to lane j mod 16. The lanes are then added pairwise (lanes
-l and l + 8, then lanes l and l + 4, and so on), and the last d mod 16 elements are added one by
+A score is a sum over the columns of two rows, which is computed in 16 partial sums, called lanes:
+the term of column j is added to lane j mod 16. The lanes are then added pairwise (lanes l and l +
+8, then lanes l and l + 4, and so on), and the terms of the last d mod 16 columns are added one by
 one. No operation is reassociated, and none is fused where fusing would change the rounding, so the
 bits are the same on every CPU.
 
@@ -27,10 +28,11 @@ _BUCKETS = 2048
 # Up to this many pairs are scored in their original order, because sorting them would take longer
 # than it saves.
 _FEW_PAIRS = 256
-# Rows with fewer columns than this need no prefetch, so their pairs are scored one by one. If two
-# pairs are scored at a time, a self-join of 2,000 rows with 64 columns takes 1.08 times as long.
-_NARROW = 128
-# metric types
+# Pairs of rows with fewer columns than this are scored one at a time, because short rows need no
+# prefetch. Two at a time, a self-join of 2,000 rows with 64 columns takes 1.08 times as long.
+_MIN_PREFETCHED_COLUMNS = 128
+# The values of metric_type: the inner product plus an offset, the cosine, and minus the squared
+# Euclidean distance.
 DOT = 0
 COSINE = 1
 EUCLIDEAN = 2
@@ -38,51 +40,59 @@ EUCLIDEAN = 2
 
 @borrowing_kernel
 def score_pairs(
-    metric_type, queries, query, query_norm, items, norms, offsets, columns, count, scores
+    metric_type, queries, query, query_norm, items, norms, offsets, rows, count, scores
 ):
-    """Write the float64 scores of one query and the first `count` columns to scores.
+    """Write the float64 scores of one query and the items rows[:count] to scores[:count].
 
-    queries (n, d) and items (p, d) are rows, norms (p,) the norms of the items, and offsets (p,) is
-    empty if all offsets are 0. columns (>= count,) holds item numbers, and scores (>= count,) is
-    the output. With DOT, a score is <x, y> + offset. With COSINE, it is <x, y> / (|x| |y|) clipped
-    to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, it is -|x - y|^2, computed from differences,
-    because |x|^2 + |y|^2 - 2 <x, y> cancels for near-duplicates.
+    queries (n, d) and items (p, d) are numbers of any supported type, `query` is the number of the
+    query, norms (p,) holds the norms of the items, and offsets (p,) is empty if all offsets are 0.
+    rows holds item numbers, and scores is float64. With DOT, a score is <x, y> + offset. With
+    COSINE, it is <x, y> / (|x| |y|) clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, it is
+    -|x - y|^2, computed from differences, because |x|^2 + |y|^2 - 2 <x, y> cancels for
+    near-duplicates.
     """
     depth = items.shape[1]
     start = query * depth
     starts = start, start
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
     last = count - 1
+    # Two pairs are scored at a time, while the items of the next two pairs are prefetched.
     for entry in range(0, count, 2):
-        other = min(entry + 1, last)
-        next_one, next_other = min(entry + 2, last), min(entry + 3, last)
+        second = min(entry + 1, last)
+        next_first, next_second = min(entry + 2, last), min(entry + 3, last)
         item_starts = (
-            columns[entry] * depth, columns[other] * depth, columns[next_one] * depth,
-            columns[next_other] * depth,
+            rows[entry] * depth, rows[second] * depth, rows[next_first] * depth,
+            rows[next_second] * depth,
         )  # fmt: skip
-        scores[entry], scores[other] = _two_scores(
+        scores[entry], scores[second] = _two_scores(
             metric_type, flat_queries, starts, flat_items, item_starts, depth
         )
     if metric_type == DOT:
         for entry in range(count if offsets.shape[0] > 0 else 0):
-            scores[entry] += offsets[columns[entry]]
+            scores[entry] += offsets[rows[entry]]
     elif metric_type != EUCLIDEAN:
         for entry in range(count):
-            scores[entry] = cosine(scores[entry], query_norm * norms[columns[entry]])
+            scores[entry] = cosine(scores[entry], query_norm * norms[rows[entry]])
 
 
 @inlined_kernel
-def score_items(scoring, query, columns, count, scores):
-    """Write the scores of a query and the first `count` columns, as score_pairs does."""
+def score_items(scoring, query, rows, count, scores):
+    """Write the scores of a query and the items rows[:count] to scores, as score_pairs does.
+
+    scoring is a PairScoring.
+    """
     score_pairs(
         scoring.metric_type, scoring.queries, query, scoring.query_norms[query], scoring.items,
-        scoring.item_norms, scoring.item_offsets, columns, count, scores,
+        scoring.item_norms, scoring.item_offsets, rows, count, scores,
     )  # fmt: skip
 
 
 @borrowing_kernel
 def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
-    """Return the inner products, or negative squared distances, of two pairs of rows."""
+    """Return the inner products, or negative squared distances, of two pairs of rows.
+
+    item_starts holds the starts of two items, and of the two items that are prefetched.
+    """
     if metric_type == EUCLIDEAN:
         first, second = two_squared_distances(queries, query_starts, items, item_starts, depth)
         return -first, -second
@@ -91,19 +101,22 @@ def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
 
 @kernel
 def cosine(product, norm):
-    """Return the cosine of two rows, product / norm, where norm is the product of their norms.
+    """Return the cosine of two rows, product / norm, clipped to [-1, 1]; 0 if norm is 0.
 
-    The cosine is 0 if norm is 0.
+    product is the inner product of the rows, and norm the product of their norms.
     """
     return min(max(product / norm, -1.0), 1.0) if norm > 0.0 else 0.0
 
 
 @kernel
-def order_by_item(columns, n_items):
-    """Return an order (m,) int32 in which pairs with neighbouring items follow each other."""
-    order = np.empty(columns.shape[0], np.int32)
-    if columns.shape[0] <= _FEW_PAIRS:
-        for entry in range(columns.shape[0]):
+def order_by_item(rows, n_items):
+    """Return an order (m,) int32 of m pairs in which pairs with neighbouring items are adjacent.
+
+    rows (m,) holds the item number of each pair, which is below n_items.
+    """
+    order = np.empty(rows.shape[0], np.int32)
+    if rows.shape[0] <= _FEW_PAIRS:
+        for entry in range(rows.shape[0]):
             order[entry] = entry
         return order
     shift = 0
@@ -111,53 +124,57 @@ def order_by_item(columns, n_items):
         shift += 1
     starts = np.empty((n_items >> shift) + 2, np.int64)
     starts[:] = 0
-    for entry in range(columns.shape[0]):
-        starts[(columns[entry] >> shift) + 1] += 1
+    for entry in range(rows.shape[0]):
+        starts[(rows[entry] >> shift) + 1] += 1
     for bucket in range(starts.shape[0] - 1):
         starts[bucket + 1] += starts[bucket]
-    for entry in range(columns.shape[0]):
-        bucket = columns[entry] >> shift
+    for entry in range(rows.shape[0]):
+        bucket = rows[entry] >> shift
         order[starts[bucket]] = entry
         starts[bucket] += 1
     return order
 
 
 @borrowing_kernel
-def _score_by_twos(metric_type, numbers, columns, order, queries, items, depth, scores):
-    """Write the inner products, or negative squared distances, of pairs of rows, two at a time."""
-    if columns.shape[0] == 0:
+def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, depth, scores):
+    """Write the inner products, or negative squared distances, of pairs, two at a time.
+
+    The arguments are those of score_pairs_by_item, with flat queries and items.
+    """
+    if rows.shape[0] == 0:
         return
-    # The items that one step prefetches are multiplied in the next step, so each index is read only
-    # once.
-    last = columns.shape[0] - 1
-    one, other = order[0], order[min(1, last)]
-    x0, x1 = columns[one] * depth, columns[other] * depth
-    for place in range(0, last + 1, 2):
-        next_one, next_other = order[min(place + 2, last)], order[min(place + 3, last)]
-        x2, x3 = columns[next_one] * depth, columns[next_other] * depth
-        starts = numbers[one] * depth, numbers[other] * depth
-        scores[one], scores[other] = _two_scores(
+    # The items that one step prefetches are multiplied in the next step, so each entry of the order
+    # is read only once.
+    last = rows.shape[0] - 1
+    first, second = order[0], order[min(1, last)]
+    x0, x1 = rows[first] * depth, rows[second] * depth
+    for at in range(0, last + 1, 2):
+        next_first, next_second = order[min(at + 2, last)], order[min(at + 3, last)]
+        x2, x3 = rows[next_first] * depth, rows[next_second] * depth
+        starts = query_numbers[first] * depth, query_numbers[second] * depth
+        scores[first], scores[second] = _two_scores(
             metric_type, queries, starts, items, (x0, x1, x2, x3), depth
         )
-        one, other, x0, x1 = next_one, next_other, x2, x3
+        first, second, x0, x1 = next_first, next_second, x2, x3
 
 
 @borrowing_kernel
 def score_pairs_by_item(
-    metric_type, numbers, columns, order, queries, query_norms, items, norms, offsets, scores
+    metric_type, query_numbers, rows, order, queries, query_norms, items, norms, offsets, scores
 ):
-    """Write the score of query numbers[e] and item columns[e] to scores[e], in the order of items.
+    """Write the score of query query_numbers[e] and item rows[e] to scores[e], for every pair e.
 
-    numbers and columns (m,) are int64, order (m,) is the result of order_by_item, and scores (m,)
-    float64 is the output. The other arguments, and the scores, are those of score_pairs. In this
-    order, items that are close together in memory are read one after the other.
+    query_numbers and rows (m,) are int64, order (m,) is the result of order_by_item, and scores
+    (m,) is float64. The other arguments, and the scores, are those of score_pairs. The pairs are
+    scored in the order of their items, so that items that are close together in memory are read one
+    after the other.
     """
-    depth, count = items.shape[1], columns.shape[0]
+    depth, count = items.shape[1], rows.shape[0]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
-    if depth < _NARROW:
-        for place in range(count):
-            entry = order[place]
-            query_start, item_start = numbers[entry] * depth, columns[entry] * depth
+    if depth < _MIN_PREFETCHED_COLUMNS:
+        for at in range(count):
+            entry = order[at]
+            query_start, item_start = query_numbers[entry] * depth, rows[entry] * depth
             if metric_type == EUCLIDEAN:
                 scores[entry] = -squared_distance(
                     flat_queries, query_start, flat_items, item_start, depth
@@ -166,19 +183,20 @@ def score_pairs_by_item(
                 scores[entry] = product(flat_queries, query_start, flat_items, item_start, depth)
     else:
         _score_by_twos(
-            metric_type, numbers, columns, order, flat_queries, flat_items, depth, scores
+            metric_type, query_numbers, rows, order, flat_queries, flat_items, depth, scores
         )
     for entry in range(count):
-        column = columns[entry]
+        row = rows[entry]
         if metric_type == COSINE:
-            scores[entry] = cosine(scores[entry], query_norms[numbers[entry]] * norms[column])
+            norm = query_norms[query_numbers[entry]] * norms[row]
+            scores[entry] = cosine(scores[entry], norm)
         elif metric_type == DOT and offsets.shape[0] > 0:
-            scores[entry] += offsets[column]
+            scores[entry] += offsets[row]
 
 
 @kernel
 def row_norms(lo, hi, rows, norms):
-    """Write |rows[i]| to norms (n,) float64 for rows lo to hi, where rows (n, d) is float."""
+    """Write the norms of rows lo to hi of a float array (n, d) to norms (n,) float64."""
     depth = rows.shape[1]
     flat = rows.reshape(-1)
     for i in range(lo, hi):

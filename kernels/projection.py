@@ -1,9 +1,9 @@
-"""Projected codes: codes of the coordinates of rows along p axes, and lengths of the remainders.
+"""Projected codes: the coordinates of rows along p axes, quantised, and norms of the remainders.
 
 The remainder of a row is the row minus its projection on the axes. ``projection_filter`` derives
 the bound on scores that follows from projected codes. Rows are multiplied by the axes in float32,
-in tiles of 32 rows and 32 axes, before the rows are rotated. To make up for this order, the axes
-are rotated once.
+in tiles of 32 rows and 32 axes, and they are not rotated first. Instead, the axes were rotated once
+when they were made.
 """
 
 from typing import Any, NamedTuple
@@ -14,18 +14,32 @@ from .jit import borrowing_kernel, kernel
 from .packing import (
     LARGEST_CODE,
     SLACK,
-    above,
     load_item,
     load_row,
+    norm_above,
     padded_width,
     place_item,
     place_query,
-    query_scale,
-    step_of,
+    quantisation_step,
+    query_step,
     zero_word,
 )
 from .simd.instruction_sets import has_tile_registers
-from .simd.panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, REST_NORM, THRESHOLD
+from .simd.panel import (
+    CODE_NORM,
+    GROUP,
+    INVERSE_STEP,
+    MAX_NORM,
+    MAX_OFFSET,
+    MAX_RESIDUAL,
+    MIN_OFFSET,
+    N_PROJECTED_TERMS,
+    OFFSET_WEIGHT,
+    PANEL,
+    REMAINDER_NORM,
+    RESIDUAL_NORM,
+    STEP_RATIO,
+)
 from .simd.quantise import measure_row, quantise_row
 from .simd.tile_scores import multiply_floats
 from .tiles import aligned_empty
@@ -36,43 +50,45 @@ class ProjectedQueries(NamedTuple):
 
     Attributes
     ----------
-    packed, starts
+    packed, corrections
         The arrays of Block, for the projected codes.
-    lanes : float32 array (panels, 5, 32)
-        The terms of the queries that passing_by_projection reads.
+    bound_terms : float32 array (panels, 5, 32)
+        The bound terms of the projected codes, in the rows that ``simd.panel`` names.
     codes : int32 array (32 panels words,)
         The full codes of the queries, one query after the other.
-    counts : int64 array (panels, 2)
-        The number of tiles that were compared by projected codes, and the number of hits in them.
-    is_dense : uint8 array (panels,)
-        Whether the full codes of a panel are multiplied, instead of the projected codes.
-    least : float32 array (32,)
+    tile_counts, hit_counts : int64 array (panels,)
+        For each panel of queries, the number of tiles that were compared by projected codes, and
+        the number of hits in these tiles.
+    uses_full_codes : uint8 array (panels,)
+        1 for each panel of queries whose full codes are multiplied, instead of the projected codes.
+    min_scores : float32 array (32,)
         For each query, the smallest score of a tile that reaches its threshold.
     """
 
     packed: Any
-    lanes: Any
-    starts: Any
+    bound_terms: Any
+    corrections: Any
     codes: Any
-    counts: Any
-    is_dense: Any
-    least: Any
+    tile_counts: Any
+    hit_counts: Any
+    uses_full_codes: Any
+    min_scores: Any
 
 
-# A query is projected if the share of its squared length that lies along the axes is at least this
+# A query is projected if the share of its squared norm that lies along the axes is at least this
 # multiple of the corresponding share of the items. Estimates of the share from 32 axes are wrong by
 # up to a quarter.
-_LEAST_SHARE = np.float32(0.5)
+_MIN_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.
 RUN = 128
 
 
 @borrowing_kernel
-def _project(isa, rows, count, axes, tile, out):
-    """Write the coordinates of rows[i] along the axes to out[i], for each i below count.
+def _project(isa, rows, count, axes, tile, coordinates):
+    """Write the coordinates of rows[i] along the axes to coordinates[i], for each i below count.
 
-    rows (32, >= d) and out (32, >= p) are float32. tile (1024,) float32 is overwritten.
+    rows (32, >= d) and coordinates (32, >= p) are float32. tile (1024,) float32 is overwritten.
     """
     flat, flat_axes, depth = rows.reshape(-1), axes.reshape(-1), axes.shape[1]
     for part in range(axes.shape[0]):
@@ -83,14 +99,19 @@ def _project(isa, rows, count, axes, tile, out):
             )  # fmt: skip
             for i in range(count):
                 for j in range(PANEL):
-                    before = out[i, part * PANEL + j] if first > 0 else np.float32(0.0)
-                    out[i, part * PANEL + j] = before + tile[i * PANEL + j]
+                    axis = part * PANEL + j
+                    before = coordinates[i, axis] if first > 0 else np.float32(0.0)
+                    coordinates[i, axis] = before + tile[i * PANEL + j]
 
 
 @borrowing_kernel
-def _rest_norm(squares, squares_along_axes, eta):
-    """Return a bound on a remainder's length, from squared lengths of a row and its projection."""
-    return above(max(squares - squares_along_axes + eta * squares, np.float32(0.0)))
+def _remainder_norm(squares, squares_along_axes, eta):
+    """Return a bound on the norm of a remainder, from squared norms of the row and its projection.
+
+    eta is the bound ETA of ``projection_filter``.
+    """
+    difference = squares - squares_along_axes + eta * squares
+    return norm_above(max(difference, np.float32(0.0)))
 
 
 @kernel
@@ -102,127 +123,137 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
     written to projected, a ProjectedPanels. The kernel allocates 128 bytes per column.
     """
     width, p = padded_width(rows.rows.shape[1]), axes.shape[0] * PANEL
-    buffer, out = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
+    buffer, coordinates = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
     codes, tile = np.empty(p, np.int8), np.empty(PANEL * PANEL, np.float32)
     measured = np.empty(2, np.float32)
-    buffer[:], out[:] = np.float32(0.0), np.float32(0.0)
+    buffer[:], coordinates[:] = np.float32(0.0), np.float32(0.0)
     for panel in range(lo, hi):
-        _project_panel(
-            panel, layout, rows, panels.order, axes, eta[0], projected, buffer, out, codes, tile,
-            measured,
+        _project_items(
+            panel, layout, rows, panels.order, axes, eta[0], projected, buffer, coordinates, codes,
+            tile, measured,
         )  # fmt: skip
-        for column in (1, 3, 4):
+        # The projected codes have their own step and residuals; the other statistics are the same.
+        for column in (MAX_NORM, MAX_OFFSET, MIN_OFFSET):
             projected.statistics[panel, column] = panels.statistics[panel, column]
 
 
 @borrowing_kernel
-def _project_panel(
-    panel, layout, rows, order, axes, eta, projected, buffer, out, codes, tile, measured
+def _project_items(
+    panel, layout, rows, order, axes, eta, projected, buffer, coordinates, codes, tile, measured
 ):
-    isa, words, rest_norms = layout.isa, layout.words, projected.rest_norms
+    """Project one panel of items; the arrays from `buffer` on are overwritten."""
+    isa, words, remainder_norms = layout.isa, layout.words, projected.remainder_norms
     first, count = panel * PANEL, min(PANEL, order.shape[0] - panel * PANEL)
     for i in range(count):
         load_item(rows, order, first + i, buffer[i])
-    _project(isa, buffer, count, axes, tile, out)
+    _project(isa, buffer, count, axes, tile, coordinates)
     largest, residual = np.float32(0.0), np.float32(0.0)
-    rest_norms[first : first + PANEL] = np.float32(0.0)
+    remainder_norms[first : first + PANEL] = np.float32(0.0)
     for i in range(count):
         measure_row(buffer[i], measured)
         squares = measured[1]
-        measure_row(out[i], measured)
+        measure_row(coordinates[i], measured)
         largest = max(largest, measured[0])
-        rest_norms[first + i] = _rest_norm(squares, measured[1], eta)
-    scale = step_of(largest, LARGEST_CODE)
-    inverse = np.float32(1.0) / scale
-    target = projected.packed[panel * PANEL * words : (panel + 1) * PANEL * words]
-    target[:] = zero_word(isa)
+        remainder_norms[first + i] = _remainder_norm(squares, measured[1], eta)
+    step = quantisation_step(largest, LARGEST_CODE)
+    inverse_step = np.float32(1.0) / step
+    packed_panel = projected.packed[panel * PANEL * words : (panel + 1) * PANEL * words]
+    packed_panel[:] = zero_word(isa)
     for i in range(count):
-        quantise_row(out[i], scale, inverse, codes, measured)
-        residual = max(residual, above(measured[0]))
-        place_item(isa, codes.view(np.int32), i, words, target)
-    projected.statistics[panel, 0], projected.statistics[panel, 2] = inverse, residual
+        quantise_row(coordinates[i], step, inverse_step, codes, measured)
+        residual = max(residual, norm_above(measured[0]))
+        place_item(isa, codes.view(np.int32), i, words, packed_panel)
+    projected.statistics[panel, INVERSE_STEP] = inverse_step
+    projected.statistics[panel, MAX_RESIDUAL] = residual
 
 
 @kernel
-def order_by_item(lo, hi, words, grouped, packed):
-    """Copy panels lo to hi from grouped to packed, so that the words of each item lie together."""
+def arrange_by_item(lo, hi, words, by_group, by_item):
+    """Copy panels lo to hi from the layout by groups to the layout by item (``simd.panel``).
+
+    by_group and by_item are flat arrays of panels whose rows have `words` words.
+    """
     for group in range(lo * (PANEL // GROUP), hi * (PANEL // GROUP)):
         first = group * GROUP * words
         for word in range(words):
             for item in range(GROUP):
-                packed[first + item * words + word] = grouped[first + word * GROUP + item]
+                by_item[first + item * words + word] = by_group[first + word * GROUP + item]
 
 
 @kernel
 def empty_projected_queries(n_panels, items):
-    """Return ProjectedQueries without queries, in which every panel is marked as dense."""
-    words = items.projection.words
+    """Return ProjectedQueries without queries, in which every panel uses its full codes."""
+    words, like = items.projection.words, np.empty(0, np.float32)
     packed = aligned_empty(n_panels * PANEL * words, items.projection.packed)
     packed[:] = 0
-    lanes = aligned_empty(n_panels * 5 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 5, PANEL)
-    lanes[:] = np.float32(0.0)
-    lanes[:, THRESHOLD] = np.float32(1.0)
-    starts, counts = np.empty(n_panels * PANEL, np.int32), np.empty((n_panels, 2), np.int64)
-    is_dense = np.empty(n_panels, np.uint8)
-    starts[:], counts[:], is_dense[:] = 0, 0, 1
+    bound_terms = aligned_empty(n_panels * N_PROJECTED_TERMS * PANEL, like).reshape(
+        n_panels, N_PROJECTED_TERMS, PANEL
+    )
+    bound_terms[:] = np.float32(0.0)
+    bound_terms[:, STEP_RATIO] = np.float32(1.0)
+    corrections = np.empty(n_panels * PANEL, np.int32)
+    tile_counts, hit_counts = np.empty(n_panels, np.int64), np.empty(n_panels, np.int64)
+    uses_full_codes = np.empty(n_panels, np.uint8)
+    corrections[:], tile_counts[:], hit_counts[:], uses_full_codes[:] = 0, 0, 0, 1
     return ProjectedQueries(
-        packed, lanes, starts,
-        aligned_empty(n_panels * PANEL * items.words, np.empty(0, np.int32)), counts, is_dense,
-        np.empty(PANEL, np.float32),
+        packed, bound_terms, corrections,
+        aligned_empty(n_panels * PANEL * items.words, np.empty(0, np.int32)), tile_counts,
+        hit_counts, uses_full_codes, np.empty(PANEL, np.float32),
     )  # fmt: skip
 
 
 @kernel
-def pack_projected_queries(lo, hi, batch, queries, items, k, all_codes, lanes, scales):
-    """Project the queries batch[lo:hi], or only the first panel of them if k > 0.
+def pack_projected_queries(lo, hi, batch, queries, items, k, packed, bound_terms, steps):
+    """Return the ProjectedQueries of queries batch[lo:hi]; if k > 0, only one panel is projected.
 
-    k is the number of neighbours of a query, or 0 in a search for all items above a score.
-    all_codes, lanes and scales belong to a Block. Nothing is projected if the items have no
-    projection, or if a projection would not make a search for k neighbours faster.
+    k is the number of neighbours of a query, or 0 in a search for all items above a score. packed,
+    bound_terms and steps belong to the Block of the queries. Nothing is projected if the items have
+    no projection, or if a projection would not make a search for k neighbours faster.
     """
-    n_panels = lanes.shape[0] if items.projection.words > 0 else 0
+    n_panels = bound_terms.shape[0] if items.projection.words > 0 else 0
     projected = empty_projected_queries(n_panels, items)
     if items.projection.words > 0 and projection_pays(items.isa, k, items.projection.largest_k):
-        n_first = 1 if k > 0 else lanes.shape[0]
+        n_first = 1 if k > 0 else bound_terms.shape[0]
         project_queries(
-            0, n_first, lo, hi, batch, queries, items, all_codes, lanes, scales, projected
+            0, n_first, lo, hi, batch, queries, items, packed, bound_terms, steps, projected
         )
     return projected
 
 
 @kernel
 def project_queries(
-    first, last, lo, hi, batch, queries, items, all_codes, lanes, scales, projected
+    first, last, lo, hi, batch, queries, items, packed, bound_terms, steps, projected
 ):
-    """Project panels first to last of the queries batch[lo:hi], and mark them as not dense."""
+    """Project panels first to last of the queries batch[lo:hi], and write them to `projected`."""
     for panel in range(first, last):
         start = panel * PANEL
         count = min(PANEL, hi - lo - start)
         for i in range(count):
             copy_codes(
-                items.isa, all_codes, start * items.words, i, items.words, projected.codes,
-                start + i,
-            )  # fmt: skip
+                items.isa, packed, start * items.words, i, items.words, projected.codes, start + i
+            )
         project_panel(
-            panel, lo + start, count, batch, queries, items, lanes[panel], scales[panel], projected
-        )
+            panel, lo + start, count, batch, queries, items, bound_terms[panel], steps[panel],
+            projected,
+        )  # fmt: skip
 
 
 @kernel
-def project_panel(panel, first, count, batch, queries, items, lanes, scales, projected):
-    """Project the panel of queries batch[first : first + count], and mark it as not dense.
+def project_panel(panel, first, count, batch, queries, items, bound_terms, steps, projected):
+    """Project the queries batch[first : first + count], and write them to a panel of `projected`.
 
-    lanes (4, 32) and scales (32,) belong to these queries. Queries that are unlike the items have
-    little of their length along the axes, and their panel stays dense. To recognise such queries,
-    the kernel reads 32 axes and estimates the length along all axes, which works because the axes
-    are rotated at random. Reading all axes of 768 columns, which take 0.8 MB, would take a tenth of
-    the time of a search. The kernel allocates 128 bytes per column.
+    bound_terms (4, 32) and steps (32,) belong to the full codes of these queries. Queries that are
+    unlike the items have little of their norm along the axes; they are not projected, and their
+    panel continues to use full codes. To recognise such queries, the kernel reads 32 axes and
+    estimates the norm along all axes, which works because the axes are rotated at random. Reading
+    all axes of 768 columns, which take 0.8 MB, would take a tenth of the time of a search. The
+    kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
-    buffer, out = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
-    buffer[:], out[:] = np.float32(0.0), np.float32(0.0)
-    tile, small = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)
+    buffer, coordinates = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
+    buffer[:], coordinates[:] = np.float32(0.0), np.float32(0.0)
+    tile, row_codes = np.empty(PANEL * PANEL, np.float32), np.empty(p, np.int8)
     measured = np.empty(2, np.float32)
     for i in range(count):
         query = batch[first + i]
@@ -230,78 +261,101 @@ def project_panel(panel, first, count, batch, queries, items, lanes, scales, pro
             queries.rows, query, scaling.factors[query], scaling.coefficients[query], items.shift,
             buffer[i],
         )  # fmt: skip
-    _project(isa, buffer, count, projection.axes[:1], tile, out)
-    if _share_of_first(buffer, out, count, p) < _LEAST_SHARE * _share_along_axes(items):
+    _project(isa, buffer, count, projection.axes[:1], tile, coordinates)
+    if _share_of_first(buffer, coordinates, count, p) < _MIN_SHARE * _share_along_axes(items):
         return
-    _project(isa, buffer, count, projection.axes, tile, out)
-    panel_lanes = projected.lanes[panel]
+    _project(isa, buffer, count, projection.axes, tile, coordinates)
+    projected_terms = projected.bound_terms[panel]
     for i in range(count):
-        _pack_projected_query(
-            isa, i, buffer[i], out[i], projection.eta[0], projection.words, panel_lanes,
-            projected.starts, panel * PANEL + i,
-            projected.packed[panel * PANEL * projection.words :], small, measured,
+        inverse_step = _pack_projected_query(
+            isa, i, buffer[i], coordinates[i], projection.eta[0], projection.words,
+            projected_terms, projected.corrections, panel * PANEL + i,
+            projected.packed[panel * PANEL * projection.words :], row_codes, measured,
         )  # fmt: skip
-        panel_lanes[THRESHOLD, i] *= scales[i]
-        panel_lanes[OFFSET_WEIGHT, i] = lanes[OFFSET_WEIGHT, i] * panel_lanes[THRESHOLD, i]
-    projected.is_dense[panel] = 0
+        ratio = inverse_step * steps[i]
+        projected_terms[STEP_RATIO, i] = ratio
+        projected_terms[OFFSET_WEIGHT, i] = bound_terms[OFFSET_WEIGHT, i] * ratio
+    projected.uses_full_codes[panel] = 0
 
 
 @kernel
 def projection_pays(isa, k, largest_k):
     """Return whether a projection makes searches with many queries for k neighbours faster.
 
-    With AMX, it does not, because multiplying a tile takes less time than the other steps of a
-    search. With a projection, searches with many queries then ran at 0.84 to 1.03 times the speed
-    of searches without one (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
+    With AMX, a projection does not pay, because multiplying a tile takes less time than the other
+    steps of a search. With a projection, searches with many queries then ran at 0.84 to 1.03 times
+    the speed of searches without one (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire
+    Rapids).
     """
     return not has_tile_registers(isa) and k <= largest_k[1]
 
 
 @borrowing_kernel
-def _pack_projected_query(isa, i, row, out, eta, words, lanes, starts, at, packed, codes, measured):
-    """Pack query i of a panel; lanes[THRESHOLD, i] becomes 1 / (quantisation step)."""
+def _pack_projected_query(
+    isa, i, row, coordinates, eta, words, projected_terms, corrections, at, packed, codes, measured
+):
+    """Pack query i of a panel, and return 1 / (quantisation step of its coordinates).
+
+    The bound terms of the query are written to projected_terms, except for the first and the offset
+    weight, and its correction to corrections[at].
+    """
     measure_row(row, measured)
     squares = measured[1]
-    measure_row(out, measured)
+    measure_row(coordinates, measured)
     squares_along_axes = measured[1]
-    scale = query_scale(isa, out, measured[0])
-    total = quantise_row(out, scale, np.float32(1.0) / scale, codes, measured)
+    step = query_step(isa, coordinates, measured[0])
+    sum_of_codes = quantise_row(coordinates, step, np.float32(1.0) / step, codes, measured)
     place_query(isa, codes.view(np.int32), i, words, packed)
-    residual, unit = above(measured[0]), np.float32(1.0) / scale
-    starts[at], lanes[THRESHOLD, i] = np.int32(-128) * total, unit
-    lanes[REST_NORM, i] = _rest_norm(squares, squares_along_axes, eta) * unit
-    lanes[RESIDUAL_NORM, i] = (residual + eta * residual + (SLACK + eta) * above(squares)) * unit
-    lanes[CODE_NORM, i] = (above(squares_along_axes) + residual) * unit
+    residual, inverse_step = norm_above(measured[0]), np.float32(1.0) / step
+    corrections[at] = np.int32(-128) * sum_of_codes
+    projected_terms[REMAINDER_NORM, i] = (
+        _remainder_norm(squares, squares_along_axes, eta) * inverse_step
+    )
+    projected_terms[RESIDUAL_NORM, i] = (
+        residual + eta * residual + (SLACK + eta) * norm_above(squares)
+    ) * inverse_step
+    projected_terms[CODE_NORM, i] = (norm_above(squares_along_axes) + residual) * inverse_step
+    return inverse_step
 
 
 @borrowing_kernel
 def _share_along_axes(items):
-    """Estimate the share of the items' squared lengths along the axes, from the middle panel."""
+    """Estimate the share of the items' squared norms that lies along the axes.
+
+    The estimate is taken from the items of the middle panel.
+    """
     panel = items.statistics.shape[0] // 2
-    rest_norms = items.projection.rest_norms[panel * PANEL : (panel + 1) * PANEL]
-    norm, squares = items.statistics[panel, 1], np.float32(0.0)
-    for rest in rest_norms:
-        squares += rest * rest
+    remainder_norms = items.projection.remainder_norms[panel * PANEL : (panel + 1) * PANEL]
+    norm, squares = items.statistics[panel, MAX_NORM], np.float32(0.0)
+    for remainder_norm in remainder_norms:
+        squares += remainder_norm * remainder_norm
     return np.float32(1.0) - squares / max(np.float32(PANEL) * norm * norm, np.float32(1e-30))
 
 
 @borrowing_kernel
-def _share_of_first(rows, out, count, p):
-    """Estimate the share of the rows' squared lengths along p axes, from the first 32 axes."""
+def _share_of_first(rows, coordinates, count, p):
+    """Estimate the share of the rows' squared norms that lies along p axes, from 32 of the axes.
+
+    coordinates holds the coordinates of the first `count` rows along the first 32 axes.
+    """
     whole, part = np.float32(0.0), np.float32(0.0)
     for i in range(count):
         for value in rows[i]:
             whole += value * value
-        for value in out[i, :PANEL]:
+        for value in coordinates[i, :PANEL]:
             part += value * value
     return part * np.float32(p // PANEL) / max(whole, np.float32(1e-30))
 
 
 @borrowing_kernel
-def copy_codes(isa, panels, start, i, words, codes, row):
-    """Copy the words of query i of the panel at panels[start] to row `row` of codes."""
+def copy_codes(isa, packed, start, i, words, codes, row):
+    """Copy the words of one query from a panel to a row of codes, where they lie together.
+
+    The query is number i of the panel that begins at packed[start], and its words are copied to
+    row `row` of the flat array codes.
+    """
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (i >> 4) * 256 + (k & 15) * 16 + (i & 15)
         if not has_tile_registers(isa):
             at = k * PANEL + i
-        codes[row * words + k] = np.int32(panels[start + at])
+        codes[row * words + k] = np.int32(packed[start + at])

@@ -1,10 +1,11 @@
 """First level of the candidate filter, which drops most pairs by their projected codes.
 
-Rows of embeddings have most of their length in few directions. The codes of the coordinates along p
-axes (kernels.projection) are multiplied first, and these projected codes suffice to drop most
-pairs. The full codes are multiplied only for the remaining pairs (kernels.candidate_filter).
+Rows of embeddings have most of their norm in few directions. The codes of the coordinates along p
+axes (``projection``) are multiplied first, and these projected codes suffice to drop most pairs.
+The full codes are multiplied only for the remaining pairs (``candidate_filter``).
 
-Bound, in the notation of kernels.candidate_filter. V (d, p) has nearly orthonormal columns, with
+Bound. The notation is that of ``candidate_filter``: a' is the scaled query, b' the scaled item, K
+the score and tau a threshold. The axes are the columns of V (d, p), which are nearly orthonormal:
 |V'V - I| <= eps. The coordinates u = V'b' and w = V'a' have rounding errors of at most rho |b'| and
 rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
 
@@ -14,16 +15,18 @@ rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
     |g|^2 = |b'|^2 - |u|^2 - 2 <V'b' - u, u> + <(V'V - I) u, u>
          <= |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and |h| <= t alike.
 
-Here t bounds |h| as r bounds |g|. Apart from rho, |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'|,
-so <a', b'> <= <w, u> + t r + ETA |a'| |b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product
-<w, u> is bounded as in kernels.candidate_filter, by w = s q + e and u = t' c + f, with |e| |u| <=
-(1 + ETA) |e| |b'|. So an item can have K >= tau only if, in units of the scale s of w, with r of
-the item and the largest value R of |f| in its panel,
+Here r is an upper bound of the remainder norm |g|, and t is the corresponding bound of |h|. Apart
+from rho, |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'|, so <a', b'> <= <w, u> + t r + ETA |a'|
+|b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product <w, u> is bounded as in
+``candidate_filter``, by the quantised coordinates w = s q + e and u = t' c + f, with |e| |u| <=
+(1 + ETA) |e| |b'|. Let v = <q, c> be the product of the projected codes, r the bound of the item, R
+the largest residual norm |f| in the item's panel, and N and W the numbers of ``candidate_filter``.
+An item can have K >= tau only if
 
-    v >= (tau - t / s r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) / s N - |s q| / s R - W / s) / t'.
+    v >= (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
 
-The bound holds for any V. The bound drops many pairs if rows have most of their length along the
-columns of V (search.projection).
+The bound holds for any V. It drops many pairs if rows have most of their norm along the columns of
+V (``fastcos.search.projection`` chooses V).
 
 If the queries are unlike the items, the projected codes drop few pairs, and are then no longer
 used.
@@ -31,53 +34,63 @@ used.
 
 import numpy as np
 
-from .candidate_filter import reaching_score
+from .candidate_filter import min_product
 from .jit import borrowing_kernel, inlined_kernel
-from .simd.hits import passing_by_projection
+from .simd.hits import list_tile_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.memory import prefetch_row
-from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
+from .simd.panel import (
+    CODE_NORM,
+    N_BOUND_TERMS,
+    N_PROJECTED_TERMS,
+    OFFSET_WEIGHT,
+    PANEL,
+    RESIDUAL_NORM,
+    THRESHOLD,
+)
 from .simd.tile_scores import score_item, score_panel
 
-# A tile of 32 items and 32 queries takes _TILE cycles per word (64 multiply-adds) and _TILE_BESIDES
-# further cycles.
-_TILE, _TILE_BESIDES = 64, 350
-# Scoring one pair outside a tile and entering it in the list of hits takes _PAIR cycles, and one
-# further cycle for every _PAIR_WORDS words of a packed row. We measured 85 to 110 cycles per pair
-# on Zen 4, in searches with k = 10 and 100 of rows of 384 to 1,536 columns.
-_PAIR, _PAIR_WORDS = 80, 8
-# After this many panels, a query may stop using projected codes. For a query that is unlike the
-# items, all items of these panels have been scored one by one by then, at the cost of _PAIR for
-# each item.
+# Computing a tile of 32 items and 32 queries takes _CYCLES_PER_TILE_WORD cycles for each word of a
+# packed row (64 multiply-adds per cycle), and _CYCLES_PER_TILE further cycles.
+_CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
+# Scoring one pair outside a tile and entering it in the list of hits takes _CYCLES_PER_PAIR cycles,
+# and one further cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to 110
+# cycles per pair on Zen 4, in searches with k = 10 and 100 of rows of 384 to 1,536 columns.
+_CYCLES_PER_PAIR, _PAIR_WORDS_PER_CYCLE = 80, 8
+# After this many panels, a query may stop using projected codes. If a query is unlike the items,
+# nearly all items of these panels have been scored one by one by then, at the cost of
+# _CYCLES_PER_PAIR for each item.
 PANELS_TRIED = 8
 
 
 @borrowing_kernel
-def _durations(used, words):
-    """Return the cycles of a tile per word, and the cycles of scoring one pair by itself."""
-    return _TILE if used > PANEL // 2 else _TILE // 2, _PAIR + words // _PAIR_WORDS
+def _durations(n_queries, words):
+    """Return the cycles of a tile per word, and the cycles of scoring one pair outside a tile."""
+    cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
+    return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 
 
 @borrowing_kernel
 def abandon_costly_projections(factor, items, block):
-    """Stop using projected codes for the panels of queries whose tiles so far had too many hits.
+    """Stop using projected codes for each panel of queries whose tiles so far had too many hits.
 
     The tiles so far had `factor` times as many hits as the tiles that follow are expected to have.
     """
     projected, words = block.projected, items.words
-    for q in range(projected.is_dense.shape[0]):
-        if projected.is_dense[q]:
+    for q in range(projected.uses_full_codes.shape[0]):
+        if projected.uses_full_codes[q]:
             continue
-        used, saved_words = min(block.used - q * PANEL, PANEL), words - items.projection.words
-        tiles, hits = projected.counts[q, 0], projected.counts[q, 1]
-        tile, pair = _durations(used, words)
-        saved = tile * saved_words - _TILE_BESIDES
-        projected.is_dense[q] = hits * pair > factor * tiles * saved
+        n_queries = min(block.n_queries - q * PANEL, PANEL)
+        saved_words = words - items.projection.words
+        n_tiles, n_hits = projected.tile_counts[q], projected.hit_counts[q]
+        cycles_per_word, cycles_per_pair = _durations(n_queries, words)
+        saved_cycles = cycles_per_word * saved_words - _CYCLES_PER_TILE
+        projected.uses_full_codes[q] = n_hits * cycles_per_pair > factor * n_tiles * saved_cycles
 
 
 @borrowing_kernel
 def fetch_item(isa, packed, start, item, words):
-    """Prefetch the codes of an item of the panel that starts at packed[start]."""
+    """Prefetch the full codes of one item of the panel that begins at packed[start]."""
     if not has_tile_registers(isa):
         prefetch_row(packed, start + item * words, words)
         return
@@ -87,13 +100,14 @@ def fetch_item(isa, packed, start, item, words):
 
 @inlined_kernel
 def find_hits_by_projection(isa, p, q, items, block):
-    """Write the pairs of a tile that may reach their query's threshold to block.hits.
+    """Write the hits of panel p of the items with panel q of the queries to block.hits.
 
-    The function returns the number of these pairs, or -1 if there are no projected codes, or if
-    multiplying the full codes of the tile takes less time. The hits have the form that `passing`
-    writes, and block.scores holds the scores of the hits by their full codes.
+    The function returns the number of hits, which are the pairs that may reach the threshold of
+    their query, or -1 if there are no projected codes, or if multiplying the full codes of the tile
+    takes less time. The hits have the form that ``list_tile_hits`` writes, and block.scores holds
+    the scores of the hits by their full codes.
     """
-    if items.projection.words == 0 or block.projected.is_dense[q]:
+    if items.projection.words == 0 or block.projected.uses_full_codes[q]:
         return -1
     return _find_hits(
         isa, p, q, items.order.shape[0] - p * PANEL, items.packed, items.words, items.statistics,
@@ -103,32 +117,33 @@ def find_hits_by_projection(isa, p, q, items, block):
 
 @borrowing_kernel
 def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
-    """Find hits by projected codes, and keep those hits that are also hits by their full codes."""
+    """List the hits by projected codes, and keep those that are also hits by their full codes."""
     projected, size = block.projected, PANEL * projection.words
-    used = min(block.used - q * PANEL, PANEL)
+    n_queries = min(block.n_queries - q * PANEL, PANEL)
     score_panel(
         isa, projection.packed, p * size, projected.packed, q * size, projection.words,
-        projected.starts, q * PANEL, used, block.scores,
+        projected.corrections, q * PANEL, n_queries, block.scores,
     )  # fmt: skip
-    n_hits = passing_by_projection(
-        block.scores, block.lanes, q * 4 * PANEL, projected.lanes, q * 5 * PANEL,
-        projection.statistics, p, n_items, projection.rest_norms, block.hits,
+    n_hits = list_tile_hits_by_projection(
+        block.scores, block.bound_terms, q * N_BOUND_TERMS * PANEL, projected.bound_terms,
+        q * N_PROJECTED_TERMS * PANEL, projection.statistics, p, n_items,
+        projection.remainder_norms, block.hits,
     )  # fmt: skip
-    projected.counts[q, 0] += 1
-    projected.counts[q, 1] += n_hits
-    tile, pair = _durations(used, words)
-    if n_hits * pair > tile * words:
+    projected.tile_counts[q] += 1
+    projected.hit_counts[q] += n_hits
+    cycles_per_word, cycles_per_pair = _durations(n_queries, words)
+    if n_hits * cycles_per_pair > cycles_per_word * words:
         return -1
     if n_hits == 0:
         return 0
-    least, n_passing, lanes = projected.least, 0, block.lanes[q]
+    min_scores, n_reaching, bound_terms = projected.min_scores, 0, block.bound_terms[q]
     for i in range(PANEL):
-        least[i] = reaching_score(
-            lanes[THRESHOLD, i], lanes[RESIDUAL_NORM, i], lanes[CODE_NORM, i],
-            lanes[OFFSET_WEIGHT, i], statistics, p,
+        min_scores[i] = min_product(
+            bound_terms[THRESHOLD, i], bound_terms[RESIDUAL_NORM, i], bound_terms[CODE_NORM, i],
+            bound_terms[OFFSET_WEIGHT, i], statistics, p,
         )  # fmt: skip
-    n_panels = block.lanes.shape[0]
-    if projected.counts[q, 1] * n_panels >= PANEL * projected.counts[q, 0]:
+    n_panels = block.bound_terms.shape[0]
+    if projected.hit_counts[q] * n_panels >= PANEL * projected.tile_counts[q]:
         # Nearly every item is a hit of at least one query. Each tile prefetches a part of the next
         # panel, because prefetched codes of the current panel would come too late. A search of
         # 60,000 rows of 768 columns with k = 10 is 1.07 times as fast with this prefetch.
@@ -139,13 +154,13 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
             fetch_item(isa, packed, p * block.size, np.int64(block.hits[at] >> 5), words)
     for at in range(n_hits):
         hit = block.hits[at]
-        lane = hit & 31
-        query = q * PANEL + lane
+        query_in_panel = hit & 31
+        query = q * PANEL + query_in_panel
         score = score_item(
             isa, packed, p * block.size, hit >> 5, words, projected.codes, query * words,
-            block.starts[query],
+            block.corrections[query],
         )  # fmt: skip
         block.scores[hit] = score
-        block.hits[n_passing] = hit
-        n_passing += np.float32(score) >= least[lane]
-    return n_passing
+        block.hits[n_reaching] = hit
+        n_reaching += np.float32(score) >= min_scores[query_in_panel]
+    return n_reaching

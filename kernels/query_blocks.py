@@ -2,8 +2,10 @@
 
 A tile consists of the 32 x 32 scores of a panel of items with a panel of queries. ``find_hits``
 computes a tile and lists its hits, the pairs that may reach the threshold of their query. A hit is
-the number 32 i + q of item i and query q of the two panels. ``candidate_filter`` proves that no
-other pair can reach its threshold.
+stored as the number 32 i + j, where i is the item and j the query in the two panels.
+``candidate_filter`` proves that no other pair can reach its threshold.
+
+In this file, p is the number of a panel of items, and q the number of a panel of queries.
 """
 
 from typing import Any, NamedTuple
@@ -15,8 +17,16 @@ from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
 from .packing import LANES, SLACK, pack_query, padded_width
 from .projection import pack_projected_queries
 from .projection_filter import find_hits_by_projection
-from .simd.hits import largest_scores, passing
-from .simd.panel import OFFSET_WEIGHT, PANEL, THRESHOLD
+from .simd.hits import largest_scores, list_tile_hits
+from .simd.panel import (
+    INVERSE_STEP,
+    MAX_OFFSET,
+    MIN_OFFSET,
+    N_BOUND_TERMS,
+    OFFSET_WEIGHT,
+    PANEL,
+    THRESHOLD,
+)
 from .simd.tile_scores import score_panel, score_panel_by_item
 from .tiles import aligned_empty
 
@@ -27,11 +37,17 @@ class Block(NamedTuple):
     Attributes
     ----------
     packed : array (panels * size,)
-        `used` queries in panels of `size` words.
-    lanes : float32 array (panels, 4, 32)
-        The numbers with which scores are compared, in the rows that ``simd.panel`` names.
-    scales, starts : float32 array (panels, 32) and int32 array (32 panels,)
-        The steps of quantisation, and the numbers to which the products of the codes are added.
+        The queries in panels, in the layout that ``simd.panel`` describes.
+    size : int
+        The number of words of a panel.
+    n_queries : int
+        The number of queries. If it is no multiple of 32, the last panel contains padding.
+    bound_terms : float32 array (panels, 4, 32)
+        The bound terms of each panel of queries, in the rows that ``simd.panel`` names.
+    steps : float32 array (panels, 32)
+        The quantisation step of each query.
+    corrections : int32 array (32 panels,)
+        For each query, the number that is added to the products of its codes (``tile_scores``).
     scores, hits : arrays (1024,)
         The scores and the hits of the current tile.
     projected : ProjectedQueries
@@ -39,10 +55,10 @@ class Block(NamedTuple):
 
     packed: Any
     size: Any
-    used: Any
-    lanes: Any
-    scales: Any
-    starts: Any
+    n_queries: Any
+    bound_terms: Any
+    steps: Any
+    corrections: Any
     scores: Any
     hits: Any
     projected: Any
@@ -50,64 +66,72 @@ class Block(NamedTuple):
 
 @kernel
 def pack_block(lo, hi, batch, queries, items, k):
-    """Pack the queries batch[lo:hi] in panels, with thresholds that all scores reach.
+    """Return the Block of the queries batch[lo:hi], with thresholds that all scores reach.
 
-    The result also contains buffers for the scores of a tile, which have the type of packed rows.
-    The scores of padding never reach a threshold.
+    k is the number of neighbours of a query, or 0 in a search for all items above a score. The
+    buffer for the scores of a tile has the type of packed rows. The scores of padding never reach a
+    threshold.
     """
     isa, scaling = items.isa, queries.scaling
     n_panels = (hi - lo + PANEL - 1) // PANEL
     size = PANEL * items.words
     packed = aligned_empty(n_panels * size, items.packed)
     packed[:] = 0
-    lanes = aligned_empty(n_panels * 4 * PANEL, np.empty(0, np.float32)).reshape(n_panels, 4, PANEL)
-    lanes[:] = np.float32(0.0)
-    lanes[:, THRESHOLD] = NEVER
-    scales, starts = np.empty((n_panels, PANEL), np.float32), np.empty(n_panels * PANEL, np.int32)
-    scales[:], starts[:] = np.float32(1.0), 0
+    bound_terms = aligned_empty(
+        n_panels * N_BOUND_TERMS * PANEL, np.empty(0, np.float32)
+    ).reshape(n_panels, N_BOUND_TERMS, PANEL)
+    bound_terms[:] = np.float32(0.0)
+    bound_terms[:, THRESHOLD] = NEVER
+    steps = np.empty((n_panels, PANEL), np.float32)
+    corrections = np.empty(n_panels * PANEL, np.int32)
+    steps[:], corrections[:] = np.float32(1.0), 0
     width = padded_width(max(queries.rows.shape[1], LANES))
     buffer, codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured = np.empty(2, np.float32)
     for i in range(hi - lo):
-        p, lane, query = i // PANEL, i % PANEL, batch[lo + i]
-        scale, norm, residual, start = pack_query(
+        q, j, query = i // PANEL, i % PANEL, batch[lo + i]
+        step, norm, residual, correction = pack_query(
             isa, queries.rows, query, scaling.factors[query], scaling.coefficients[query],
-            items.shift, items.signs, items.words, lane, packed[p * size : (p + 1) * size], buffer,
+            items.shift, items.signs, items.words, j, packed[q * size : (q + 1) * size], buffer,
             codes, measured,
         )  # fmt: skip
-        residual += np.float32(queries.error) * norm
-        scales[p, lane], starts[i] = scale, start
-        set_bound_terms(lanes[p], lane, scale, norm, residual, scaling.weights[query])
+        residual += np.float32(queries.tile_error) * norm
+        steps[q, j], corrections[i] = step, correction
+        set_bound_terms(bound_terms[q], j, step, norm, residual, scaling.weights[query])
     scores, hits = aligned_empty(PANEL * PANEL, items.packed), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
-    projected = pack_projected_queries(lo, hi, batch, queries, items, k, packed, lanes, scales)
-    return Block(packed, size, hi - lo, lanes, scales, starts, scores, hits, projected)
+    projected = pack_projected_queries(
+        lo, hi, batch, queries, items, k, packed, bound_terms, steps
+    )
+    return Block(
+        packed, size, hi - lo, bound_terms, steps, corrections, scores, hits, projected
+    )
 
 
 @inlined_kernel
 def score_tile(isa, p, q, items, block):
     """Write the scores of panel p of the items with panel q of the queries to block.scores."""
-    used = min(block.used - q * PANEL, PANEL)
+    n_queries = min(block.n_queries - q * PANEL, PANEL)
     if items.projection.words > 0:
         score_panel_by_item(
             isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-            block.starts, q * PANEL, used, block.scores,
+            block.corrections, q * PANEL, n_queries, block.scores,
         )  # fmt: skip
         return
     score_panel(
         isa, items.packed, p * block.size, block.packed, q * block.size, items.words,
-        block.starts, q * PANEL, used, block.scores,
+        block.corrections, q * PANEL, n_queries, block.scores,
     )  # fmt: skip
     if items.scaling.shape[0] > 0:
-        _scale_tile(p, block.lanes[q, OFFSET_WEIGHT], items.scaling, block.scores)
+        _scale_tile(p, block.bound_terms[q, OFFSET_WEIGHT], items.scaling, block.scores)
 
 
 @inlined_kernel
 def find_hits(isa, p, q, items, block):
-    """Write the pairs of a tile that may reach their query's threshold to block.hits.
+    """Write the hits of panel p of the items with panel q of the queries to block.hits.
 
-    The function returns the number of these pairs. The hits have the form that `passing` writes,
-    and block.scores holds the scores of the hits by their full codes.
+    The function returns the number of hits, which are the pairs that may reach the threshold of
+    their query. block.scores holds the scores of the hits by their full codes.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -118,71 +142,81 @@ def find_hits(isa, p, q, items, block):
 
 @inlined_kernel
 def list_hits(p, q, items, block):
-    """Write the positions of a tile's scores that reach their query's threshold to block.hits."""
-    return passing(
-        block.scores, block.lanes, q * 4 * PANEL, items.statistics, p,
+    """Write the hits of the tile in block.scores to block.hits, and return their number."""
+    return list_tile_hits(
+        block.scores, block.bound_terms, q * N_BOUND_TERMS * PANEL, items.statistics, p,
         items.order.shape[0] - p * PANEL, block.hits,
     )  # fmt: skip
 
 
 @borrowing_kernel
 def _scale_tile(p, weights, scaling, scores):
-    """Multiply scores by the items' factors, and add upper bounds of the items' rounded offsets."""
+    """Scale the scores (32, 32) of a tile of unpacked rows, as the field Items.scaling describes.
+
+    Each score is multiplied by the factor of its item, and an upper bound of the item's rounded
+    offset times the weight of the query is added.
+    """
     for i in range(PANEL):
         factor, offset = scaling[p * PANEL + i, 0], scaling[p * PANEL + i, 1]
-        for lane in range(PANEL):
-            term = weights[lane] * offset
-            at = i * PANEL + lane
+        for j in range(PANEL):
+            term = weights[j] * offset
+            at = i * PANEL + j
             scores[at] = scores[at] * factor + (term + abs(term) * SLACK)
 
 
 @relaxed_kernel
-def _offer(top, best):
-    """Insert one score per query into best (rank, 32), which descends; top (32,) is overwritten."""
+def _insert_scores(new_scores, best):
+    """Insert one score per query into best (rank, 32), whose columns are in descending order.
+
+    The columns keep their length, so the smallest entry is dropped. new_scores (32,) is
+    overwritten.
+    """
     last = best.shape[0] - 1
     has_larger = False
-    for i in range(PANEL):
-        has_larger |= top[i] > best[last, i]
+    for j in range(PANEL):
+        has_larger |= new_scores[j] > best[last, j]
     if has_larger:
         for r in range(last + 1):
-            for i in range(PANEL):
-                entry = best[r, i]
-                larger = top[i] > entry
-                best[r, i] = top[i] if larger else entry
-                top[i] = entry if larger else top[i]
+            for j in range(PANEL):
+                entry = best[r, j]
+                larger = new_scores[j] > entry
+                best[r, j] = new_scores[j] if larger else entry
+                new_scores[j] = entry if larger else new_scores[j]
 
 
 @borrowing_kernel
-def rank_maxima(p, q, items, block, best, top):
+def rank_maxima(p, q, items, block, best, largest):
     """Insert each query's largest score in the tile into best (rank, 32), and raise its threshold.
 
     The threshold of a query becomes the last entry of best, which is the rank-th largest of these
-    scores. top (32,) float32 is overwritten.
+    scores. largest (32,) float32 is overwritten.
     """
-    lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
-    max_offset, min_offset = items.statistics[p, 3], items.statistics[p, 4]
-    largest_scores(block.scores, top)
-    for i in range(PANEL):
-        weight = lanes[OFFSET_WEIGHT, i]
-        top[i] = top[i] * scale + max(weight * max_offset, weight * min_offset)
-    _offer(top, best)
-    for i in range(PANEL):
-        lanes[THRESHOLD, i] = max(lanes[THRESHOLD, i], best[-1, i])
+    bound_terms = block.bound_terms[q]
+    step = np.float32(1.0) / items.statistics[p, INVERSE_STEP]
+    max_offset, min_offset = items.statistics[p, MAX_OFFSET], items.statistics[p, MIN_OFFSET]
+    largest_scores(block.scores, largest)
+    for j in range(PANEL):
+        weight = bound_terms[OFFSET_WEIGHT, j]
+        largest[j] = largest[j] * step + max(weight * max_offset, weight * min_offset)
+    _insert_scores(largest, best)
+    for j in range(PANEL):
+        bound_terms[THRESHOLD, j] = max(bound_terms[THRESHOLD, j], best[-1, j])
 
 
 @borrowing_kernel
-def rank_hits(p, q, n_hits, items, block, best, top):
-    """Raise thresholds as rank_maxima does, from a tile whose best scores are its hits."""
-    lanes, scale = block.lanes[q], np.float32(1.0) / items.statistics[p, 0]
-    max_offset, min_offset = items.statistics[p, 3], items.statistics[p, 4]
-    top[:] = -NEVER
+def rank_hits(p, q, n_hits, items, block, best, largest):
+    """Raise thresholds as rank_maxima does, by the scores of the n_hits hits of the tile."""
+    bound_terms = block.bound_terms[q]
+    step = np.float32(1.0) / items.statistics[p, INVERSE_STEP]
+    max_offset, min_offset = items.statistics[p, MAX_OFFSET], items.statistics[p, MIN_OFFSET]
+    largest[:] = -NEVER
     for at in range(n_hits):
         hit = block.hits[at]
-        weight = lanes[OFFSET_WEIGHT, hit & 31]
-        score = np.float32(block.scores[hit]) * scale + max(
+        weight = bound_terms[OFFSET_WEIGHT, hit & 31]
+        score = np.float32(block.scores[hit]) * step + max(
             weight * max_offset, weight * min_offset
         )
-        top[hit & 31] = max(top[hit & 31], score)
-    _offer(top, best)
-    for i in range(PANEL):
-        lanes[THRESHOLD, i] = max(lanes[THRESHOLD, i], best[-1, i])
+        largest[hit & 31] = max(largest[hit & 31], score)
+    _insert_scores(largest, best)
+    for j in range(PANEL):
+        bound_terms[THRESHOLD, j] = max(bound_terms[THRESHOLD, j], best[-1, j])

@@ -1,11 +1,19 @@
-"""Range search: the items whose scores may reach a bound of each query."""
+"""Range search: for each query, the items whose scores may reach a given score.
+
+The items that are found are candidates. ``exhaustive_top_k.keep_above`` then scores them in float64
+and keeps those that reach the score.
+"""
 
 import numpy as np
 
-from .candidate_filter import may_find, reaching_score, threshold_of
-from .few_queries import encode, score_codes
+from .candidate_filter import min_product, passes_filters, threshold_of
+from .few_queries import encode_queries, multiply_codes
 from .jit import borrowing_kernel, inlined_kernel, kernel
-from .projected_queries import project_few_queries, projection_costs_more, score_reaching_slots
+from .projected_queries import (
+    multiply_reaching_slots,
+    project_few_queries,
+    projection_costs_more,
+)
 from .projection_filter import PANELS_TRIED, abandon_costly_projections
 from .query_blocks import find_hits, pack_block
 from .simd.hits import list_reaching
@@ -14,31 +22,33 @@ from .simd.tile_scores import end_tiles, start_tiles
 
 
 @kernel
-def pass_rows(lo, hi, items, queries, batch, bounds, lists):
-    """List the items whose scores may reach bounds[i], for the queries batch[lo:hi].
+def list_candidates(lo, hi, items, queries, batch, min_scores, lists):
+    """List the items whose scores may reach min_scores[query], for the queries batch[lo:hi].
 
-    items is an Items, queries a Queries, and bounds (n,) float64. The candidates are written to
-    lists, a CandidateLists in which the list of query i starts at starts[i]. The order of the
+    items is an Items, queries a Queries, and min_scores (n,) is float64. The candidates are written
+    to lists, a CandidateLists in which the list of query i starts at starts[i]. The order of the
     candidates of a query is arbitrary.
     """
     block = pack_block(lo, hi, batch, queries, items, 0)
     for i in range(hi - lo):
-        q, lane, query = i >> 5, i & 31, batch[lo + i]
-        unit = np.float32(1.0) / block.scales[q, lane]
-        block.lanes[q, THRESHOLD, lane] = threshold_of(query, queries, bounds[query], unit)
+        q, j, query = i >> 5, i & 31, batch[lo + i]
+        inverse_step = np.float32(1.0) / block.steps[q, j]
+        threshold = threshold_of(query, queries, min_scores[query], inverse_step)
+        block.bound_terms[q, THRESHOLD, j] = threshold
         lists.counts[query] = 0
     start_tiles(items.isa, items.tile_configuration)
-    _pass_panels(lo, items, queries, batch, block, lists)
+    _search_panels(lo, items, queries, batch, block, lists)
     end_tiles(items.isa)
 
 
 @borrowing_kernel
-def _pass_panels(lo, items, queries, batch, block, lists):
+def _search_panels(lo, items, queries, batch, block, lists):
+    """List the candidates of all queries of a block among all panels of items."""
     isa, order, hits = items.isa, items.order, block.hits
     for p in range(items.statistics.shape[0]):
         if p == PANELS_TRIED:
             abandon_costly_projections(1, items, block)
-        for q in range(block.lanes.shape[0]):
+        for q in range(block.bound_terms.shape[0]):
             for at in range(find_hits(isa, p, q, items, block)):
                 hit = hits[at]
                 query, slot = batch[lo + q * PANEL + (hit & 31)], p * PANEL + (hit >> 5)
@@ -46,75 +56,81 @@ def _pass_panels(lo, items, queries, batch, block, lists):
 
 
 @kernel
-def pass_rows_of_few(lo, hi, items, queries, bounds, lists):
-    """List candidates as pass_rows does, for few queries that are compared one at a time."""
-    codes = encode(queries, items)
+def list_candidates_of_few(lo, hi, items, queries, min_scores, lists):
+    """List candidates as list_candidates does, for few queries that are compared one at a time."""
+    codes = encode_queries(queries, items)
     for query in range(lo, hi):
-        unit = np.float32(1.0) / codes.scales[query]
-        codes.terms[THRESHOLD, query] = threshold_of(query, queries, bounds[query], unit)
+        inverse_step = np.float32(1.0) / codes.steps[query]
+        threshold = threshold_of(query, queries, min_scores[query], inverse_step)
+        codes.bound_terms[THRESHOLD, query] = threshold
         lists.counts[query] = 0
-    projected, repeated = project_few_queries(queries, items, codes)
-    products, largest = np.empty((hi, PANEL * PANEL), np.int32), np.empty((hi, PANEL), np.int32)
+    projected, projected_words = project_few_queries(queries, items, codes)
+    products = np.empty((hi, PANEL * PANEL), np.int32)
+    largest_products = np.empty((hi, PANEL), np.int32)
     hits, n_panels = np.empty(PANEL, np.int32), items.statistics.shape[0]
-    n_hits, n_tried, is_costly = 0, 0, projected.is_dense[0] > 0
+    n_hits, n_tried, is_costly = 0, 0, projected.uses_full_codes[0] > 0
     for first in range(0, n_panels, PANEL):
         last = min(first + PANEL, n_panels)
         if is_costly:
-            score_codes(first, last, first, lo, hi, items, codes, products, largest)
-        else:
-            n_hits += _score_run_by_projection(
-                first, last, lo, hi, items, codes, projected, repeated, products, largest, hits
+            multiply_codes(
+                first, last, first, lo, hi, items, codes, products, largest_products
             )
+        else:
+            n_hits += _multiply_by_projection(
+                first, last, lo, hi, items, codes, projected, projected_words, products,
+                largest_products, hits,
+            )  # fmt: skip
             n_tried += (last - first) * (hi - lo)
             is_costly = projection_costs_more(n_hits, n_tried, hi - lo, items)
         for query in range(lo, hi):
-            _pass_run(
-                query, first, last, items, queries, codes, products[query], largest[query], hits,
-                lists,
+            _list_reaching(
+                query, first, last, items, queries, codes, products[query],
+                largest_products[query], hits, lists,
             )  # fmt: skip
 
 
 @borrowing_kernel
-def _score_run_by_projection(
-    first, last, lo, hi, items, codes, projected, repeated, products, largest, hits
+def _multiply_by_projection(
+    first, last, lo, hi, items, codes, projected, projected_words, products, largest_products, hits
 ):
     """Multiply the full codes of the slots of panels first to last that may reach a threshold.
 
-    The projected codes decide which slots these are. The function returns the number of the slots
-    of all queries lo to hi.
+    The projected codes decide which slots these are. The function returns the number of these
+    slots, summed over the queries lo to hi.
     """
     n_hits = 0
     for panel in range(first, last):
         for query in range(lo, hi):
-            n_hits += score_reaching_slots(
-                panel, first, query, items, codes, projected, repeated, products, largest, hits
-            )
+            n_hits += multiply_reaching_slots(
+                panel, first, query, items, codes, projected, projected_words, products,
+                largest_products, hits,
+            )  # fmt: skip
     return n_hits
 
 
 @borrowing_kernel
-def _pass_run(query, first, last, items, queries, codes, products, largest, hits, lists):
+def _list_reaching(
+    query, first, last, items, queries, codes, products, largest_products, hits, lists
+):
     """List the slots of panels first to last whose products with a query reach its threshold."""
-    terms, order = codes.terms, items.order
+    bound_terms, order = codes.bound_terms, items.order
     for panel in range(first, last):
-        least = reaching_score(
-            terms[THRESHOLD, query], terms[RESIDUAL_NORM, query], terms[CODE_NORM, query],
-            terms[OFFSET_WEIGHT, query], items.statistics, panel,
+        lowest = min_product(
+            bound_terms[THRESHOLD, query], bound_terms[RESIDUAL_NORM, query],
+            bound_terms[CODE_NORM, query], bound_terms[OFFSET_WEIGHT, query], items.statistics,
+            panel,
         )  # fmt: skip
-        if np.float32(largest[panel - first]) < least:
+        if np.float32(largest_products[panel - first]) < lowest:
             continue
-        n_slots, place = order.shape[0] - panel * PANEL, (panel - first) * PANEL
-        for at in range(list_reaching(products, place, least, n_slots, hits, 0)):
+        n_slots, start = order.shape[0] - panel * PANEL, (panel - first) * PANEL
+        for at in range(list_reaching(products, start, lowest, n_slots, hits, 0)):
             _list_row(query, order[first * PANEL + hits[at]], queries.filters, lists)
 
 
 @inlined_kernel
 def _list_row(query, row, filters, lists):
     """Append a row to the list of a query, unless a filter excludes the row for this query."""
-    if not may_find(
-        row, query, filters.self_rows, filters.allowed, filters.excluded_indptr,
-        filters.excluded_rows,
-    ):  # fmt: skip
+    if not passes_filters(row, query, filters):
         return
     if lists.counts[query] < lists.capacity:
         lists.rows[lists.starts[query] + lists.counts[query]] = row

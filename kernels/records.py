@@ -2,12 +2,12 @@
 
 A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, then
 outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most records,
-and a kernel reads their fields by name. To pass a new number to a kernel, one adds a field here and
-in the function that builds the record; the other arguments stay the same.
+and a kernel reads their fields by name. To pass a new number to a kernel, add a field here and in
+the function that builds the record; the other arguments stay the same.
 
-A row is numbered within its segment of an index. A slot is a place in the packed order. Arrays are
-C-contiguous, and inputs are read-only. An empty array stands for numbers that are all 0, or for a
-filter that allows all items.
+The number of a row is its position in its segment of an index. Packed rows are in another order,
+and a slot is a position in this packed order. All arrays are C-contiguous, and inputs are
+read-only. An empty array stands for numbers that are all 0, or for a filter that allows all items.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,8 @@ class PairScoring(NamedTuple):
     metric_type : int
         DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     queries, items : array (n, d) and (m, d)
-        The rows; low-precision rows are passed as the bits that ``pair_scores`` describes.
+        The rows. Rows of one- or two-byte numbers are passed as the bits that ``pair_scores``
+        describes.
     query_norms, item_norms : float64 array (n,) and (m,)
         The norms of the rows. item_norms is empty for kernels that measure the norms.
     item_offsets : float64 array (m,)
@@ -37,17 +38,19 @@ class PairScoring(NamedTuple):
 
 
 class QueryFilters(NamedTuple):
-    """Items that a query must not return.
+    """Filters that determine which items each query must not return.
 
     Attributes
     ----------
     self_rows : int64 array (n,)
-        The item that is the query itself, or -1. The array is empty, like excluded_indptr, if no
-        query excludes anything.
+        For each query, the number of the item that is the query itself, or -1. If no query excludes
+        an item, self_rows and excluded_indptr may be empty.
     excluded_indptr, excluded_rows : int64 array (n + 1,) and (e,)
-        The excluded items of each query as CSR, ascending.
+        The items that are excluded for query i are excluded_rows[excluded_indptr[i] :
+        excluded_indptr[i + 1]], in ascending order.
     allowed : uint8 array (m,)
-        1 for each item that is allowed in the results, 0 for the other items; or empty.
+        1 for each item that is allowed in the results, and 0 for the other items. If the array is
+        empty, all items are allowed.
     """
 
     self_rows: Any
@@ -87,14 +90,13 @@ class ItemPanels(NamedTuple):
     Attributes
     ----------
     order : int32 array (m,)
-        The row in each slot.
+        The number of the row in each slot.
     packed : int32 or float32 array (panels * 32 * words,)
-        The codes of the rows, or the rows; see ``simd.panel``.
+        The codes of the rows, or the rows themselves, in the layout that ``simd.panel`` describes.
     small_offsets : float32 array (m,)
-        The offset of the item in each slot, or empty.
+        The offset of the row in each slot, or empty.
     statistics : float32 array (panels, 5)
-        The statistics of each panel: 1 / scale, the largest norm, the largest norm of a residual,
-        and the largest and the smallest offset.
+        The statistics of each panel, in the columns that ``simd.panel`` names.
     """
 
     order: Any
@@ -104,15 +106,16 @@ class ItemPanels(NamedTuple):
 
 
 class ProjectedPanels(NamedTuple):
-    """Packed coordinates of items along the axes.
+    """Packed coordinates of items along the axes of a projection.
 
-    packed and statistics are described in ItemPanels. rest_norms (32 panels,) float32 bounds the
-    length of the remainder of each item, which is the item minus its projection on the axes.
+    packed and statistics have the form that ItemPanels describes. The remainder of an item is the
+    item minus its projection on the axes, and remainder_norms (32 panels,) float32 holds an upper
+    bound of the norm of each remainder.
     """
 
     packed: Any
     statistics: Any
-    rest_norms: Any
+    remainder_norms: Any
 
 
 class Items(NamedTuple):
@@ -120,13 +123,16 @@ class Items(NamedTuple):
 
     Attributes
     ----------
-    isa, metric_type
-        Instruction set, and DOT, COSINE or EUCLIDEAN of ``pair_scores``.
+    isa : InstructionSet
+        The instruction set of the tiles; see ``simd.instruction_sets``.
+    metric_type : int
+        DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     rows, norms, offsets
-        The same as items, item_norms and item_offsets of PairScoring.
+        The fields items, item_norms and item_offsets of PairScoring.
     order, packed, small_offsets, statistics
-        The arrays of ItemPanels. If rows are searched without packing, packed holds the rows
-        themselves. If there is a projection, the words of an item lie together, except with AMX.
+        The fields of ItemPanels. If rows are searched without packing, packed holds the rows
+        themselves. With a projection, the panels of packed are laid out by item, except with AMX
+        (see ``simd.panel``).
     words : int
         The number of words of a packed row.
     shift : float64 array (d,)
@@ -134,10 +140,11 @@ class Items(NamedTuple):
     signs : float32 array (2, max(d, 16))
         The signs of PanelLayout.
     tile_configuration : uint8 array (64,)
-        Configuration of the tile registers.
+        The configuration of the tile registers of AMX.
     scaling : float32 array (slots, 2)
-        The factor and the offset of each row that is searched without packing, otherwise empty. An
-        item whose score in the tile is v has the score v factor + weight offset.
+        For items that are searched without packing, the factor and the offset of the row in each
+        slot; otherwise empty. If a tile computes the score v for a row, the scaled score is
+        v factor + weight offset.
     projection : Projection
     """
 
@@ -164,10 +171,11 @@ class Projection(NamedTuple):
     Attributes
     ----------
     axes : float32 array (axes / 32, d, 32)
-    packed, statistics, rest_norms
+        The axes, in groups of 32.
+    packed, statistics, remainder_norms
         The fields of ProjectedPanels.
     words : int
-        The number of words of a packed projection.
+        The number of words of the packed projection of a row.
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
@@ -178,9 +186,32 @@ class Projection(NamedTuple):
     packed: Any
     words: Any
     statistics: Any
-    rest_norms: Any
+    remainder_norms: Any
     eta: Any
     largest_k: Any
+
+
+class ScalingUnits(NamedTuple):
+    """The factors that scale all items of a segment, and bounds on the errors of their scores.
+
+    Attributes
+    ----------
+    unit : float
+        The factor by which rows are multiplied; 1 for cosines, whose rows are divided by their
+        norms.
+    offset_unit : float
+        The factor by which the offsets of items are multiplied.
+    tile_error : float
+        A bound on the rounding error of a score of a float32 tile, relative to the product of the
+        norms; 0 for int8 codes.
+    shift_error : float
+        A bound on the rounding error that a shift adds to a score.
+    """
+
+    unit: Any
+    offset_unit: Any
+    tile_error: Any
+    shift_error: Any
 
 
 class ItemAddresses(NamedTuple):
@@ -190,18 +221,17 @@ class ItemAddresses(NamedTuple):
     ----------
     isa, metric_type
         The fields of Items.
-    places : int64 array (N_PLACES,)
-        The addresses and the sizes of the arrays; see ``query_scaling.items_at``.
+    table : int64 array (TABLE_SIZE,)
+        The addresses and the sizes of the arrays, from which ``query_scaling.items_at`` makes the
+        Items.
     row_type, packed_type : arrays (0,)
         Empty arrays with the types of the rows and of the packed rows.
-    units : tuple of 4 float
-        Units of the scaled rows and of the scaled offsets, and bounds on the rounding errors of a
-        float32 tile and of a shift.
+    units : ScalingUnits
     """
 
     isa: Any
     metric_type: Any
-    places: Any
+    table: Any
     row_type: Any
     packed_type: Any
     units: Any
@@ -211,8 +241,8 @@ class QueryScaling(NamedTuple):
     """The scaling of each query for the tiles.
 
     The arrays have the shape (n,); weights is float32, and the other arrays are float64. A query a
-    becomes a' = factor a - coefficient shift, the offsets of items are multiplied by the weight of
-    the query, and the raw score of a pair becomes slope score + intercept.
+    becomes factor a - coefficient shift, the offsets of items are multiplied by the weight of the
+    query, and the raw score of a pair becomes K = slope score + intercept (``candidate_filter``).
     """
 
     factors: Any
@@ -230,47 +260,21 @@ class Queries(NamedTuple):
     rows, norms
         The fields queries and query_norms of PairScoring.
     scaling : QueryScaling
-    error : float
-        A bound on the rounding error of a float32 tile, relative to the norms; 0 for integers.
-    rounding : float
-        A bound on the rounding error that a shift adds.
+    tile_error, shift_error : float
+        The fields of ScalingUnits.
     filters : QueryFilters
         The filters of the queries; here, self_rows and excluded_indptr are not empty.
 
-    A kernel that is a whole search measures and scales the queries itself. Python then passes only
-    the rows and the filters, which may be empty.
+    A kernel that performs a whole search measures and scales the queries itself. Python then passes
+    the rows and the filters only, and the arrays of the filters may be empty.
     """
 
     rows: Any
     norms: Any
     scaling: Any
-    error: Any
-    rounding: Any
+    tile_error: Any
+    shift_error: Any
     filters: Any
-
-
-class PanelSearch(NamedTuple):
-    """The range of panels that a task searches, and the settings of the task.
-
-    Attributes
-    ----------
-    first_panel, last_panel : int
-        The range of panels, without last_panel.
-    capacity : int
-        The number of candidates that the buffer of a query holds, at least 4 k.
-    sample_stride, sample_rank : int
-        The first threshold of a query is the sample_rank-th of the largest scores of every
-        sample_stride-th panel. If sample_stride is 0, no threshold is estimated.
-    is_shared : bool
-        Whether other tasks search the same queries in other panels, and share their thresholds.
-    """
-
-    first_panel: Any
-    last_panel: Any
-    capacity: Any
-    sample_stride: Any
-    sample_rank: Any
-    is_shared: Any
 
 
 class FewQuerySearch(NamedTuple):
@@ -279,12 +283,12 @@ class FewQuerySearch(NamedTuple):
     Attributes
     ----------
     rank : int
-        The slots whose products reach the rank-th largest of the panels' largest products are
-        scored first.
+        The number r of step 4 in ``few_queries``: slots whose products reach the r-th largest of
+        the panels' largest products are scored first.
     sample_stride, sample_rank : int
         Every sample_stride-th panel is part of a sample, and the first threshold is the
-        sample_rank-th largest of the largest scores of these panels. ``few_queries`` does not read
-        these fields.
+        sample_rank-th largest of the largest scores of these panels. Only ``projected_queries``
+        reads these two fields.
     panels_per_range : int
         The number of panels that a task searches.
     must_check : bool
@@ -298,34 +302,11 @@ class FewQuerySearch(NamedTuple):
     must_check: Any
 
 
-class SearchResults(NamedTuple):
-    """The outputs of a search with n queries.
+class BlockSearch(NamedTuple):
+    """The settings of a search with many queries, whose tasks are blocks of queries.
 
-    Attributes
-    ----------
-    thresholds : float32 array (n,)
-        A lower bound of the k-th best score of each query, in the terms of the filter. The array is
-        an input and an output.
-    scores, rows : float64 and int64 array (n, k)
-        The best items of each query, equal scores by lower row, padded by -inf and -1.
-    unproved : float32 array (n,)
-        The largest threshold, in the same terms, because of which a row that belongs to the best k
-        may have been dropped; -3e38 if there is no such threshold. The query must be searched again
-        unless its k-th best score in all panels reaches this threshold.
-
-    thresholds and unproved are empty for a kernel that is a whole search.
-    """
-
-    thresholds: Any
-    scores: Any
-    rows: Any
-    unproved: Any
-
-
-class TaskGrid(NamedTuple):
-    """The division of a search with many queries into tasks: a query block in a range of panels.
-
-    Task t searches block t // n_ranges in range t % n_ranges.
+    A task searches one block of queries in one range of panels. Task t searches block
+    t // n_ranges in range t % n_ranges.
 
     Attributes
     ----------
@@ -351,12 +332,60 @@ class TaskGrid(NamedTuple):
     must_check: Any
 
 
+class PanelSearch(NamedTuple):
+    """The range of panels that one task of a BlockSearch searches, and the settings of the task.
+
+    Attributes
+    ----------
+    first_panel, last_panel : int
+        The range of panels, without last_panel.
+    capacity : int
+        The number of candidates that the buffer of a query holds, at least 4 k.
+    sample_stride, sample_rank : int
+        The first threshold of a query is the sample_rank-th largest of the largest scores of every
+        sample_stride-th panel. If sample_stride is 0, no threshold is estimated.
+    is_shared : bool
+        Whether other tasks search the same queries in other panels, and share their thresholds.
+    """
+
+    first_panel: Any
+    last_panel: Any
+    capacity: Any
+    sample_stride: Any
+    sample_rank: Any
+    is_shared: Any
+
+
+class SearchResults(NamedTuple):
+    """The outputs of a search with n queries.
+
+    Attributes
+    ----------
+    thresholds : float32 array (n,)
+        For each query, a lower bound of its k-th best score, in terms of K (``candidate_filter``).
+        The array is an input and an output.
+    scores, rows : float64 and int64 array (n, k)
+        The best items of each query, equal scores by lower row, padded by -inf and -1.
+    unproved : float32 array (n,)
+        For each query, the largest threshold by which a row of the best k may have been dropped, in
+        terms of K; -3e38 if there is no such threshold. The query must be searched again unless its
+        k-th best score in all panels reaches this threshold.
+
+    thresholds and unproved are empty for a kernel that performs a whole search.
+    """
+
+    thresholds: Any
+    scores: Any
+    rows: Any
+    unproved: Any
+
+
 class CandidateLists(NamedTuple):
     """The outputs of a range search: the candidates of each query.
 
-    starts (n,) int64 holds the place in rows at which the list of each query begins. A list holds
-    at most `capacity` candidates. counts (n,) int64 holds the number of candidates, which may be
-    larger.
+    starts (n,) int64 holds the position in rows at which the list of each query begins. A list
+    holds at most `capacity` candidates. counts (n,) int64 holds the number of candidates of each
+    query, which may be larger than the capacity.
     """
 
     capacity: Any
@@ -392,7 +421,8 @@ class CopyGroups(NamedTuple):
 class DistinctResults(NamedTuple):
     """The neighbours of distinct queries: rows and scores (u, w), best first, padded by -1.
 
-    distinct_query (n,) holds, for each query, the number of the distinct query that equals it.
+    distinct_query (n,) holds, for each query, the number of the distinct query that has the same
+    entries.
     """
 
     distinct_query: Any
@@ -401,7 +431,7 @@ class DistinctResults(NamedTuple):
 
 
 class Csr(NamedTuple):
-    """A sparse matrix in compressed rows: indptr (n + 1,) int64, indices (nnz,), data (nnz,).
+    """A sparse matrix in compressed sparse rows: indptr (n + 1,) int64, indices and data (nnz,).
 
     data is None if all values are 1, or if a kernel does not read the values.
     """
@@ -412,10 +442,10 @@ class Csr(NamedTuple):
 
 
 class BitViews(NamedTuple):
-    """The arrays of a Csr as unsigned integers, for comparisons that vectorise.
+    """The arrays of a Csr as unsigned integers, which the compiler compares in vector registers.
 
-    columns holds the indices of the matrix, and values its data. magnitude is the mask of all bits
-    of a value except the sign, and infinity the bits of positive infinity.
+    columns holds the indices of the matrix, and values the bits of its data. magnitude is a mask of
+    all bits of a value except the sign bit, and infinity holds the bits of positive infinity.
     """
 
     columns: Any
@@ -447,13 +477,14 @@ class CertificateSearch(NamedTuple):
     Attributes
     ----------
     first : int
-        The competitors are the listed items from this position on.
+        The competitors of a neighbour are the listed items from this position on.
     complete : bool
-        Whether the lists contain all items.
+        Whether each list contains all items.
     levels : float64 array
-        The conditions that a radius may have, in ascending order.
+        The conditions that a certified radius may have, in ascending order.
     depth : int
-        The largest number of times that the range of a norm ratio is bisected.
+        The largest number of times that ``certificates.refined_certificate`` bisects the range of a
+        norm ratio.
     """
 
     first: Any
@@ -463,10 +494,11 @@ class CertificateSearch(NamedTuple):
 
 
 class Attacks(NamedTuple):
-    """The settings of ``attacks.attacked_radii``, which attacks neighbours.
+    """The settings of ``attacks.attacked_radii``, which searches rescalings that drop a neighbour.
 
-    n_targets is the number of competitors that are attacked one by one. certified (n, k) holds the
-    conditions up to which no attack is needed. levels and depth are described in CertificateSearch.
+    n_targets is the number of competitors that an attack tries to bring nearer one by one.
+    certified (n, k) holds the condition up to which each neighbour is certified to remain, so that
+    no attack is needed. levels and depth are described in CertificateSearch.
     """
 
     n_targets: Any
@@ -494,7 +526,10 @@ class LabelCodes(NamedTuple):
 
 
 class LabelRanks(NamedTuple):
-    """The outputs for n queries: auc and precision (n,) float64, voted label codes (n,) int64."""
+    """The outputs for n queries: auc and precision (n,) float64, and voted (n,) int64.
+
+    voted holds the label code that most of a query's nearest columns have.
+    """
 
     auc: Any
     precision: Any
@@ -516,9 +551,9 @@ class ClusteredRows(NamedTuple):
 
     Attributes
     ----------
-    rows, panels : float64 array (n, d), and the same packed by ``dot_tile.pack_rows``
+    rows, panels : float64 array (n, d), and the same rows packed by ``dot_tile.pack_rows``
     ends : int64 array (n,)
-        The end of the cluster of each row.
+        For each row, the number of the first row after the cluster of the row.
     levels : float64 array (n,)
         The level of a pair is the sum of the levels of its rows.
     boundaries : float64 array (strata - 1,)
@@ -536,8 +571,9 @@ class ClusteredRows(NamedTuple):
 class Drawing(NamedTuple):
     """The settings of ``sampling.sample_rows``, which draws items.
 
-    key_0 and key_1 are the words of the random key. A row that draws race_from items or more uses
-    the exponential race at once. Every other row makes up to max_draws repeated draws first.
+    key_0 and key_1 are the two words of the random key. For a row with race_from items or more, the
+    exponential race draws all items. For every other row, up to max_draws repeated draws come
+    first.
     """
 
     key_0: Any

@@ -1,16 +1,17 @@
 """Selection and sorting of the best entries of a list: descending keys, equal keys by lower row.
 
-The order of equal keys is part of every result. Code that does not call this module orders equal
-scores by the same rule: ``row_argsort``, which sorts columns of one row of scores, and, in
-``fastcos.search``, ``scan`` for a query of zeros, whose scores are all equal, and ``numpy_search``.
+An entry is a pair of a key, which is a score, and a row number. The order of equal keys is part of
+every result. Three other modules order equal scores by the same rule without calling this module:
+``row_argsort`` sorts columns of one row of scores, and in ``fastcos.search``, ``numpy_search``
+sorts scores of NumPy, and ``scan`` lists the rows for a query of zeros, whose scores are all equal.
 """
 
 import numpy as np
 
 from .jit import borrowing_kernel, kernel
 
-# The gaps of Shell's sort. Source: Ciura, Best increments for the average case of Shellsort, FCT
-# 2001. Each gap of _LARGER is 2.25 times the next smaller gap.
+# The gaps of Shell's sort. Source of _CIURA: Ciura, Best increments for the average case of
+# Shellsort, FCT 2001. Each gap of _LARGER is 2.25 times the next smaller gap.
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
@@ -24,10 +25,10 @@ _MOST_COUNTED = 256
 def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
-    The algorithm is quickselect, which takes O(count) time on average. The partition always swaps
-    two values, and moves its end by the result of a comparison, 0 or 1. There is therefore no
-    branch that a CPU could mispredict. On the 100 to 500 candidates of a query, this partition is
-    2.5 times as fast as a partition with a branch.
+    The algorithm is quickselect, which takes O(count) time on average. At each value, the partition
+    swaps two values and then moves its end by the result of a comparison, 0 or 1. There is
+    therefore no branch that a CPU could mispredict. On the 100 to 500 candidates of a query, this
+    partition is 2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -35,8 +36,8 @@ def kth_largest(values, count, k):
         first, middle, last = values[low], values[(low + high) >> 1], values[high - 1]
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
-        # NaN, which damaged rows have, is moved behind all other values. Otherwise no part would
-        # become shorter.
+        # If the pivot is NaN, which only damaged rows produce, all NaN are moved behind the other
+        # values. Comparisons with NaN are false, so the partition below would never end.
         if pivot != pivot:
             for i in range(low, high):
                 value = values[i]
@@ -81,15 +82,16 @@ def sort_ascending(values):
 
 @borrowing_kernel
 def _comes_after(key, row, other_key, other_row):
+    """Return whether an entry comes after another entry in the order of results."""
     return key < other_key or (key == other_key and row > other_row)
 
 
 @borrowing_kernel
 def sort_best_first(keys, rows, count):
-    """Sort the first count pairs in place by descending key, and pairs of equal keys by lower row.
+    """Sort the first `count` entries in place by descending key, and equal keys by lower row.
 
-    The rows must differ. Lists of medium length are sorted by counting, for each pair, the pairs
-    that precede it. Counting has no branch, and is 3 times as fast as Shell's sort on 100 pairs.
+    The rows must differ. Lists of medium length are sorted by counting, for each entry, the entries
+    that precede it. Counting has no branch, and is 3 times as fast as Shell's sort on 100 entries.
     Shorter and longer lists are sorted by Shell's sort.
     """
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
@@ -107,6 +109,7 @@ def sort_best_first(keys, rows, count):
 
 @kernel
 def _sort_by_counting(keys, rows, count):
+    """Sort as sort_best_first does; the rank of an entry is the number of entries before it."""
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
         if keys[i] != keys[i]:  # NaN, from a damaged row, would give several pairs the same rank
@@ -117,8 +120,9 @@ def _sort_by_counting(keys, rows, count):
             rank += keys[j] > key
         ranks[i] = rank
         total += rank
-    # The ranks have this sum if all keys differ. Comparing rows takes as long as comparing keys and
-    # rarely changes the order, so rows are compared only if two keys are equal.
+    # If all keys differ, the ranks are 0, 1, ..., count - 1 and have this sum. Comparing rows takes
+    # as long as comparing keys and rarely changes the order, so rows are compared only if two keys
+    # are equal.
     if total < count * (count - 1) // 2:
         for i in range(count):
             key, row = keys[i], rows[i]
@@ -135,7 +139,7 @@ def _sort_by_counting(keys, rows, count):
 
 @borrowing_kernel
 def select_best(keys, rows, count, k, scratch):
-    """Move the best k of the first `count` pairs to the front, in any order; count must be >= k.
+    """Move the best k of the first `count` entries to the front, in any order; count must be >= k.
 
     The function returns the k-th best key. scratch (>= count,) has the type of the keys and is
     overwritten.
@@ -144,17 +148,17 @@ def select_best(keys, rows, count, k, scratch):
         scratch[i] = keys[i]
     bound = kth_largest(scratch, count, k)
     if count > k:
-        above = 0
+        n_above = 0
         for i in range(count):
             if keys[i] > bound:
-                above += 1
-        _move_best(keys, rows, count, bound, k - above)
+                n_above += 1
+        _move_best(keys, rows, count, bound, k - n_above)
     return bound
 
 
 @borrowing_kernel
 def keep_best(keys, rows, count, k, scratch):
-    """Move the best k of the first `count` pairs to the front, sorted; return min(k, count).
+    """Move the best k of the first `count` entries to the front, sorted; return min(k, count).
 
     scratch (>= count,) has the type of the keys and is overwritten.
     """
@@ -167,24 +171,28 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move the pairs above the bound, and the `ties` lowest rows of equal keys, to the front."""
-    equal = 0
+    """Move the entries whose keys exceed the bound to the front, and some whose keys equal it.
+
+    Of the entries whose keys equal the bound, those with the `ties` lowest rows are moved.
+    """
+    n_equal = 0
     for i in range(count):
         if keys[i] == bound:
-            equal += 1
-    last = rows[0] * 0 - 1
-    if equal > ties:
-        last = _nth_lowest_row(keys, rows, count, bound, ties, equal)
+            n_equal += 1
+    # The highest row that is moved among those of equal keys; -1 stands for all of them.
+    last_row = rows[0] * 0 - 1
+    if n_equal > ties:
+        last_row = _nth_lowest_row(keys, rows, count, bound, ties)
     position = 0
     for i in range(count):
-        if keys[i] > bound or (keys[i] == bound and (last < 0 or rows[i] <= last)):
+        if keys[i] > bound or (keys[i] == bound and (last_row < 0 or rows[i] <= last_row)):
             keys[position], rows[position] = keys[i], rows[i]
             position += 1
 
 
 @borrowing_kernel
-def _nth_lowest_row(keys, rows, count, bound, n, equal):
-    """Return the n-th lowest row among the pairs whose key equals the bound, by bisection.
+def _nth_lowest_row(keys, rows, count, bound, n):
+    """Return the n-th lowest row among the entries whose keys equal the bound, by bisection.
 
     The rows must differ.
     """
@@ -206,7 +214,7 @@ def _nth_lowest_row(keys, rows, count, bound, n, equal):
 
 @borrowing_kernel
 def write_best(scores, rows, count, scores_out, rows_out):
-    """Copy count <= k sorted pairs to an output row, padded by -inf and -1."""
+    """Copy count <= k sorted entries to scores_out and rows_out (k,), padded by -inf and -1."""
     for j in range(rows_out.shape[0]):
         if j < count:
             scores_out[j], rows_out[j] = scores[j], rows[j]

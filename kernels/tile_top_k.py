@@ -1,16 +1,17 @@
 """Exact top-k of dense rows: candidates of the filter are collected, reduced and rescored.
 
 Threshold. The first threshold tau of a query is an estimate: a rank among the largest scores of a
-sample of panels. The panels in the first half of the sample are scored twice. From the panels in
-the other half, candidates are collected while the estimate rises. Candidates that reach tau are
-collected in a buffer. When the buffer is full, and at the end, the k candidates with the best tile
-scores are scored in float64. The k-th best of these float64 scores is a lower bound of the k-th
-best of all scores, and becomes the next tau. The bound is close, because these candidates are
-nearly the best k. The other candidates are scored in float64 only if their upper bound reaches the
-new tau. All candidates are scored in two cases: if too few candidates of a full buffer are below
-the new tau, because there are many near-duplicates, and if a block ends with few candidates. In the
-end, the k-th best score shows whether the estimate was low enough. If the estimate was too high,
-the query is marked and searched again without an estimate.
+sample of panels. The panels in the first half of the sample are scored twice, the first time only
+for this estimate. From the panels in the other half, candidates are collected while the estimate
+rises. A candidate is a slot that reaches tau, and each query has a buffer of candidates. When the
+buffer is full, and at the end, the k candidates with the best tile scores are scored in float64.
+The k-th best of these float64 scores is a lower bound of the k-th best of all scores, and becomes
+the next tau. This bound is close, because these candidates are nearly the best k. The other
+candidates are scored in float64 only if their upper bound reaches the new tau. All candidates are
+scored in two cases: if more than half of the candidates of a full buffer reach the new tau, because
+there are many near-duplicates, and if a block ends with few candidates. In the end, the k-th best
+score shows whether the estimate was low enough. If the estimate was too high, the query is marked
+and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
@@ -27,12 +28,15 @@ depend on the numbers that a task reads in this array:
   and the k-th best score of a query does not reach one of these thresholds, the query is searched
   again without estimates, and the last time without sharing. NaN never becomes a threshold.
 
-At the end, all queries of a block are treated together, and their pairs are scored in the order of
-the items. Scoring in this order is 1.7 times as fast as reading the rows query by query (60,000
-rows of 768 columns).
+At the end of a task, all queries of the block are treated together, and their pairs are scored in
+the order of the items. Scoring in this order is 1.7 times as fast as reading the rows query by
+query (60,000 rows of 768 columns).
 
-Equal scores are ordered by lower item number. Results contain only float64 scores (pair_scores), so
-results do not depend on tiles, blocks and estimates.
+Equal scores are ordered by lower item number. Results contain only float64 scores
+(``pair_scores``), so results do not depend on tiles, blocks and estimates.
+
+In this file, `query` is the number of a query of the search, i is its position in the block, and q
+and j are the number of its panel and its position in this panel. p is a panel of items.
 """
 
 from typing import Any, NamedTuple
@@ -50,35 +54,49 @@ from .query_blocks import list_hits, pack_block, rank_hits, rank_maxima, score_t
 from .query_scaling import are_ordinary, items_at, scaled_queries
 from .records import PanelSearch, SearchResults
 from .select import kth_largest, select_best, sort_best_first, write_best
-from .simd.panel import CODE_NORM, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, THRESHOLD
+from .simd.panel import (
+    CODE_NORM,
+    INVERSE_STEP,
+    MAX_NORM,
+    MAX_RESIDUAL,
+    OFFSET_WEIGHT,
+    PANEL,
+    RESIDUAL_NORM,
+    THRESHOLD,
+)
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# A tile of the first stage of the sweep has about this many times the hits of a later tile, because
-# its thresholds come from only one half of the sample.
+# A tile of stage 1 of _sweep has about this many times as many hits as a tile of stage 2, because
+# the thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
-# An unproved threshold is rounded up by this share of SLACK. _lowered rounds a threshold down by
-# all of SLACK, so the k-th best score still reaches a threshold that another task has proved.
+# An unproved threshold is rounded up by this share of SLACK. A shared threshold was rounded down by
+# all of SLACK (_lowered), so if another task has proved it, the k-th best score reaches it even
+# after it has been rounded up.
 _ROUNDED_UP = np.float32(0.25)
-# A task reads the thresholds of the other tasks after every 16th (2^_SHARING_SHIFT) of its panels.
+# Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
+# other tasks.
 _SHARING_SHIFT = 4
-# If a block has at most this many candidates, all of them are scored. Choosing the best candidates
-# takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
+# If a block ends with at most this many candidates, all of them are scored. Choosing the best
+# candidates of a query takes 2 us, whereas scoring one candidate takes 0.02 to 0.1 us.
 _SCORED_AT_ONCE = 64
 
 
 class _Candidates(NamedTuple):
-    """The candidates of a block, and the best rows so far of each of its queries.
+    """The candidates of a block of n queries, and the best rows so far of each query.
 
     Attributes
     ----------
-    entries, counts : int64 array (n, capacity) and (n,)
-        tile score << 32 | slot, for each of `counts` candidates that have no float64 score yet.
-    scores, rows, lengths : arrays (n, k), (n, k) and (n,)
-        The best rows among those that were scored in float64, `lengths` rows for each query, in any
-        order.
-    least : float64 array (n,)
-        The k-th best of these scores, or -inf.
+    entries : int64 array (n, capacity)
+        The candidates that have no float64 score yet, each as (tile score << 32) | slot.
+    counts : int64 array (n,)
+        The number of these candidates of each query.
+    scores, rows : float64 and int64 array (n, k)
+        The best rows among those that were scored in float64, in any order.
+    lengths : int64 array (n,)
+        The number of these rows of each query.
+    kth_scores : float64 array (n,)
+        The k-th best of the scores of each query, or -inf if fewer rows have been scored.
     """
 
     entries: Any
@@ -86,7 +104,7 @@ class _Candidates(NamedTuple):
     scores: Any
     rows: Any
     lengths: Any
-    least: Any
+    kth_scores: Any
 
 
 class _Sample(NamedTuple):
@@ -94,22 +112,24 @@ class _Sample(NamedTuple):
 
     Attributes
     ----------
-    best, top : float32 array (panels of queries, rank, 32) and (32,)
-        The largest scores of panels, in descending order, and a buffer.
-    swept : uint8 array (panels,)
-        1 for each panel that stage 2 of the sweep skips.
+    best : float32 array (panels of queries, rank, 32)
+        For each query, the `rank` largest of the panels' largest scores, in descending order.
+    largest : float32 array (32,)
+        A buffer for the largest scores of one panel.
+    is_searched : uint8 array (panels,)
+        1 for each panel that stage 2 of the sweep skips, because stage 1 has searched it.
     """
 
     best: Any
-    top: Any
-    swept: Any
+    largest: Any
+    is_searched: Any
 
 
 class _Scratch(NamedTuple):
     """Buffers for one query at a time.
 
-    values holds tile scores in their own type, and estimates holds estimates of K (see
-    ``candidate_filter``). scores and rows belong to the pairs that are merged.
+    values holds tile scores in their own type, estimates holds estimates of K, and bounds holds
+    lower bounds of K (see ``candidate_filter``). scores and rows hold pairs that are merged.
     """
 
     values: Any
@@ -121,11 +141,12 @@ class _Scratch(NamedTuple):
 
 @kernel
 def _buffers(n, k, capacity, packed):
-    counts, lengths, least = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-    counts[:], lengths[:], least[:] = 0, 0, -np.inf
+    """Return _Candidates without any candidate, and _Scratch for tile scores of packed's type."""
+    counts, lengths, kth_scores = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
+    counts[:], lengths[:], kth_scores[:] = 0, 0, -np.inf
     candidates = _Candidates(
         np.empty((n, capacity), np.int64), counts, np.empty((n, k)), np.empty((n, k), np.int64),
-        lengths, least,
+        lengths, kth_scores,
     )  # fmt: skip
     scratch = _Scratch(
         np.empty(capacity, packed.dtype), np.empty(capacity, np.float32),
@@ -137,110 +158,116 @@ def _buffers(n, k, capacity, packed):
 
 @inlined_kernel
 def _estimate(i, query, queries, items, block, candidates, scratch):
-    """Drop excluded entries of query i of the block; write estimates of K of the other entries."""
+    """Drop the candidates of a query that a filter excludes, and estimate K of the others.
+
+    The estimates are written to scratch.estimates.
+    """
     entries, estimates, values = candidates.entries[i], scratch.estimates, scratch.values
     bits = values.view(np.int32)
     order, offsets, statistics = items.order, items.small_offsets, items.statistics
-    weight, filters = block.lanes[i >> 5, OFFSET_WEIGHT, i & 31], queries.filters
-    # The code of may_find is repeated here, because calling it for every candidate would take a
-    # fifth of the time of a search with k = 100.
+    weight, filters = block.bound_terms[i >> 5, OFFSET_WEIGHT, i & 31], queries.filters
+    # The code of passes_filters is repeated here, because calling it for every candidate would take
+    # a fifth of the time of a search with k = 100.
     first, last = filters.excluded_indptr[query], filters.excluded_indptr[query + 1]
-    own, permitted = filters.self_rows[query], filters.allowed
+    self_row, allowed = filters.self_rows[query], filters.allowed
     excluded = filters.excluded_rows
-    n_kept = 0
+    n_passing = 0
     for entry in range(candidates.counts[i]):
         candidate = entries[entry]
         slot = candidate & 0xFFFFFFFF
         row = order[slot]
-        if row == own or (permitted.shape[0] > 0 and permitted[row] == 0):
+        if row == self_row or (allowed.shape[0] > 0 and allowed[row] == 0):
             continue
         if first < last and is_excluded(row, excluded, first, last):
             continue
-        bits[n_kept] = np.int32(candidate >> 32)
-        value = np.float32(values[n_kept]) / statistics[slot >> 5, 0]
-        estimates[n_kept] = value
+        bits[n_passing] = np.int32(candidate >> 32)
+        value = np.float32(values[n_passing]) / statistics[slot >> 5, INVERSE_STEP]
+        estimates[n_passing] = value
         if offsets.shape[0] > 0:
-            estimates[n_kept] += weight * offsets[slot]
-        entries[n_kept] = candidate
-        n_kept += 1
-    candidates.counts[i] = n_kept
+            estimates[n_passing] += weight * offsets[slot]
+        entries[n_passing] = candidate
+        n_passing += 1
+    candidates.counts[i] = n_passing
 
 
 @borrowing_kernel
-def _best_to_front(i, query, queries, items, block, candidates, scratch, most):
+def _best_to_front(i, query, queries, items, block, candidates, scratch, max_count):
     """Move the candidates with the k best estimates to the front, and return their number.
 
-    If there are at most `most` candidates, all of them are moved.
+    If there are at most max_count candidates, all of them are moved.
     """
     _estimate(i, query, queries, items, block, candidates, scratch)
     entries, estimates, bounds = candidates.entries[i], scratch.estimates, scratch.bounds
     count, length, k = candidates.counts[i], candidates.lengths[i], candidates.scores.shape[1]
-    if count + length <= k or count <= most:
+    if count + length <= k or count <= max_count:
         return count
-    unit = np.float32(1.0) / block.scales[i >> 5, i & 31]
+    inverse_step = np.float32(1.0) / block.steps[i >> 5, i & 31]
     for entry in range(count):
         bounds[entry] = estimates[entry]
     for entry in range(length):
-        bounds[count + entry] = threshold_of(query, queries, candidates.scores[i, entry], unit)
-    least = kth_largest(bounds, count + length, k)
-    front = 0
+        score = candidates.scores[i, entry]
+        bounds[count + entry] = threshold_of(query, queries, score, inverse_step)
+    kth_estimate = kth_largest(bounds, count + length, k)
+    n_front = 0
     for entry in range(count):
-        if estimates[entry] >= least:
-            entries[entry], entries[front] = entries[front], entries[entry]
-            estimates[entry], estimates[front] = estimates[front], estimates[entry]
-            front += 1
-    return front
+        if estimates[entry] >= kth_estimate:
+            entries[entry], entries[n_front] = entries[n_front], entries[entry]
+            estimates[entry], estimates[n_front] = estimates[n_front], estimates[entry]
+            n_front += 1
+    return n_front
 
 
 @borrowing_kernel
-def _keep_reaching(front, i, items, block, candidates, scratch):
-    """Drop the entries from position `front` on whose upper bounds do not reach tau."""
+def _keep_reaching(n_front, i, items, block, candidates, scratch):
+    """Drop the first n_front candidates, and all others whose upper bounds do not reach tau."""
     entries, values = candidates.entries[i], scratch.values
     bits = values.view(np.int32)
     offsets, statistics = items.small_offsets, items.statistics
-    lanes = block.lanes[i >> 5, :, i & 31]
-    threshold, weight = lanes[THRESHOLD], lanes[OFFSET_WEIGHT]
-    residual, coded = lanes[RESIDUAL_NORM], lanes[CODE_NORM]
-    n_kept = 0
-    for entry in range(front, candidates.counts[i]):
+    bound_terms = block.bound_terms[i >> 5, :, i & 31]
+    threshold, weight = bound_terms[THRESHOLD], bound_terms[OFFSET_WEIGHT]
+    residual_norm, code_norm = bound_terms[RESIDUAL_NORM], bound_terms[CODE_NORM]
+    n_reaching = 0
+    for entry in range(n_front, candidates.counts[i]):
         candidate = entries[entry]
         slot = candidate & 0xFFFFFFFF
-        panel = slot >> 5
+        p = slot >> 5
         bits[0] = np.int32(candidate >> 32)
         offset = weight * offsets[slot] if offsets.shape[0] > 0 else np.float32(0.0)
-        upper = np.float32(values[0]) / statistics[panel, 0] + offset + abs(offset) * SLACK
-        upper += residual * statistics[panel, 1] + coded * statistics[panel, 2]
-        entries[n_kept] = candidate
-        n_kept += upper >= threshold
-    candidates.counts[i] = n_kept
+        upper = np.float32(values[0]) / statistics[p, INVERSE_STEP] + offset + abs(offset) * SLACK
+        upper += residual_norm * statistics[p, MAX_NORM] + code_norm * statistics[p, MAX_RESIDUAL]
+        entries[n_reaching] = candidate
+        n_reaching += upper >= threshold
+    candidates.counts[i] = n_reaching
 
 
 @borrowing_kernel
 def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """Raise every query's tau to the k-th best lower bound that the codes of its candidates give.
 
-    The codes bound K, and the K of a float64 score may be lower by score_rounding.
+    The codes bound K, and the K that follows from a float64 score may be lower by score_rounding.
     """
-    k = candidates.scores.shape[1]
+    k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
-        q, lane = i >> 5, i & 31
-        if candidates.counts[i] < k or block.projected.is_dense[q]:
+        q, j = i >> 5, i & 31
+        if candidates.counts[i] < k or block.projected.uses_full_codes[q]:
             continue
         query = batch[lo + i]
         _estimate(i, query, queries, items, block, candidates, scratch)
-        rounding = np.float32(score_rounding(query, queries) / block.scales[q, lane])
-        residual, coded = block.lanes[q, RESIDUAL_NORM, lane], block.lanes[q, CODE_NORM, lane]
-        weight, count = block.lanes[q, OFFSET_WEIGHT, lane], candidates.counts[i]
+        rounding = np.float32(score_rounding(query, queries) / block.steps[q, j])
+        bound_terms = block.bound_terms[q]
+        residual_norm, code_norm = bound_terms[RESIDUAL_NORM, j], bound_terms[CODE_NORM, j]
+        weight, count = bound_terms[OFFSET_WEIGHT, j], candidates.counts[i]
         for entry in range(count):
             slot = candidates.entries[i, entry] & 0xFFFFFFFF
-            panel = slot >> 5
-            error = residual * items.statistics[panel, 1] + coded * items.statistics[panel, 2]
+            p = slot >> 5
+            error = residual_norm * statistics[p, MAX_NORM]
+            error += code_norm * statistics[p, MAX_RESIDUAL]
             if items.small_offsets.shape[0] > 0:
                 error += abs(weight * items.small_offsets[slot]) * SLACK
             scratch.bounds[entry] = scratch.estimates[entry] - error
         if count >= k:
-            least = kth_largest(scratch.bounds, count, k) - rounding
-            block.lanes[q, THRESHOLD, lane] = max(block.lanes[q, THRESHOLD, lane], least)
+            bound = kth_largest(scratch.bounds, count, k) - rounding
+            bound_terms[THRESHOLD, j] = max(bound_terms[THRESHOLD, j], bound)
 
 
 @borrowing_kernel
@@ -253,7 +280,7 @@ def _merge_scores(i, count, scratch, candidates):
         scores[count + entry], rows[count + entry] = best_scores[entry], best_rows[entry]
     total, k = count + length, best_scores.shape[0]
     if count > 0 and total >= k:
-        candidates.least[i] = select_best(scores, rows, total, k, scores[total:])
+        candidates.kth_scores[i] = select_best(scores, rows, total, k, scores[total:])
         total = k
     for entry in range(total):
         best_scores[entry], best_rows[entry] = scores[entry], rows[entry]
@@ -264,110 +291,118 @@ def _merge_scores(i, count, scratch, candidates):
 def _raise_threshold(i, query, queries, block, candidates):
     """Raise a query's tau to its k-th best score, once k of its candidates have been scored."""
     if candidates.lengths[i] == candidates.scores.shape[1]:
-        q, lane = i >> 5, i & 31
-        unit = np.float32(1.0) / block.scales[q, lane]
-        bound = threshold_of(query, queries, candidates.least[i], unit)
-        block.lanes[q, THRESHOLD, lane] = max(block.lanes[q, THRESHOLD, lane], bound)
+        q, j = i >> 5, i & 31
+        inverse_step = np.float32(1.0) / block.steps[q, j]
+        bound = threshold_of(query, queries, candidates.kth_scores[i], inverse_step)
+        block.bound_terms[q, THRESHOLD, j] = max(block.bound_terms[q, THRESHOLD, j], bound)
 
 
 @borrowing_kernel
-def _score_front(metric_type, i, query, front, queries, items, block, candidates, scratch):
-    """Score the first entries of query i in float64, and raise tau."""
-    for entry in range(front):
+def _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch):
+    """Score the first n_front candidates of query i in float64, and raise tau."""
+    for entry in range(n_front):
         scratch.rows[entry] = items.order[candidates.entries[i, entry] & 0xFFFFFFFF]
     score_pairs(
         metric_type, queries.rows, query, queries.norms[query], items.rows, items.norms,
-        items.offsets, scratch.rows, front, scratch.scores,
+        items.offsets, scratch.rows, n_front, scratch.scores,
     )  # fmt: skip
-    _merge_scores(i, front, scratch, candidates)
+    _merge_scores(i, n_front, scratch, candidates)
     _raise_threshold(i, query, queries, block, candidates)
 
 
 @borrowing_kernel
 def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
-    """Free entries of the full buffer of query i of the block."""
-    front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
+    """Raise tau of query i, whose buffer is full, and drop candidates that do not reach tau."""
+    n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
     # The only call stands in a loop, because LLVM would inline a second call into this function.
     while True:
-        _score_front(metric_type, i, query, front, queries, items, block, candidates, scratch)
-        _keep_reaching(front, i, items, block, candidates, scratch)
+        _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch)
+        _keep_reaching(n_front, i, items, block, candidates, scratch)
         if candidates.counts[i] <= candidates.entries.shape[1] // 2:
             break
-        front = candidates.counts[i]
+        n_front = candidates.counts[i]
 
 
 @kernel
-def _list_pairs(fronts, lo, batch, items, candidates):
-    """Return the queries, the items and an order of the first fronts[i] entries of each query i.
+def _list_pairs(front_counts, lo, batch, items, candidates):
+    """List the pairs of each query i of the block with its first front_counts[i] candidates.
 
-    The pairs are to be scored in this order, in which neighbouring items follow each other.
+    The function returns the query and the row of each pair, and the order in which the pairs are to
+    be scored, in which neighbouring items follow each other.
     """
     total = 0
-    for front in fronts:
-        total += front
-    numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
-    _write_pairs(fronts, lo, batch, items, candidates, numbers, rows)
-    return numbers, rows, order_by_item(rows, items.rows.shape[0])
+    for n_front in front_counts:
+        total += n_front
+    query_numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
+    _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows)
+    return query_numbers, rows, order_by_item(rows, items.rows.shape[0])
 
 
 @borrowing_kernel
-def _write_pairs(fronts, lo, batch, items, candidates, numbers, rows):
+def _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows):
+    """Write the pairs of _list_pairs to query_numbers and rows."""
     at = 0
-    for i in range(fronts.shape[0]):
-        for entry in range(fronts[i]):
-            numbers[at] = batch[lo + i]
+    for i in range(front_counts.shape[0]):
+        for entry in range(front_counts[i]):
+            query_numbers[at] = batch[lo + i]
             rows[at] = items.order[candidates.entries[i, entry] & 0xFFFFFFFF]
             at += 1
 
 
 @kernel
-def _score_together(metric_type, fronts, lo, batch, queries, items, block, candidates, scratch):
-    """Score the first fronts[i] entries of every query i, and merge the scores into the best k."""
-    numbers, rows, order = _list_pairs(fronts, lo, batch, items, candidates)
+def _score_together(
+    metric_type, front_counts, lo, batch, queries, items, block, candidates, scratch
+):
+    """Score the first front_counts[i] candidates of every query i of the block, and raise tau.
+
+    The scores are merged into the best k of each query.
+    """
+    query_numbers, rows, order = _list_pairs(front_counts, lo, batch, items, candidates)
     scores = np.empty(rows.shape[0])
     score_pairs_by_item(
-        metric_type, numbers, rows, order, queries.rows, queries.norms, items.rows, items.norms,
-        items.offsets, scores,
+        metric_type, query_numbers, rows, order, queries.rows, queries.norms, items.rows,
+        items.norms, items.offsets, scores,
     )  # fmt: skip
-    _merge_fronts(fronts, lo, batch, rows, scores, queries, block, candidates, scratch)
+    _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch)
 
 
 @borrowing_kernel
-def _merge_fronts(fronts, lo, batch, rows, scores, queries, block, candidates, scratch):
+def _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch):
+    """Merge the scores of all pairs of _list_pairs into the best k of each query, and raise tau."""
     at = 0
-    for i in range(fronts.shape[0]):
-        n_kept = 0
-        for _ in range(fronts[i]):
-            scratch.scores[n_kept], scratch.rows[n_kept] = scores[at], rows[at]
-            n_kept += not scores[at] < candidates.least[i]
+    for i in range(front_counts.shape[0]):
+        count = 0
+        for _ in range(front_counts[i]):
+            scratch.scores[count], scratch.rows[count] = scores[at], rows[at]
+            count += not scores[at] < candidates.kth_scores[i]
             at += 1
-        _merge_scores(i, n_kept, scratch, candidates)
+        _merge_scores(i, count, scratch, candidates)
         _raise_threshold(i, batch[lo + i], queries, block, candidates)
 
 
 @kernel
 def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scratch):
-    """Score the candidates that are left in the buffers.
+    """Score the candidates that remain in the buffers.
 
     The candidates with the best estimates are scored first, and then the candidates whose upper
-    bounds reach the scores of the first candidates.
+    bounds reach the thresholds that follow from these scores.
     """
-    fronts = np.empty(candidates.counts.shape[0], np.int64)
-    most = _SCORED_AT_ONCE // fronts.shape[0]
+    front_counts = np.empty(candidates.counts.shape[0], np.int64)
+    max_count = _SCORED_AT_ONCE // front_counts.shape[0]
     for step in range(2):
         total = 0
-        for i in range(fronts.shape[0]):
+        for i in range(front_counts.shape[0]):
             if step == 0:
-                fronts[i] = _best_to_front(
-                    i, batch[lo + i], queries, items, block, candidates, scratch, most
+                front_counts[i] = _best_to_front(
+                    i, batch[lo + i], queries, items, block, candidates, scratch, max_count
                 )
             else:
-                _keep_reaching(fronts[i], i, items, block, candidates, scratch)
-                fronts[i] = candidates.counts[i]
-            total += fronts[i]
+                _keep_reaching(front_counts[i], i, items, block, candidates, scratch)
+                front_counts[i] = candidates.counts[i]
+            total += front_counts[i]
         if total > 0:
             _score_together(
-                metric_type, fronts, lo, batch, queries, items, block, candidates, scratch
+                metric_type, front_counts, lo, batch, queries, items, block, candidates, scratch
             )
 
 
@@ -384,22 +419,22 @@ def _find_hits(stage, p, q, items, block, sample):
     if n_hits < 0:
         score_tile(isa, p, q, items, block)
         if stage < 2:
-            rank_maxima(p, q, items, block, sample.best[q], sample.top)
+            rank_maxima(p, q, items, block, sample.best[q], sample.largest)
         return 0 if stage == 0 else list_hits(p, q, items, block)
     if stage < 2:
-        rank_hits(p, q, n_hits, items, block, sample.best[q], sample.top)
+        rank_hits(p, q, n_hits, items, block, sample.best[q], sample.largest)
     return n_hits
 
 
 @borrowing_kernel
 def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch, thresholds):
-    """Collect the candidates that reach the thresholds in a range of panels, the sample first.
+    """Collect the candidates that reach the thresholds in a range of panels, in three stages.
 
-    Stage 0 ranks one half of the sample. Stage 1 ranks the other half and collects its candidates.
-    Stage 2 collects the candidates of all panels except those of stage 1. Thresholds only rise, so
-    every candidate of stage 1 that reaches the last threshold has been collected. Stage 1 tries
-    projected codes with the first 32 queries, and stage 2 uses projected codes for all queries
-    unless stage 1 has stopped using them for the first 32 queries.
+    Stage 0 ranks the largest scores of one half of the sample. Stage 1 does the same for the other
+    half, and collects its candidates. Stage 2 collects the candidates of all panels except those of
+    stage 1. Thresholds only rise, so every slot of stage 1 that reaches the last threshold has been
+    collected. Stage 1 tries projected codes with the first 32 queries, and stage 2 uses projected
+    codes for all queries unless they were too costly for the first 32 queries in stage 1.
     """
     metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
@@ -407,31 +442,31 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
     bits = block.scores.view(np.int32)
     raise_at, share_at = first_panel, first_panel
     for stage in range(0 if sample_stride > 0 else 2, 3):
-        first, step = first_panel, 1
+        first, stride = first_panel, 1
         if stage < 2:
             first += sample_stride // 2 + stage * sample_stride
-            step = 2 * sample_stride
+            stride = 2 * sample_stride
         if stage == 2:
             abandon_costly_projections(_HITS_OF_STAGE_1, items, block)
-            if items.projection.words > 0 and not block.projected.is_dense[0]:
+            if items.projection.words > 0 and not block.projected.uses_full_codes[0]:
                 project_queries(
-                    1, block.lanes.shape[0], lo, lo + block.used, batch, queries, items,
-                    block.packed, block.lanes, block.scales, block.projected,
+                    1, block.bound_terms.shape[0], lo, lo + block.n_queries, batch, queries, items,
+                    block.packed, block.bound_terms, block.steps, block.projected,
                 )  # fmt: skip
-        for p in range(first, last_panel, step):
-            if sample.swept[p - first_panel]:
+        for p in range(first, last_panel, stride):
+            if sample.is_searched[p - first_panel]:
                 continue
-            sample.swept[p - first_panel] = stage == 1
+            sample.is_searched[p - first_panel] = stage == 1
             if stage == 2 and p >= raise_at and items.projection.words > 0:
                 # With a higher threshold, the projected codes drop far more pairs. The threshold is
-                # raised whenever the number of items doubles, because the k-th best score rises
-                # with it.
+                # raised whenever the number of searched items has doubled, because the k-th best
+                # score rises with this number.
                 _raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
             if stage == 2 and p >= share_at and search.is_shared:
                 _share_thresholds(lo, queries, batch, block, candidates, thresholds)
                 share_at = p + 1 + ((last_panel - first_panel) >> _SHARING_SHIFT)
-            for q in range(block.lanes.shape[0]):
+            for q in range(block.bound_terms.shape[0]):
                 for at in range(_find_hits(stage, p, q, items, block, sample)):
                     hit = block.hits[at]
                     i, slot = q * PANEL + (hit & 31), p * PANEL + (hit >> 5)
@@ -444,31 +479,32 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Write the proved k-th best scores of a block, and raise thresholds to shared ones.
+    """Write the proved k-th best scores of a block, and raise its thresholds to shared thresholds.
 
     The thresholds are written without a lock, for the reason that the docstring of this module
-    gives. A shared threshold that is NaN is ignored, because it fails the comparison.
+    gives. A shared threshold that is NaN is ignored, because NaN fails the comparison.
     """
     k = candidates.scores.shape[1]
     for i in range(candidates.counts.shape[0]):
-        q, lane, query = i >> 5, i & 31, batch[lo + i]
-        scale = block.scales[q, lane]
+        q, j, query = i >> 5, i & 31, batch[lo + i]
+        step = block.steps[q, j]
         if candidates.lengths[i] == k:
-            unit = np.float32(1.0) / scale
-            bound = _lowered(threshold_of(query, queries, candidates.least[i], unit) * scale)
+            bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
+            bound = _lowered(bound * step)
             if bound > thresholds[query]:
                 thresholds[query] = bound
-        shared = thresholds[query] / scale
-        if shared > block.lanes[q, THRESHOLD, lane]:
-            block.lanes[q, THRESHOLD, lane] = shared
+        shared_threshold = thresholds[query] / step
+        if shared_threshold > block.bound_terms[q, THRESHOLD, j]:
+            block.bound_terms[q, THRESHOLD, j] = shared_threshold
 
 
 @kernel
 def search_block(lo, hi, items, queries, batch, search, results):
     """Find the neighbours of queries batch[lo:hi] in a range of panels.
 
-    items is an Items, queries a Queries, batch (n',) an int64 array, and search a PanelSearch. The
-    neighbours are written to the rows batch[lo:hi] of results, a SearchResults. The tiles perform
+    items is an Items, queries a Queries, batch (n',) an int64 array of query numbers, and search a
+    PanelSearch. The neighbours of query batch[i] are written to row batch[i] of the arrays of
+    results, a SearchResults. The tiles perform
     O((hi - lo) m d) operations. The kernel allocates 36 capacity + 24 k + 4 sample_rank bytes and
     the packed bytes per query, 56 capacity + 32 k bytes per call, and up to 5 bytes per panel.
     """
@@ -477,17 +513,17 @@ def search_block(lo, hi, items, queries, batch, search, results):
     block = pack_block(lo, hi, batch, queries, items, k)
     candidates, scratch = _buffers(n, k, search.capacity, items.packed)
     start_tiles(items.isa, items.tile_configuration)
-    best = np.empty((block.lanes.shape[0], search.sample_rank, PANEL), np.float32)
-    swept = np.empty(n_panels, np.uint8)
-    best[:], swept[:] = -NEVER, 0
-    sample = _Sample(best, np.empty(PANEL, np.float32), swept)
-    given_thresholds = np.empty(n, np.float32)
+    best = np.empty((block.bound_terms.shape[0], search.sample_rank, PANEL), np.float32)
+    is_searched = np.empty(n_panels, np.uint8)
+    best[:], is_searched[:] = -NEVER, 0
+    sample = _Sample(best, np.empty(PANEL, np.float32), is_searched)
+    initial_thresholds = np.empty(n, np.float32)
     for i in range(n):
-        q, lane = i >> 5, i & 31
-        bound = results.thresholds[batch[lo + i]] / block.scales[q, lane]
-        if not search.is_shared and bound > block.lanes[q, THRESHOLD, lane]:
-            block.lanes[q, THRESHOLD, lane] = bound
-        given_thresholds[i] = block.lanes[q, THRESHOLD, lane]
+        q, j = i >> 5, i & 31
+        bound = results.thresholds[batch[lo + i]] / block.steps[q, j]
+        if not search.is_shared and bound > block.bound_terms[q, THRESHOLD, j]:
+            block.bound_terms[q, THRESHOLD, j] = bound
+        initial_thresholds[i] = block.bound_terms[q, THRESHOLD, j]
     _sweep(
         lo, items, queries, batch, search, block, sample, candidates, scratch, results.thresholds
     )
@@ -495,97 +531,101 @@ def search_block(lo, hi, items, queries, batch, search, results):
     if search.is_shared:
         _share_thresholds(lo, queries, batch, block, candidates, results.thresholds)
     _finish_block(items.metric_type, lo, batch, queries, items, block, candidates, scratch)
-    _write_results(lo, queries, batch, search, block, candidates, given_thresholds, results)
+    _write_results(lo, queries, batch, search, block, candidates, initial_thresholds, results)
 
 
 @borrowing_kernel
-def _write_results(lo, queries, batch, search, block, candidates, given_thresholds, results):
+def _write_results(lo, queries, batch, search, block, candidates, initial_thresholds, results):
+    """Write the best rows of each query of the block, its proved and its unproved threshold."""
     k = results.rows.shape[1]
     for i in range(candidates.counts.shape[0]):
-        query, scale = batch[lo + i], block.scales[i >> 5, i & 31]
+        query, step = batch[lo + i], block.steps[i >> 5, i & 31]
         sort_best_first(candidates.scores[i], candidates.rows[i], candidates.lengths[i])
         write_best(
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # The results need not contain a row below the given threshold, and a row below the k-th
-        # best score is not a result.
-        used, proved = block.lanes[i >> 5, THRESHOLD, i & 31], given_thresholds[i]
+        # Rows below the initial threshold need not be found, and rows below the k-th best score are
+        # not results, so both are proved thresholds.
+        used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
-            bound = threshold_of(query, queries, candidates.least[i], np.float32(1.0) / scale)
+            bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
             proved = max(proved, bound)
-            lowered = _lowered(bound * scale)
+            lowered = _lowered(bound * step)
             if lowered > results.thresholds[query]:
                 results.thresholds[query] = lowered
         results.unproved[query] = -NEVER
-        # A threshold can exceed the proved bound only if it is an estimate or the threshold of
+        # A threshold can exceed the proved thresholds only if it is an estimate or the threshold of
         # another task.
         if used > proved and (search.sample_stride > 0 or search.is_shared):
-            used *= scale
+            used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP
 
 
 @kernel
 def _lowered(bound):
+    """Return a threshold rounded down by more than the rounding error of a float32 product."""
     return bound - abs(bound) * SLACK - np.float32(1e-30)
 
 
 @kernel
-def search_grid(lo, hi, addresses, queries, batch, grid, results):
-    """Find the neighbours of queries batch (n',) in all panels, by the tasks lo to hi of a grid.
+def search_grid(lo, hi, addresses, queries, batch, search, results):
+    """Find the neighbours of queries batch (n',) in all panels, by tasks lo to hi of a search.
 
-    addresses is an ItemAddresses, queries a Queries, and grid a TaskGrid. The neighbours are
+    addresses is an ItemAddresses, queries a Queries, and search a BlockSearch. The neighbours are
     written to results, a SearchResults whose scores, rows and unproved have an axis of ranges in
-    front, and whose thresholds are shared by all tasks. If grid.is_whole_search is true, lo and hi
-    are panels, and _search_one_block searches this range of panels for all queries.
+    front, and whose thresholds are shared by all tasks. If search.is_whole_search is true, lo and
+    hi are panels, and _search_one_block searches this range of panels for all queries.
     """
     items = items_at(addresses)
-    if grid.is_whole_search:
-        _search_one_block(lo, hi, addresses, items, queries.rows, queries.filters, grid, results)
+    if search.is_whole_search:
+        _search_one_block(lo, hi, addresses, items, queries.rows, queries.filters, search, results)
         return
     n_queries, n_panels = batch.shape[0], items.statistics.shape[0]
     for task in range(lo, hi):
-        part = task % grid.n_ranges
-        first = task // grid.n_ranges * grid.queries_per_block
-        last = min(first + grid.queries_per_block, n_queries)
-        first_panel = part * grid.panels_per_range
-        last_panel = min(first_panel + grid.panels_per_range, n_panels)
-        search = PanelSearch(
-            first_panel, last_panel, grid.capacity, grid.sample_stride, grid.sample_rank,
-            grid.n_ranges > 1,
+        range_number = task % search.n_ranges
+        first = task // search.n_ranges * search.queries_per_block
+        last = min(first + search.queries_per_block, n_queries)
+        first_panel = range_number * search.panels_per_range
+        last_panel = min(first_panel + search.panels_per_range, n_panels)
+        panel_search = PanelSearch(
+            first_panel, last_panel, search.capacity, search.sample_stride, search.sample_rank,
+            search.n_ranges > 1,
         )  # fmt: skip
-        own = SearchResults(
-            results.thresholds, results.scores[part], results.rows[part], results.unproved[part]
-        )
-        search_block(first, last, items, queries, batch, search, own)
+        results_of_range = SearchResults(
+            results.thresholds, results.scores[range_number], results.rows[range_number],
+            results.unproved[range_number],
+        )  # fmt: skip
+        search_block(first, last, items, queries, batch, panel_search, results_of_range)
 
 
 @kernel
-def _search_one_block(lo, hi, addresses, items, query_rows, filters, grid, results):
+def _search_one_block(lo, hi, addresses, items, query_rows, filters, search, results):
     """Find the best k rows of panels lo to hi for each query of one block (n, d).
 
-    The kernel performs the steps that Python performs around other grids: the queries are measured
-    and scaled, searched with estimated thresholds, and those whose estimate was too high are
-    searched again. For 33 queries among 1,000 rows of 64 columns, these steps would take longer in
-    Python than the search. The results are written to part lo // panels_per_range. If
-    grid.must_check is true and a query is not ordinary, rows[part, 0, 0] becomes NOT_ORDINARY and
-    nothing is searched. The kernel allocates the memory of search_block, and 72 bytes per query.
+    The kernel performs the steps that Python performs around other searches of blocks: the queries
+    are measured and scaled, searched with estimated thresholds, and those whose estimate was too
+    high are searched again. For 33 queries among 1,000 rows of 64 columns, these steps would take
+    longer in Python than the search. The number of the task is lo // panels_per_range, and its
+    results are written to results.scores[task] and results.rows[task]. If search.must_check is true
+    and a query is not ordinary, results.rows[task, 0, 0] becomes NOT_ORDINARY and nothing is
+    searched. The kernel allocates the memory of search_block, and 72 bytes per query.
     """
-    part, n = lo // grid.panels_per_range, query_rows.shape[0]
+    task, n = lo // search.panels_per_range, query_rows.shape[0]
     queries = scaled_queries(query_rows, filters, addresses, items.shift)
-    if grid.must_check and not are_ordinary(queries.norms):
-        results.rows[part, 0, 0] = NOT_ORDINARY
+    if search.must_check and not are_ordinary(queries.norms):
+        results.rows[task, 0, 0] = NOT_ORDINARY
         return
     thresholds, unproved = np.empty(n, np.float32), np.empty(n, np.float32)
     thresholds[:] = -NEVER
-    own = SearchResults(thresholds, results.scores[part], results.rows[part], unproved)
-    unfinished, count, stride = numbers_below(n), n, grid.sample_stride
+    results_of_task = SearchResults(thresholds, results.scores[task], results.rows[task], unproved)
+    unfinished, count, stride = numbers_below(n), n, search.sample_stride
     first = np.int64(0)  # has the type of count, because a literal would be another signature
     while count > 0:
-        search = PanelSearch(lo, hi, grid.capacity, stride, grid.sample_rank, False)
-        search_block(first, count, items, queries, unfinished, search, own)
-        searched, count, stride = count, 0, 0  # the second pass estimates no threshold
-        for i in range(searched):
+        panel_search = PanelSearch(lo, hi, search.capacity, stride, search.sample_rank, False)
+        search_block(first, count, items, queries, unfinished, panel_search, results_of_task)
+        n_searched, count, stride = count, 0, 0  # the second pass estimates no threshold
+        for i in range(n_searched):
             query = unfinished[i]
             unfinished[count] = query
             count += unproved[query] > -NEVER

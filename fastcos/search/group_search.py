@@ -239,7 +239,7 @@ def _search_panels(
                 parallel.call(
                     tile_top_k.search_grid, kinds, 0, -(-len(remaining) // grid.queries_per_block),
                     packed.addresses, scaled_queries, remaining,
-                    records.TaskGrid(
+                    records.BlockSearch(
                         grid.queries_per_block, n_panels, 1, min(capacity, n_panels * PANEL + 1),
                         sample.stride, sample.rank, is_whole_search=False, must_check=False,
                     ),

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from fastcos import config, storage, validation
 from fastcos.kernels.records import Projection
-from fastcos.kernels.simd.panel import PANEL
+from fastcos.kernels.simd.panel import INVERSE_STEP, N_STATISTICS, PANEL
 from fastcos.parallel import memmap
 from fastcos.search.duplicates import DuplicateGroups
 from fastcos.search.filters import allow_rows
@@ -134,7 +134,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
         "removed": part.n_removed,
         "layout": _layout_fields(packed.layout, has_projection=has_projection),
         "unit": packed.units.unit,
-        "bias_unit": packed.units.bias_unit,
+        "bias_unit": packed.units.offset_unit,
     }
 
 
@@ -221,8 +221,8 @@ class _PartArrays:
 
     def statistics(self, name: str, n_panels: int) -> Any:
         """Return the statistics of panels, whose scales must be at least _MIN_SCALE."""
-        array = self.finite(name, (n_panels, 5), "f")
-        if not (array[:, 0] >= _MIN_SCALE).all():
+        array = self.finite(name, (n_panels, N_STATISTICS), "f")
+        if not (array[:, INVERSE_STEP] >= _MIN_SCALE).all():
             raise self.damage(name, f"must hold scales of at least {_MIN_SCALE}")
         return array
 
@@ -369,7 +369,7 @@ def _read_projection(
         packed=arrays.of_shape("prefix_packed", (n_panels * PANEL * words,), "i"),
         words=words,
         statistics=arrays.statistics("prefix_statistics", n_panels),
-        rest_norms=arrays.finite("prefix_rests", (n_panels * PANEL,), "f", 0.0),
+        remainder_norms=arrays.finite("prefix_rests", (n_panels * PANEL,), "f", 0.0),
         eta=arrays.finite("prefix_eta", (1,), "f", 0.0),
         largest_k=largest_k,
     )

@@ -36,7 +36,7 @@ _SMALL_PART = 4096
 # The arrays of packed items, by their names in the kernels' record of items.
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
 # The names of those arrays of a projection that are not called prefix_NAME in a directory.
-_STORED_PROJECTION = {"rest_norms": "prefix_rests"}
+_STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
 # The number of parts of one size that are merged into a part of the next size, and the ratio of
 # the two sizes.
 _MERGE_FACTOR = 4

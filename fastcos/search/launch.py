@@ -37,7 +37,7 @@ class Launch(NamedTuple):
         The compiled kernel, from ``few_queries``, ``projected_queries`` or ``tile_top_k``.
     packed : PackedItems
         The packed rows that the kernel reads.
-    settings : kernels.records.FewQuerySearch or kernels.records.TaskGrid
+    settings : kernels.records.FewQuerySearch or kernels.records.BlockSearch
         The plan, in the form that the kernel reads.
     filters : kernels.records.QueryFilters
         The rows that are allowed in the results.
@@ -99,7 +99,7 @@ def launch_of(
     """
     grid, sample = plan.grid, plan.sample
     if not plan.compares_one_by_one:
-        block_settings = records.TaskGrid(
+        block_settings = records.BlockSearch(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, plan.capacity,
             sample.stride, sample.rank, is_whole_search=True, must_check=must_check,
         )  # fmt: skip

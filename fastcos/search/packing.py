@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import packing, query_scaling, records, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
-from fastcos.kernels.simd.panel import PANEL
+from fastcos.kernels.simd.panel import INVERSE_STEP, MAX_NORM, N_STATISTICS, PANEL
 from fastcos.parallel import memmap
 from fastcos.search.filters import AllowedRows, ExcludedItems, kernel_filters
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
@@ -94,23 +94,6 @@ class ItemScaling(NamedTuple):
     bias_unit: float
 
 
-class ItemUnits(NamedTuple):
-    """The numbers by which queries are scaled like the packed items with which they are compared.
-
-    Attributes
-    ----------
-    unit, bias_unit : float
-        The units of ItemScaling.
-    error, rounding : float
-        Bounds on the rounding errors of an inner product: in float32 tiles, and in float64.
-    """
-
-    unit: float
-    bias_unit: float
-    error: float
-    rounding: float
-
-
 class PackedItems(NamedTuple):
     """Items in panels of 32 rows, in the two forms that kernels read: Items and ItemAddresses."""
 
@@ -135,9 +118,9 @@ class PackedItems(NamedTuple):
         return projection.words, (float(projection.largest_k[0]), float(projection.largest_k[1]))
 
     @property
-    def units(self) -> ItemUnits:
-        """The units of the items, which ItemAddresses contains without names."""
-        return ItemUnits(*self.addresses.units)
+    def units(self) -> Any:
+        """The factors and the error bounds of the items, a kernels.records.ScalingUnits."""
+        return self.addresses.units
 
 
 def norms_repeat(norms: Floats) -> bool:
@@ -193,7 +176,7 @@ def pack_items(
     order = order.astype(np.int32)
     n_panels = -(-len(order) // PANEL)
     packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
-    statistics = np.empty((n_panels, 5), np.float32)
+    statistics = np.empty((n_panels, N_STATISTICS), np.float32)
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
     # Every thread gets a block, even if it has few chunks, because a chunk of 64 columns takes
     # 0.1 ms.
@@ -234,10 +217,10 @@ def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
     scaling[:, 0] = factors[:n]
     if len(bias):
         scaling[:, 1] = bias[:n] * bias_unit
-    statistics = np.zeros((n_panels, 5), np.float32)
-    statistics[:, 0] = 1.0
+    statistics = np.zeros((n_panels, N_STATISTICS), np.float32)
+    statistics[:, INVERSE_STEP] = 1.0
     largest = (norms[:n] * factors[:n]).reshape(n_panels, -1).max(axis=1)
-    statistics[:, 1] = largest * (1.0 + 2.0**-12)
+    statistics[:, MAX_NORM] = largest * (1.0 + 2.0**-12)
     packed = items.rows.reshape(-1)[: n * depth]
     arrays = (np.arange(n, dtype=np.int32), packed, np.empty(0, np.float32), statistics, _NO_SHIFT)
     return packed_items(metric_type, layout, items, arrays, unit, bias_unit, scaling)
@@ -308,19 +291,19 @@ def packed_items(
     # components along the shift. These quantities are sums of `depth` terms whose magnitudes sum to
     # at most 2 each. The squared norm of the shift is 1 only up to such an error.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
-    places = np.empty(query_scaling.N_PLACES, np.int64)
+    table = np.empty(query_scaling.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
     arrays += [getattr(projection, name) for name in query_scaling.ARRAYS_OF_PROJECTION]
-    places[:-3:2] = [array.ctypes.data for array in arrays]
-    places[1:-3:2] = [array.size for array in arrays]
-    places[-3:] = items.rows.shape[1], layout.words, projection.words
+    table[:-3:2] = [array.ctypes.data for array in arrays]
+    table[1:-3:2] = [array.size for array in arrays]
+    table[-3:] = items.rows.shape[1], layout.words, projection.words
     addresses = records.ItemAddresses(
         isa=kernel_items.isa,
         metric_type=kernel_items.metric_type,
-        places=validation.read_only(places),
+        table=validation.read_only(table),
         row_type=validation.read_only(np.empty(0, items.rows.dtype)),
         packed_type=validation.read_only(layout.empty_array()),
-        units=(unit, bias_unit, float(layout.error), rounding),
+        units=records.ScalingUnits(unit, bias_unit, float(layout.error), rounding),
     )
     kind = (layout.isa, items.rows.dtype.char)
     return PackedItems(metric_type, layout, kernel_items, addresses, kind)
@@ -347,15 +330,15 @@ def pack_queries(
     )
     parallel.call(
         query_scaling.scale_queries, queries.rows.dtype.char, 0, n,
-        METRIC_TYPES[packed.metric_type], queries.rows, queries.norms, packed.addresses.units,
+        METRIC_TYPES[packed.metric_type], queries.rows, queries.norms, packed.units,
         packed.arrays.shift, scaling,
     )  # fmt: skip
     return records.Queries(
         rows=queries.rows,
         norms=queries.norms,
         scaling=scaling,
-        error=packed.units.error,
-        rounding=packed.units.rounding,
+        tile_error=packed.units.tile_error,
+        shift_error=packed.units.shift_error,
         filters=kernel_filters(exclusions, allowed),
     )
 
@@ -402,7 +385,7 @@ def _power_of_two(size: float) -> float:
 
 @functools.lru_cache(8)
 def _no_projection(depth: int, quantised: bool) -> Any:
-    shapes: Any = ((0, depth, PANEL), (0, 5), 0)
+    shapes: Any = ((0, depth, PANEL), (0, N_STATISTICS), 0)
     axes, statistics, empty = (
         validation.read_only(np.zeros(shape, np.float32)) for shape in shapes
     )
@@ -412,7 +395,7 @@ def _no_projection(depth: int, quantised: bool) -> Any:
         packed=codes,
         words=0,
         statistics=statistics,
-        rest_norms=empty,
+        remainder_norms=empty,
         eta=empty,
         largest_k=empty,
     )

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 from fastcos.kernels import projection, records, tiles
-from fastcos.kernels.simd.panel import PANEL
+from fastcos.kernels.simd.panel import N_STATISTICS, PANEL
 from fastcos.parallel import memmap, readiness
 from fastcos.parallel.blas import blas_lock
 from fastcos.search import cost_model, plan
@@ -205,8 +205,8 @@ def with_axes(
     n_panels = len(arrays.statistics)
     words = tile_layout(layout.isa, len(axes.panels) * PANEL).words
     codes = aligned(n_panels * PANEL * words, np.int32)
-    statistics = np.empty((n_panels, 5), np.float32)
-    rest_norms = np.empty(n_panels * PANEL, np.float32)
+    statistics = np.empty((n_panels, N_STATISTICS), np.float32)
+    remainder_norms = np.empty(n_panels * PANEL, np.float32)
     blocks = parallel.row_blocks(n_panels, max(1, 8_000 // items.rows.shape[1]))
     parallel.run(
         projection.prepare_projected_panels, blocks,
@@ -215,26 +215,26 @@ def with_axes(
         records.ItemPanels(
             arrays.order, arrays.packed, arrays.small_offsets, arrays.statistics
         ),
-        axes.panels, axes.eta, records.ProjectedPanels(codes, statistics, rest_norms),
+        axes.panels, axes.eta, records.ProjectedPanels(codes, statistics, remainder_norms),
         n_threads=n_threads, progress=progress,
     )  # fmt: skip
     packed_codes = arrays.packed
     if layout.isa != "amx":
         packed_codes = aligned(arrays.packed.size, np.int32)
         parallel.run(
-            projection.order_by_item, blocks, layout.words, arrays.packed, packed_codes,
+            projection.arrange_by_item, blocks, layout.words, arrays.packed, packed_codes,
             n_threads=n_threads, progress=progress,
         )  # fmt: skip
     read_only = validation.read_only
     projection_record = records.Projection(
-        axes.panels, read_only(codes), words, read_only(statistics), read_only(rest_norms),
-        axes.eta, axes.largest_k,
+        axes.panels, read_only(codes), words, read_only(statistics),
+        read_only(remainder_norms), axes.eta, axes.largest_k,
     )  # fmt: skip
     item_arrays = (
         arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift,
     )  # fmt: skip
     return packed_items(
-        packed.metric_type, layout, items, item_arrays, packed.units.unit, packed.units.bias_unit,
+        packed.metric_type, layout, items, item_arrays, packed.units.unit, packed.units.offset_unit,
         projection=projection_record,
     )  # fmt: skip
 

@@ -40,14 +40,14 @@ def find_candidates(
     has_projection, n_panels = packed.arrays.projection.words > 0, len(packed.arrays.statistics)
     if are_few(packed.layout, n, n_panels, cost_model.COSTS, has_projection=has_projection):
         parallel.run(
-            range_search.pass_rows_of_few, parallel.row_blocks(n, n), packed.arrays, scaled_queries,
-            thresholds, lists, progress=options.progress,
+            range_search.list_candidates_of_few, parallel.row_blocks(n, n), packed.arrays,
+            scaled_queries, thresholds, lists, progress=options.progress,
         )  # fmt: skip
         return counts
     blocks = parallel.row_blocks(n, cost_model.COSTS.queries_per_range_block)
     parallel.run(
-        range_search.pass_rows, blocks, packed.arrays, scaled_queries, np.arange(n, dtype=np.int64),
-        thresholds, lists, n_threads=options.n_threads, progress=options.progress,
+        range_search.list_candidates, blocks, packed.arrays, scaled_queries,
+        np.arange(n, dtype=np.int64), thresholds, lists, n_threads=options.n_threads, progress=options.progress,
     )  # fmt: skip
     return counts
 

@@ -332,7 +332,7 @@ def _scan_query_blocks(
             shape = grid.n_ranges, n, k
             parts = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float64)
         unproved = np.full((grid.n_ranges, n), _NO_THRESHOLD)
-        tasks = records.TaskGrid(
+        tasks = records.BlockSearch(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, capacity, sample.stride,
             sample.rank, is_whole_search=False, must_check=False,
         )  # fmt: skip
@@ -403,7 +403,7 @@ def _proved_thresholds(
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
     bounds: Floats = slopes * kth_scores + intercepts
-    bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled_queries.rounding
+    bounds -= 1e-12 * np.abs(intercepts) + slopes * 1e-300 + scaled_queries.shift_error
     floor = initial_thresholds[queries].astype(np.float64)
     return np.maximum(bounds, floor + 0.5 * (np.abs(floor) * packing.SLACK + 1e-30))
 
@@ -447,7 +447,7 @@ def _filter_thresholds(
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
     bounds: Floats = slopes * thresholds + intercepts
     rounding = packing.SLACK * (np.abs(bounds) + np.abs(intercepts))
-    bounds -= rounding + scaled_queries.rounding + 1e-30
+    bounds -= rounding + scaled_queries.shift_error + 1e-30
     return bounds.astype(np.float32)
 
 

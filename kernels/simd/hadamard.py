@@ -1,4 +1,8 @@
-"""Butterflies of the fast Hadamard transform, in vectors of 16 float32."""
+"""Butterflies of the fast Hadamard transform, in vectors of 16 float32.
+
+A butterfly replaces two numbers x and y by x + y and x - y. A transform of 2^m numbers consists of
+m passes of butterflies; in pass i, the two numbers are 2^i apart.
+"""
 
 from ..jit import intrinsic, ir, types
 from .emit import F32, I32, I64, broadcast, load, loop, pointer, store
@@ -19,9 +23,10 @@ def vector_at(builder, start, vector):
 
 @intrinsic
 def mix_lanes(typingctx, x, first, signs, vectors, scale):
-    """Multiply vectors of x, from element first on, by signs and scale, and transform each vector.
+    """Multiply 16 `vectors` numbers of x by their signs and a scale, and transform each vector.
 
-    x and signs are flat float32 arrays; the sign of element first + j is signs[first + j].
+    x and signs are flat float32 arrays. The first number is x[first], and the sign of x[j] is
+    signs[j]. Each vector of 16 numbers is transformed by itself.
     """
 
     def codegen(context, builder, sig, a):
@@ -32,11 +37,11 @@ def mix_lanes(typingctx, x, first, signs, vectors, scale):
             at = vector_at(builder, rows, k)
             flip = load(builder, vector_at(builder, flips, k), FLOATS)
             value = builder.fmul(load(builder, at, FLOATS), builder.fmul(flip, factor))
-            for half in (1, 2, 4, 8):
-                order = ir.Constant(INTEGERS, [lane ^ half for lane in range(LANES)])
-                sides = [1.0 if lane & half == 0 else -1.0 for lane in range(LANES)]
+            for distance in (1, 2, 4, 8):
+                order = ir.Constant(INTEGERS, [lane ^ distance for lane in range(LANES)])
+                factors = [1.0 if lane & distance == 0 else -1.0 for lane in range(LANES)]
                 other = builder.shuffle_vector(value, value, order)
-                value = builder.fmul(value, ir.Constant(FLOATS, sides), flags=RELAXED)
+                value = builder.fmul(value, ir.Constant(FLOATS, factors), flags=RELAXED)
                 value = builder.fadd(other, value, flags=RELAXED)
             store(builder, value, at)
             return []
@@ -49,19 +54,25 @@ def mix_lanes(typingctx, x, first, signs, vectors, scale):
 
 @intrinsic
 def mix_vectors(typingctx, x, first, step, radix):
-    """Transform 2 or 4 vectors, as many as the tuple `radix` has entries, `step` elements apart."""
+    """Transform 2 or 4 vectors of x lane by lane: lane l of all vectors is one transform.
+
+    The first vector begins at x[first], and the vectors are `step` elements apart. Their number is
+    the number of entries of the tuple `radix`.
+    """
 
     def codegen(context, builder, sig, a):
         count = len(sig.args[3])
         start = pointer(context, builder, sig.args[0], a[0], a[1])
-        places = [builder.gep(start, [builder.mul(a[2], I64(i))]) for i in range(count)]
-        values = [load(builder, at, FLOATS) for at in places]
-        half = 1
-        while half < count:
-            pairs = [(values[i & ~half], values[i | half], i & half) for i in range(count)]
+        starts = [builder.gep(start, [builder.mul(a[2], I64(i))]) for i in range(count)]
+        values = [load(builder, at, FLOATS) for at in starts]
+        distance = 1
+        while distance < count:
+            pairs = [
+                (values[i & ~distance], values[i | distance], i & distance) for i in range(count)
+            ]
             values = [builder.fsub(x, y) if lower else builder.fadd(x, y) for x, y, lower in pairs]
-            half *= 2
-        for at, value in zip(places, values, strict=True):
+            distance *= 2
+        for at, value in zip(starts, values, strict=True):
             store(builder, value, at)
         return context.get_dummy_value()
 

@@ -1,4 +1,8 @@
-"""The scores of a tile that reach the thresholds of their queries, and the largest scores."""
+"""The scores of a tile that reach the thresholds of their queries, and the largest scores.
+
+A *hit* is a pair of a query and an item whose score reaches the threshold of the query. A tile is
+stored as 32 rows, one per item, of 32 scores, one per query. A row fills two vectors of 16 scores.
+"""
 
 from ..jit import cgutils, intrinsic, ir, types
 from . import instruction_sets
@@ -17,68 +21,68 @@ from .emit import (
     pointers,
     store,
 )  # fmt: skip
-from .panel import CODE_NORM, GROUP, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM, REST_NORM, THRESHOLD
+from .panel import (
+    CODE_NORM,
+    GROUP,
+    N_BOUND_TERMS,
+    N_STATISTICS,
+    OFFSET_WEIGHT,
+    PANEL,
+    REMAINDER_NORM,
+    RESIDUAL_NORM,
+    STEP_RATIO,
+    THRESHOLD,
+)
 from .tile_scores import emit_scores_for_one
 
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
+# The numbers of the first queries of the two vectors that hold the 32 queries of a panel.
+_FIRST_QUERIES = (0, 16)
 
 
 @intrinsic
-def passing(typingctx, scores, lanes, lane0, statistics, panel, n_items, hits):
-    """Write the pairs of a tile whose scores reach their thresholds to hits; return their number.
+def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_items, hits):
+    """Write the hits of a tile to hits, and return their number.
 
-    scores (32, 32) is int32 or float32. From position lane0 on, lanes holds rows of 32 float32:
-    threshold, query residual, coded norm and offset weight, in units of the query's scale.
-    statistics (n_panels, 5) holds 1 / scale, largest norm, largest residual norm, largest offset
-    and smallest offset of each panel. If the score of item i reaches the threshold of query q, the
-    number 32 i + q is written to hits (1024,) int32, ordered by q and then i. Items from n_items on
-    are ignored.
+    scores (32, 32) is int32 or float32. The bound terms (4, 32) of the queries begin at position
+    terms0 of the flat array bound_terms, and statistics (n_panels, 5) holds the statistics of each
+    panel of items (``simd.panel`` names their rows and columns). If the score of item i reaches the
+    threshold of query q, the number 32 i + q is written to hits (1024,) int32, ordered by q and
+    then i. Items from n_items on are ignored.
     """
 
     def codegen(context, builder, sig, a):
-        places = (0, I64(0)), (1, a[2]), (3, builder.mul(a[4], I64(5))), (6, I64(0))
-        values, queries, panel, out = pointers(context, builder, sig, a, *places)
-        thresholds = _thresholds(builder, values, queries, panel)
-        reached = [_reached(builder, values, half, thresholds[half]) for half in (0, 1)]
+        first_statistic = builder.mul(a[4], I64(N_STATISTICS))
+        places = (0, I64(0)), (1, a[2]), (3, first_statistic), (6, I64(0))
+        values, terms, panel, out = pointers(context, builder, sig, a, *places)
+        reached = [
+            _reached(builder, values, first, threshold)
+            for first, threshold in zip(
+                _FIRST_QUERIES, _thresholds(builder, values, terms, panel), strict=True
+            )
+        ]
         return _emit_hits(builder, reached, _valid(builder, a[5]), out)
 
-    return types.int64(scores, lanes, lane0, statistics, panel, n_items, hits), codegen
+    return types.int64(scores, bound_terms, terms0, statistics, panel, n_items, hits), codegen
 
 
 @intrinsic
-def passing_by_projection(
-    typingctx,
-    scores,
-    lanes,
-    lane0,
-    projected_lanes,
-    projected_lane0,
-    statistics,
-    panel,
-    n_items,
-    rests,
-    hits,
-):
-    """List hits as `passing` does, for scores of projected codes plus a bound of the remainders.
+def list_tile_hits_by_projection(
+    typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
+    n_items, remainder_norms, hits,
+):  # fmt: skip
+    """List hits as list_tile_hits does, for scores of projected codes plus a bound.
 
-    The remainder of a row is the row minus its projection. lanes describes the full codes of the
-    queries, and holds the thresholds. From position projected_lane0 on, projected_lanes holds five
-    rows of 32 float32: the scale of the full codes, query residual, coded norm, offset weight and
-    length of the query's remainder, in units of the scale of the projected codes. rests (32
-    panels,) float32 holds the lengths of the remainders of the items.
+    The remainder of a row is the row minus its projection, and the bound is the product of the
+    norms of the two remainders. The bound terms (4, 32) of the full codes, which begin at position
+    terms0 of bound_terms, contain the thresholds. The bound terms (5, 32) of the projected codes
+    begin at position projected_terms0 of projected_terms. remainder_norms (32 panels,) float32
+    holds bounds of the norms of the remainders of the items.
     """
     signature = types.int64(
-        scores,
-        lanes,
-        lane0,
-        projected_lanes,
-        projected_lane0,
-        statistics,
-        panel,
-        n_items,
-        rests,
-        hits,
-    )
+        scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel, n_items,
+        remainder_norms, hits,
+    )  # fmt: skip
 
     def codegen(context, builder, sig, a):
         starts = (1, a[2]), (3, a[4]), (5, I64(0)), (8, I64(0))
@@ -86,38 +90,38 @@ def passing_by_projection(
             builder, a[6], *pointers(context, builder, sig, a, *starts)
         )
         values, out = pointers(context, builder, sig, a, (0, I64(0)), (9, I64(0)))
-        reached = [projection_bound.reached(builder, values, half) for half in (0, 1)]
+        reached = [projection_bound.reached(builder, values, first) for first in _FIRST_QUERIES]
         return _emit_hits(builder, reached, _valid(builder, a[7]), out)
 
     return signature, codegen
 
 
 @intrinsic
-def find_by_projection(
-    typingctx, isa, items, item0, words, codes, code0, start, query, lanes, projected_lanes,
-    statistics, panel, n_items, rests, hits, hit0,
+def list_panel_hits_by_projection(
+    typingctx, isa, items, item0, words, codes, code0, correction, query, bound_terms,
+    projected_terms, statistics, panel, n_items, remainder_norms, hits, hit0,
 ):  # fmt: skip
-    """Write the items of a panel that passing_by_projection would list for one query to hits.
+    """Write the items of a panel that list_tile_hits_by_projection would list for one query.
 
-    The intrinsic returns the number of these items. For the arguments from `items` to `start`, see
-    score_run. For the arguments from `lanes` to `rests`, see passing_by_projection; here they
-    describe the first panel of queries. The numbers of the items in the panel are written to hits
-    from hit0 on. The intrinsic works only for instruction sets that have codes.
+    The numbers of these items in the panel are written to hits from hit0 on, and their number is
+    returned. For the arguments from `items` to `correction`, see score_run. For the arguments from
+    `bound_terms` to `remainder_norms`, see list_tile_hits_by_projection; here they describe the
+    first panel of queries. The intrinsic works only for instruction sets that have codes.
     """
     signature = types.int64(
-        isa, items, item0, words, codes, code0, start, query, lanes, projected_lanes, statistics,
-        panel, n_items, rests, hits, hit0,
+        isa, items, item0, words, codes, code0, correction, query, bound_terms, projected_terms,
+        statistics, panel, n_items, remainder_norms, hits, hit0,
     )  # fmt: skip
 
     def codegen(context, builder, sig, a):
         isa = instruction_sets.of(sig)
         if not isa.has_codes:
             return I64(0)
-        left, right = pointers(context, builder, sig, a, (1, a[2]), (4, a[5]))
+        item_start, code_start = pointers(context, builder, sig, a, (1, a[2]), (4, a[5]))
         starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
         projection_bound = _ProjectionBound(builder, a[11], *starts)
         out = pointer(context, builder, sig.args[14], a[14], a[15])
-        totals = emit_scores_for_one(builder, isa, left, right, a[3], a[6])
+        totals = emit_scores_for_one(builder, isa, item_start, code_start, a[3], a[6])
         word = builder.and_(
             projection_bound.reached_by(builder, totals, a[7]), _valid(builder, a[12])
         )
@@ -128,11 +132,11 @@ def find_by_projection(
 
 @intrinsic
 def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
-    """Write the places of scores[score0 : score0 + 32] that are at least `minimum` to hits.
+    """Write the positions of those of scores[score0 : score0 + 32] that are at least `minimum`.
 
-    The intrinsic returns the number of these places. scores is flat and int32; for float32 scores
-    nothing is written. minimum is float32. Items from n_items on are ignored. The ascending places
-    in scores are written to hits, int32, from hit0 on.
+    The ascending positions in scores are written to hits, int32, from hit0 on, and their number is
+    returned. scores is flat and int32; for float32 scores nothing is written. minimum is float32.
+    Scores from score0 + n_items on are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -172,86 +176,81 @@ class _ProjectionBound:
     """The terms that decide whether the score of projected codes is a hit.
 
     The score v of an item and a query is a hit if v + t r >= threshold - 1, where t and r are the
-    lengths of the remainders of the query and of the item. float32 represents the scores of up to
+    norms of the remainders of the query and of the item. float32 represents the scores of up to
     1,024 columns exactly.
     """
 
-    def __init__(self, builder, panel, lanes, projected_lanes, statistics, rests):
-        self._lanes, self._projected_lanes = lanes, projected_lanes
-        self._panel = builder.gep(statistics, [builder.mul(panel, I64(5))])
-        self._rests = builder.gep(rests, [builder.mul(panel, I64(PANEL))])
+    def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
+        self._bound_terms, self._projected_terms = bound_terms, projected_terms
+        self._statistics = builder.gep(statistics, [builder.mul(panel, I64(N_STATISTICS))])
+        self._remainder_norms = builder.gep(remainder_norms, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit the thresholds and the remainder lengths of the queries from `first` on."""
-        inverse, norm, residual, max_offset, min_offset = (
-            broadcast(builder, builder.load(builder.gep(self._panel, [I64(at)])), kind)
-            for at in range(5)
-        )
+        """Emit the thresholds and the remainder norms of the queries from `first` on."""
+        inverse_step, *others = _statistics(builder, self._statistics, kind)
 
         def read(start, row):
             at = builder.add(first, I64(row * PANEL))
             return load(builder, builder.gep(start, [at]), kind)
 
-        bound = builder.fmul(read(self._lanes, THRESHOLD), read(self._projected_lanes, THRESHOLD))
-        rows = (RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REST_NORM)
-        query_residual, coded_norm, weight, rest = (
-            read(self._projected_lanes, row) for row in rows
-        )
-        bound = _less_errors(
-            builder,
-            bound,
-            query_residual,
-            norm,
-            coded_norm,
-            residual,
-            weight,
-            max_offset,
-            min_offset,
-        )
-        bound = builder.fsub(builder.fmul(bound, inverse), broadcast(builder, F32(1.0), kind))
-        return bound, builder.fmul(rest, inverse)
+        threshold = read(self._bound_terms, THRESHOLD)
+        ratio = read(self._projected_terms, STEP_RATIO)
+        rows = (RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REMAINDER_NORM)
+        *query_terms, remainder_norm = (read(self._projected_terms, row) for row in rows)
+        bound = _less_errors(builder, builder.fmul(threshold, ratio), query_terms, others)
+        bound = builder.fmul(bound, inverse_step)
+        bound = builder.fsub(bound, broadcast(builder, F32(1.0), kind))
+        return bound, builder.fmul(remainder_norm, inverse_step)
 
-    def reached(self, builder, values, half):
-        """Emit the words that `_reached` would emit, for queries 16 half to 16 half + 15."""
+    def reached(self, builder, values, first):
+        """Emit the words that `_reached` would emit, for the queries from `first` to first + 15."""
         funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
         one = broadcast(builder, I32(1), _V_I32)
-        bound, rest = self._bounds(builder, I64(half * 16), _V_F32)
+        bound, remainder_norm = self._bounds(builder, I64(first), _V_F32)
         missed = _V_I32(None)
         for row in range(PANEL):
-            value = load(builder, values, _V_I32, row * PANEL + half * 16)
-            of_item = builder.load(builder.gep(self._rests, [I64(row)]))
+            value = load(builder, values, _V_I32, row * PANEL + first)
+            of_item = builder.load(builder.gep(self._remainder_norms, [I64(row)]))
             difference = self._difference(
-                builder, value, bound, rest, broadcast(builder, of_item, _V_F32)
+                builder, value, bound, remainder_norm, broadcast(builder, of_item, _V_F32)
             )
             missed = builder.call(funnel, [missed, difference, one])
         return builder.not_(missed)
 
     def reached_by(self, builder, totals, query):
         """Emit a word whose bit i is 1 if the score of item i is a hit for the query."""
-        bound, rest = self._bounds(builder, query, ir.VectorType(F32, 1))
+        bounds = self._bounds(builder, query, ir.VectorType(F32, 1))
         kind, word = ir.VectorType(F32, GROUP), I32(0)
-        bound, rest = (
-            broadcast(builder, builder.extract_element(one, I32(0)), kind) for one in (bound, rest)
+        bound, remainder_norm = (
+            broadcast(builder, builder.extract_element(vector, I32(0)), kind) for vector in bounds
         )
         for group, value in enumerate(totals):
-            of_items = load(builder, self._rests, kind, group * GROUP)
-            difference = self._difference(builder, value, bound, rest, of_items)
+            of_items = load(builder, self._remainder_norms, kind, group * GROUP)
+            difference = self._difference(builder, value, bound, remainder_norm, of_items)
             passes = builder.icmp_signed(">=", difference, ir.Constant(value.type, [0] * GROUP))
             bits = builder.zext(builder.bitcast(passes, I8), I32)
             word = builder.or_(word, builder.shl(bits, I32(group * GROUP)))
         return word
 
     @staticmethod
-    def _difference(builder, value, bound, rest, of_items):
+    def _difference(builder, value, bound, remainder_norm, of_items):
         """Emit integers that are negative exactly where a score is not a hit."""
         relaxed = {"flags": ("contract",)}
         score = builder.fsub(builder.sitofp(value, bound.type), bound)
-        score = builder.fadd(score, builder.fmul(rest, of_items, **relaxed), **relaxed)
+        score = builder.fadd(score, builder.fmul(remainder_norm, of_items, **relaxed), **relaxed)
         return builder.bitcast(score, value.type)
 
 
+def _statistics(builder, start, kind):
+    """Emit the five statistics of a panel, each in all lanes of a vector of type `kind`."""
+    return [
+        broadcast(builder, builder.load(builder.gep(start, [I64(column)])), kind)
+        for column in range(N_STATISTICS)
+    ]
+
+
 def _valid(builder, n_items):
-    """Emit a word whose bit i is 1 if i is below the number of the panel's items."""
+    """Emit a word whose bit i is 1 if item i exists, which means that i is below n_items."""
     count = builder.select(builder.icmp_signed("<", n_items, I64(PANEL)), n_items, I64(PANEL))
     return builder.trunc(builder.sub(builder.shl(I64(1), count), I64(1)), I32)
 
@@ -263,72 +262,64 @@ def _emit_hits(builder, reached, valid, out):
     reached = [builder.and_(words, valid) for words in reached]
     # Bit q is 1 if at least one item is a hit for query q.
     queries_with_hits = [
-        builder.zext(builder.bitcast(builder.icmp_signed("!=", one, _V_I32(None)), I16), I32)
-        for one in reached
+        builder.zext(builder.bitcast(builder.icmp_signed("!=", words, _V_I32(None)), I16), I32)
+        for words in reached
     ]
     queries_with_hits = builder.or_(
         queries_with_hits[0], builder.shl(queries_with_hits[1], I32(16))
     )
     n_hits = cgutils.alloca_once_value(builder, I64(0))
-    words = cgutils.alloca_once(builder, I32, PANEL)
+    words_of_queries = cgutils.alloca_once(builder, I32, PANEL)
     with builder.if_then(builder.icmp_unsigned("!=", queries_with_hits, I32(0))):
-        for half in (0, 1):
-            store(builder, reached[half], words, 16 * half)
-        builder.store(_list_hits(builder, queries_with_hits, words, out), n_hits)
+        for first, words in zip(_FIRST_QUERIES, reached, strict=True):
+            store(builder, words, words_of_queries, first)
+        builder.store(_list_hits(builder, queries_with_hits, words_of_queries, out), n_hits)
     return builder.load(n_hits)
 
 
-def _thresholds(builder, values, queries, panel):
+def _thresholds(builder, values, terms, panel):
     """Emit the smallest tile score that may reach the threshold, for each of the 32 queries."""
-    inverse, norm, residual, max_offset, min_offset = (
-        broadcast(builder, builder.load(builder.gep(panel, [I64(s)])), _V_F32) for s in range(5)
-    )
+    inverse_step, *others = _statistics(builder, panel, _V_F32)
     thresholds = []
-    for half in (0, 1):
-        bound, query_residual, coded_norm, weight = (
-            load(builder, queries, _V_F32, row * PANEL + half * 16) for row in range(4)
+    for first in _FIRST_QUERIES:
+        threshold, *query_terms = (
+            load(builder, terms, _V_F32, row * PANEL + first) for row in range(N_BOUND_TERMS)
         )
-        bound = _less_errors(
-            builder,
-            bound,
-            query_residual,
-            norm,
-            coded_norm,
-            residual,
-            weight,
-            max_offset,
-            min_offset,
-        )
-        bound = builder.fmul(bound, inverse)
+        bound = _less_errors(builder, threshold, query_terms, others)
+        bound = builder.fmul(bound, inverse_step)
         thresholds.append(_round_down(builder, bound) if element_type(values) == I32 else bound)
     return thresholds
 
 
-def _less_errors(
-    builder, bound, query_residual, norm, coded_norm, residual, weight, max_offset, min_offset
-):
-    """Emit a bound on inner products minus the errors of codes and the largest offset."""
-    for factor, term in ((query_residual, norm), (coded_norm, residual)):
+def _less_errors(builder, bound, query_terms, statistics):
+    """Emit a bound on inner products minus the errors of codes and the largest weighted offset.
+
+    query_terms are the bound terms after the threshold, and statistics are the statistics of a
+    panel after the inverse step.
+    """
+    residual_norm, code_norm, weight = query_terms
+    max_norm, max_residual, max_offset, min_offset = statistics
+    for factor, term in ((residual_norm, max_norm), (code_norm, max_residual)):
         bound = builder.fsub(bound, builder.fmul(factor, term))
     offset, other = builder.fmul(weight, max_offset), builder.fmul(weight, min_offset)
     larger = builder.select(builder.fcmp_ordered(">", offset, other), offset, other)
     return builder.fsub(bound, larger)
 
 
-def _reached(builder, values, half, threshold):
-    """Emit one 32-bit word for each query in one half of the tile.
+def _reached(builder, values, first, threshold):
+    """Emit one 32-bit word for each query from number `first` to number first + 15 of the tile.
 
     Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query.
 
     The sign of a difference is shifted into the word. Shifting needs no branch and no mask
-    register; CPUs write at most one mask register per cycle. Differences fit in int32, because
-    scores are at most 127^2 MOST_CODES, and thresholds at most 1.05e9 (_round_down).
+    register, of which CPUs write at most one per cycle. Differences fit in int32, because scores
+    are at most 127^2 MOST_CODES, and thresholds at most 1.05e9 (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)
     missed = _V_I32(None)
     for row in range(PANEL):
-        value = load(builder, values, threshold.type, row * PANEL + half * 16)
+        value = load(builder, values, threshold.type, row * PANEL + first)
         if threshold.type == _V_I32:
             difference = builder.sub(value, threshold)
         else:
@@ -339,7 +330,11 @@ def _reached(builder, values, half, threshold):
 
 
 def _list_hits(builder, queries_with_hits, words, out):
-    """Emit a loop that writes the positions of hits, query by query; return the number of hits."""
+    """Emit a loop that writes the numbers of hits, query by query; return how many hits there are.
+
+    queries_with_hits is a word whose bit q is 1 if query q has a hit, and `words` holds one word
+    for each query, as `_reached` emits them.
+    """
     count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
     lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
     highest_bit = function(builder, "llvm.ctlz.i32", I32, [I32, ir.IntType(1)])
@@ -367,8 +362,8 @@ def _list_hits(builder, queries_with_hits, words, out):
     return loop(builder, bits_of(queries_with_hits), [queries_with_hits, I64(0)], list_query)[1]
 
 
-def _largest(builder, values, half):
-    """Emit the largest score among the 32 items, for each query from 16 half to 16 half + 15."""
+def _largest(builder, values, first):
+    """Emit the largest score among the 32 items, for each query from `first` to first + 15."""
     integer = element_type(values) == I32
     compare = builder.icmp_signed if integer else builder.fcmp_ordered
     kind = _V_I32 if integer else _V_F32
@@ -377,24 +372,27 @@ def _largest(builder, values, half):
         return builder.select(compare(">", x, y), x, y)
 
     # Four independent chains hide the latency of the comparison.
-    best = [load(builder, values, kind, row * PANEL + half * 16) for row in range(4)]
+    best = [load(builder, values, kind, row * PANEL + first) for row in range(4)]
     for row in range(4, PANEL):
-        value = load(builder, values, kind, row * PANEL + half * 16)
+        value = load(builder, values, kind, row * PANEL + first)
         best[row % 4] = larger(value, best[row % 4])
     return larger(larger(best[0], best[1]), larger(best[2], best[3]))
 
 
 @intrinsic
 def largest_scores(typingctx, scores, largest):
-    """Write each query's largest score in the tile scores (32, 32), which is flat, to largest."""
+    """Write the largest score of each query of a tile to largest (32,) float32.
+
+    scores (32, 32) is a flat array of int32 or float32.
+    """
 
     def codegen(context, builder, sig, a):
         values, out = pointers(context, builder, sig, a, (0, I64(0)), (1, I64(0)))
-        for half in (0, 1):
-            top = _largest(builder, values, half)
+        for first in _FIRST_QUERIES:
+            best = _largest(builder, values, first)
             if element_type(values) == I32:
-                top = builder.sitofp(top, _V_F32)
-            store(builder, top, out, half * 16)
+                best = builder.sitofp(best, _V_F32)
+            store(builder, best, out, first)
         return context.get_dummy_value()
 
     return types.void(scores, largest), codegen

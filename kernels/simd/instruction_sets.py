@@ -28,7 +28,7 @@ class InstructionSet:
         The number of items, and of lanes of a register, in a block of float32 products.
     int16_words : int
         The number of words of a row whose products are added in int16 before they are widened to
-        int32, which limits the codes of a query (``packing.query_scale``). It is 0 if products are
+        int32, which limits the codes of a query (``packing.query_step``). It is 0 if products are
         widened at once.
     """
 

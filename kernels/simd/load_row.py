@@ -1,4 +1,4 @@
-"""Loading of a row in float32, with a scale and a shift."""
+"""Loading of a row of numbers of any type as float32, with a scale and a shift."""
 
 from ..jit import intrinsic, ir, types
 from .emit import F32, F64, I64, broadcast, element_type, load, loop, pointer, pointers, store
@@ -10,7 +10,10 @@ LANES = 16
 
 @intrinsic
 def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
-    """Set out[j] to factor row[start + j] - coefficient shift[j] for j < depth; shift may be ()."""
+    """Set out[j] to factor row[start + j] - coefficient shift[j], for every j below `depth`.
+
+    row and out are flat. If shift is the empty tuple (), nothing is subtracted.
+    """
 
     def codegen(context, builder, sig, a):
         dtype = sig.args[0].dtype
@@ -34,10 +37,11 @@ def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth)
             store(builder, value, builder.gep(target, [at]))
             return []
 
-        whole = builder.and_(a[6], I64(-LANES))
-        blocks, rest = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
-        loop(builder, blocks, [], lambda k, _: store_scaled(builder.mul(k, I64(LANES)), LANES))
-        loop(builder, rest, [], lambda k, _: store_scaled(builder.add(whole, k), 1))
+        # Whole vectors are followed by single numbers.
+        end = builder.and_(a[6], I64(-LANES))
+        n_vectors, n_singles = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
+        loop(builder, n_vectors, [], lambda k, _: store_scaled(builder.mul(k, I64(LANES)), LANES))
+        loop(builder, n_singles, [], lambda k, _: store_scaled(builder.add(end, k), 1))
         return context.get_dummy_value()
 
     return types.void(row, start, factor, coefficient, shift, out, depth), codegen

@@ -1,4 +1,7 @@
-"""Conversion of numbers of one or two bytes to floats: int8, float16 bits and bfloat16 bits."""
+"""Conversion of numbers of one or two bytes to float32 or float64.
+
+The numbers are int8 or uint8, float16 as its bits in uint16, or bfloat16 as its bits in int16.
+"""
 
 import math
 
@@ -10,7 +13,7 @@ from .emit import F16, F32, F64, I32
 
 
 def numbers_of(row):
-    """Return the numbers that a row represents."""
+    """Return the numbers that a row of any of these types represents, as Python's floats."""
     if row.dtype == np.uint16:
         row = row.view(np.float16)
     elif row.dtype == np.int16:
@@ -19,7 +22,7 @@ def numbers_of(row):
 
 
 def emit_float(builder, value, dtype, element):
-    """Emit the conversion of a dtype's numbers (scalar or vector) to floats of type `element`."""
+    """Emit the conversion of a scalar or a vector of this dtype to floats of type `element`."""
 
     def like(kind):
         return ir.VectorType(kind, value.type.count) if is_vector else kind

@@ -1,23 +1,41 @@
 """The layout of a panel: 32 packed rows, which one operation reads.
 
 A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one float32. A panel is
-read from its beginning to its end, so the CPU prefetches it. The words of a panel are ordered as
-follows:
-============= ================ ============================================= =====================
-set           words of a row   items                                         queries
-============= ================ ============================================= =====================
-AMX           16 (d / 64)      step of 16 words, item, word                  step, half, word, query
-others        2 (d / 8)        group of 8 items, word, item                  word, query
-float32       d                item, word                                    word, query
-============= ================ ============================================= =====================
+read from its beginning to its end, so the CPU prefetches it. The table gives the order of the words
+in a panel. In a panel of items with int8 codes, for example, word 0 of the 8 items of the first
+group is followed by word 1 of the same 8 items (except with AMX).
+
+=========== ================ ================================ =====================================
+set         words of a row   order of the words of items      order of the words of queries
+=========== ================ ================================ =====================================
+AMX         16 (d / 64)      step of 16 words, item, word     step, half of 16 queries, word, query
+other codes 2 (d / 8)        group of 8 items, word, item     word, query
+float32     d                item, word                       word, query
+=========== ================ ================================ =====================================
+
+If the items have a projection, the panels of their full codes are laid out *by item*, except with
+AMX: the words of each item lie together, as in a panel of float32. Panels of projected codes are
+always laid out as in the table.
 """
 
 # The number of items, or of queries, in a panel.
 PANEL = 32
-# The number of items in a group. The words of a group lie together.
+# The number of items in a group. The table above gives the order of the words of a group.
 GROUP = 8
-# The terms of the bounds of a panel of queries are stored in rows of 32 float32, one number per
-# query. These are the row numbers of the threshold, the residual, the norm of the codes, and the
-# weight of the offset. With projected codes, there is also the length of the query's remainder,
+# The columns of the array ``statistics`` (panels, 5), which describes each panel of items: 1 over
+# the quantisation step of the panel, the largest norm of a row, the largest norm of a residual (a
+# row minus the step times its codes), and the largest and the smallest offset of an item.
+INVERSE_STEP, MAX_NORM, MAX_RESIDUAL, MAX_OFFSET, MIN_OFFSET = range(5)
+N_STATISTICS = 5
+# The rows of an array ``bound_terms`` (4, 32), which describes a panel of queries by four float32
+# per query: the threshold, the norm of the residual, the norm of the codes times the step, and the
+# weight by which the offsets of items are multiplied. All four are divided by the step of the
+# query, so that they can be compared with products of codes.
+THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT = range(4)
+N_BOUND_TERMS = 4
+# The bound terms of projected codes have the shape (5, 32). Their first row holds no threshold, but
+# the step of the full codes divided by the step of the projected codes; a threshold of the full
+# codes is multiplied by this ratio. Their last row holds the norm of the remainder of the query,
 # which is the query minus its projection.
-THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT, REST_NORM = range(5)
+STEP_RATIO, REMAINDER_NORM = 0, 4
+N_PROJECTED_TERMS = 5

@@ -10,7 +10,10 @@ _CODES = ir.VectorType(I8, LANES)
 
 @intrinsic
 def measure_row(typingctx, x, out):
-    """Set out[0], out[1] to the largest magnitude and the sum of squares of x (16 m,) float32."""
+    """Set out[0] to the largest magnitude of x, and out[1] to the sum of its squares.
+
+    x (16 m,) and out (2,) are float32.
+    """
 
     def codegen(context, builder, sig, a):
         row, result = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (0, 1))
@@ -40,11 +43,11 @@ def measure_row(typingctx, x, out):
 
 @intrinsic
 def largest_group_sum(typingctx, isa, x):
-    """Return the largest magnitude of the sum of all positive or all negative numbers of a group.
+    """Return how large the sum of the numbers of one sign in a group of x is, at most.
 
-    x (16 m,) is float32. A group consists of the numbers of x whose products with another row are
-    added in int16. Such a group contains the numbers 2 h and 2 h + 1 of int16_words neighbouring
-    words of 4 numbers, where h is 0 or 1. The result is 0 if int16_words is 0.
+    x (16 m,) is float32. A group consists of those numbers of x whose products with another row are
+    added in int16. Words are 4 neighbouring numbers; a group contains the first two numbers of
+    int16_words neighbouring words, or the last two. The result is 0 if int16_words is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -54,7 +57,7 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # The distances between the lanes of a group.
+        # The distances by which the lanes of a group are exchanged, until each lane holds the sum.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):
@@ -78,11 +81,12 @@ def largest_group_sum(typingctx, isa, x):
 
 
 @intrinsic
-def quantise_row(typingctx, x, scale, inverse, codes, out):
-    """Set codes[j] to x[j] inverse, rounded, and return the sum of the codes.
+def quantise_row(typingctx, x, quantisation_step, inverse_step, codes, out):
+    """Set codes[j] to x[j] / quantisation_step, rounded, and return the sum of the codes.
 
-    x (16 m,) is float32, and codes (16 m,) int8. inverse is 1 / scale, such that the codes lie in
-    -127 .. 127. The sum of (x - scale codes)^2 is written to out[0].
+    x (16 m,) is float32, and codes (16 m,) int8. inverse_step is 1 / quantisation_step; the step is
+    large enough for all codes to lie in -127 .. 127. The sum of the squared residuals, (x -
+    quantisation_step codes)^2, is written to out[0].
     """
 
     def codegen(context, builder, sig, a):
@@ -90,13 +94,13 @@ def quantise_row(typingctx, x, scale, inverse, codes, out):
         result = pointer(context, builder, sig.args[4], a[4], I64(0))
         count = context.make_array(sig.args[0])(context, builder, a[0]).nitems
         round_to_even = function(builder, "llvm.nearbyint.v16f32", FLOATS, [FLOATS])
-        wide_scale, wide_inverse = (broadcast(builder, a[i], FLOATS) for i in (1, 2))
+        steps, inverse_steps = (broadcast(builder, a[i], FLOATS) for i in (1, 2))
 
         def step(k, carried):
             value = load(builder, vector_at(builder, row, k), FLOATS)
-            code = builder.call(round_to_even, [builder.fmul(value, wide_inverse)])
-            back = builder.fmul(code, wide_scale, flags=RELAXED)
-            residual = builder.fsub(value, back, flags=RELAXED)
+            code = builder.call(round_to_even, [builder.fmul(value, inverse_steps)])
+            rounded = builder.fmul(code, steps, flags=RELAXED)
+            residual = builder.fsub(value, rounded, flags=RELAXED)
             square = builder.fmul(residual, residual, flags=RELAXED)
             integer = builder.fptosi(code, INTEGERS)
             store(builder, builder.trunc(integer, _CODES), vector_at(builder, target, k))
@@ -110,4 +114,4 @@ def quantise_row(typingctx, x, scale, inverse, codes, out):
         builder.store(fold(builder, squares, builder.fadd), result)
         return fold(builder, sums, builder.add)
 
-    return types.int32(x, scale, inverse, codes, out), codegen
+    return types.int32(x, quantisation_step, inverse_step, codes, out), codegen

@@ -1,8 +1,8 @@
 """Approximate scores of a panel of items with a panel of queries, or with one query.
 
-The scores of one panel, (32 items, 32 queries), stay in the first-level cache. The scores are int32
-if rows are packed as int8 codes, and otherwise float32. The machine instruction depends on the
-instruction set:
+The scores of a panel of items with a panel of queries form a *tile* of 32 x 32 numbers, which stays
+in the first-level cache. Scores are int32 if rows are packed as int8 codes, and otherwise float32.
+The machine instruction depends on the instruction set:
 
 ============= ================================================================= ================
 set           instruction                                                       scores
@@ -15,8 +15,10 @@ AVX512_FLOAT  float32, 8 items x 32 queries in 16 registers of 16 lanes         
 GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   float32
 ============= ================================================================= ================
 
-Sums of int8 codes are exact up to ``kernels.tiles.MOST_CODES`` columns. Items have the same codes
-for all instruction sets.
+Except with AMX, 128 is added to the codes of items, because these instructions multiply unsigned
+codes by signed codes. The sum of products is then too large by 128 times the sum of the query's
+codes, so minus this number, the *correction* of the query, is added to every score. Scores of int8
+codes are exact up to ``kernels.tiles.MOST_CODES`` columns.
 """
 
 from ..jit import cgutils, intrinsic, ir, types
@@ -41,7 +43,7 @@ from .instruction_sets import AVX512_VNNI
 from .memory import emit_prefetch
 from .panel import GROUP, PANEL
 
-# The number of bytes of 64 dimensions of 32 packed rows.
+# The number of bytes that 64 columns of 32 packed rows take in the layout of AMX.
 _STEP_BYTES = 2048
 
 _VOID = ir.VoidType()
@@ -73,40 +75,47 @@ def end_tiles(typingctx, isa):
 
 
 def _panel_scorer(by_item):
-    """Return the intrinsic of the scores (32, 32) of a panel of items with a panel of queries.
+    """Return the intrinsic that computes the scores of a panel of items with a panel of queries.
 
-    items, queries, starts and scores are flat arrays; item0, query0 and start0 count elements.
-    starts holds -128 times the sum of each query's codes; only the instruction sets that have int8
-    codes, except AMX, read it. used is the number of queries that are not padding. The scores of
+    items, queries, corrections and scores are flat arrays. The panels begin at items[item0] and
+    queries[query0], the corrections of the queries at corrections[correction0], and the scores
+    (32, 32) are written to `scores`. AMX and the instruction sets without codes do not read the
+    corrections. n_queries is the number of queries of the panel that are not padding. The scores of
     padding may be left out, so few queries take less time than a full panel. by_item says whether
-    the words of each item lie together in a panel, as they do in projected codes. Rows of float32
-    have no projected codes.
+    panels of items are laid out by item, as the full codes of items with a projection are
+    (``simd.panel``). Rows of float32 have no projection.
     """
 
     @intrinsic
-    def score(typingctx, isa, items, item0, queries, query0, words, starts, start0, used, scores):
+    def score(
+        typingctx, isa, items, item0, queries, query0, words, corrections, correction0, n_queries,
+        scores,
+    ):  # fmt: skip
         def codegen(context, builder, sig, a):
             isa = instruction_sets.of(sig)
             places = (1, a[2]), (3, a[4]), (6, a[7]), (9, I64(0))
-            left, right, offsets, out = pointers(context, builder, sig, a, *places)
+            item_start, query_start, sums, out = pointers(context, builder, sig, a, *places)
             if not isa.has_codes:
                 if not by_item:
-                    _emit_float(builder, isa, left, a[5], right, a[5], out)
+                    _emit_float(builder, isa, item_start, a[5], query_start, a[5], out)
                 return context.get_dummy_value()
-            half = PANEL // 2
-            is_full = builder.icmp_signed(">", a[8], I64(half))
-            with builder.if_else(is_full) as (all_queries, half_of_queries):
-                for branch, halves in ((all_queries, (0, 1)), (half_of_queries, (0,))):
+            # Only the first 16 queries of a panel are multiplied if the others are padding.
+            is_full = builder.icmp_signed(">", a[8], I64(PANEL // 2))
+            with builder.if_else(is_full) as (if_full, if_not_full):
+                for branch, n in ((if_full, PANEL), (if_not_full, PANEL // 2)):
                     with branch:
                         if isa.has_tile_registers:
                             steps = builder.lshr(a[5], I64(4))
-                            _emit_amx(builder, left, right, steps, halves, out)
+                            _emit_amx(builder, item_start, query_start, steps, n, out)
                             continue
-                        n = half * len(halves)
-                        _emit_int8(builder, isa, left, right, a[5], offsets, n, out, by_item)
+                        _emit_int8(
+                            builder, isa, item_start, query_start, a[5], sums, n, out, by_item
+                        )
             return context.get_dummy_value()
 
-        arrays = items, item0, queries, query0, words, starts, start0, used, scores
+        arrays = (
+            items, item0, queries, query0, words, corrections, correction0, n_queries, scores
+        )  # fmt: skip
         return types.void(isa, *arrays), codegen
 
     return score
@@ -116,17 +125,16 @@ score_panel, score_panel_by_item = _panel_scorer(by_item=False), _panel_scorer(b
 
 
 @intrinsic
-def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
+def score_item(typingctx, isa, items, item0, item, words, codes, code0, correction):
     """Return the score of one item of a panel with one query, the same int32 as in score_panel.
 
-    items is the array that score_panel_by_item reads. items and codes are flat; item0 and code0
-    count words. The words of the query lie in codes, one after the other, from code0 on. start is
-    the entry of starts of the query (see score_panel).
+    The panel begins at items[item0] and is laid out by item, except with AMX. The words of the
+    query lie in codes, one after the other, from codes[code0] on. items and codes are flat.
     """
 
     def codegen(context, builder, sig, a):
         isa = instruction_sets.of(sig)
-        if not isa.has_codes:  # rows of float32 have no projected codes, so there is no call
+        if not isa.has_codes:  # rows of float32 have no projection, so no kernel calls this code
             return I32(0)
         panel, query = pointers(context, builder, sig, a, (1, a[2]), (5, a[6]))
         if isa.has_tile_registers:
@@ -135,24 +143,23 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, start):
         (products,) = _emit_items(builder, isa, [row], a[4], query)
         return builder.add(_reduced(builder, "add", products), a[7])
 
-    return types.int32(isa, items, item0, item, words, codes, code0, start), codegen
+    return types.int32(isa, items, item0, item, words, codes, code0, correction), codegen
 
 
 @intrinsic
 def score_run(
-    typingctx, isa, items, item0, step, count, words, codes, code0, start, scores, largest
+    typingctx, isa, items, item0, step, count, words, codes, code0, correction, scores, largest
 ):
     """Write a query's scores with the items of `count` panels, and each panel's largest score.
 
-    items, codes, scores and largest are flat; the panels begin at item0, `step` words apart. The
-    words of the query lie in codes, one after the other, from code0 on; each word is repeated 8
-    times, except with AMX. start is -128 times the sum of the query's codes. The results are
-    written to scores (32 count,) and largest (count,), both int32. The intrinsic works only for
-    the instruction sets for which the planner may compare queries one by one
-    (``fastcos.search.task_grid.are_few``).
+    items, codes, scores and largest are flat. The panels begin at items[item0], `step` words apart.
+    The words of the query lie in codes, one after the other, from codes[code0] on; each word is
+    repeated 8 times, except with AMX. The results are written to scores (32 count,) and largest
+    (count,), both int32. The intrinsic works only for the instruction sets for which the planner
+    may compare queries one by one (``fastcos.search.task_grid.are_few``).
     """
     signature = types.void(
-        isa, items, item0, step, count, words, codes, code0, start, scores, largest
+        isa, items, item0, step, count, words, codes, code0, correction, scores, largest
     )
 
     def codegen(context, builder, sig, a):
@@ -164,14 +171,15 @@ def score_run(
 
 @intrinsic
 def score_run_by_item(
-    typingctx, isa, items, item0, step, count, words, codes, code0, start, scores, largest
+    typingctx, isa, items, item0, step, count, words, codes, code0, correction, scores, largest
 ):
-    """Write scores as score_run does, for panels in which the words of each item lie together.
+    """Write scores as score_run does, for panels that are laid out by item (``simd.panel``).
 
-    The words of the query lie in codes, one after the other, from code0 on.
+    The words of the query lie in codes, one after the other, without repetition. With AMX, no panel
+    is laid out by item, and this operation is the same as score_run.
     """
     signature = types.void(
-        isa, items, item0, step, count, words, codes, code0, start, scores, largest
+        isa, items, item0, step, count, words, codes, code0, correction, scores, largest
     )
 
     def codegen(context, builder, sig, a):
@@ -181,28 +189,29 @@ def score_run_by_item(
             return context.get_dummy_value()
         kind, lanes = ir.VectorType(I32, GROUP), isa.int8_lanes or GROUP
 
-        def score_panel(builder, isa, panel, codes, words, start, out):
+        def score_panel(builder, isa, panel, codes, words, correction, out):
             totals = cgutils.alloca_once(builder, ir.VectorType(I32, lanes), PANEL)
             # One item of each group is scored at a time, so that memory is read in the same order
             # as in score_run. Scoring neighbouring items together takes 1.3 times as long (60,000
             # rows of 768 columns).
             with cgutils.for_range(builder, I64(GROUP)) as item:
-                places = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
-                rows = [builder.gep(panel, [builder.mul(place, words)]) for place in places]
+                numbers = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
+                rows = [builder.gep(panel, [builder.mul(number, words)]) for number in numbers]
                 sums = _emit_items(builder, isa, rows, words, codes)
-                for place, total in zip(places, sums, strict=True):
-                    builder.store(total, builder.gep(totals, [place]))
+                for number, total in zip(numbers, sums, strict=True):
+                    builder.store(total, builder.gep(totals, [number]))
 
             def add_lanes(group, carried):
                 first = builder.mul(group, I64(GROUP))
-                places = [builder.add(first, I64(item)) for item in range(GROUP)]
-                sums = [builder.load(builder.gep(totals, [place])) for place in places]
-                scores = builder.add(_sum_of_each(builder, sums), broadcast(builder, start, kind))
+                numbers = [builder.add(first, I64(item)) for item in range(GROUP)]
+                sums = [builder.load(builder.gep(totals, [number])) for number in numbers]
+                added = broadcast(builder, correction, kind)
+                scores = builder.add(_sum_of_each(builder, sums), added)
                 store(builder, scores, builder.gep(out, [first]))
                 return [_larger(builder, scores, carried[0])]
 
-            least = ir.Constant(kind, [-(2**31)] * GROUP)
-            (largest,) = loop(builder, I64(PANEL // GROUP), [least], add_lanes)
+            lowest = ir.Constant(kind, [-(2**31)] * GROUP)
+            (largest,) = loop(builder, I64(PANEL // GROUP), [lowest], add_lanes)
             return _reduced(builder, "smax", largest)
 
         _emit_run(context, builder, sig.args, a, score_panel)
@@ -212,11 +221,15 @@ def score_run_by_item(
 
 
 def _emit_run(context, builder, kinds, a, score_panel):
-    """Emit a loop over panels; score_panel emits the scores of a panel and returns the largest."""
+    """Emit the loop of score_run over the panels of items.
+
+    score_panel(builder, isa, panel, codes, words, correction, out) emits the scores of one panel
+    and returns the largest score.
+    """
     isa = kinds[0].instance_class
     if not isa.has_codes:
         return
-    first, codes, out, top = (
+    first, codes, out, largest_of_panels = (
         pointer(context, builder, kinds[i], a[i], at)
         for i, at in ((1, a[2]), (6, a[7]), (9, I64(0)), (10, I64(0)))
     )
@@ -224,12 +237,12 @@ def _emit_run(context, builder, kinds, a, score_panel):
         panel = builder.gep(first, [builder.mul(run.index, a[3])])
         scores = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
         largest = score_panel(builder, isa, panel, codes, a[5], a[8], scores)
-        builder.store(largest, builder.gep(top, [run.index]))
+        builder.store(largest, builder.gep(largest_of_panels, [run.index]))
 
 
-def _score_panel_for_one(builder, isa, panel, codes, words, start, out):
+def _score_panel_for_one(builder, isa, panel, codes, words, correction, out):
     """Emit the scores of a panel with one query, and return the largest score."""
-    totals = emit_scores_for_one(builder, isa, panel, codes, words, start)
+    totals = emit_scores_for_one(builder, isa, panel, codes, words, correction)
     largest = totals[0]
     for group, value in enumerate(totals):
         store(builder, value, out, group * GROUP)
@@ -241,18 +254,19 @@ def _score_panel_for_one(builder, isa, panel, codes, words, start, out):
 def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0, depth, out):
     """Compute the float32 products (32, 32) of up to 32 float32 rows with a panel of 32 columns.
 
-    rows, columns and out are flat. The rows start at row0, `stride` elements apart. From column0
-    on, columns holds the 32 columns, for each of `depth` elements. Up to 7 rows after the last row
-    are read as well. isa is the instruction set of the tiles that read int8 codes.
+    rows, columns and out are flat. The rows start at rows[row0], `stride` elements apart. From
+    columns[column0] on, columns holds 32 numbers, one per column, for each of the `depth` elements
+    of a row. Up to 7 rows after the last row are read as well. isa is the instruction set of the
+    tiles that read int8 codes.
     """
 
     def codegen(context, builder, sig, a):
         places = (1, a[2]), (5, a[6]), (8, I64(0))
-        left, right, out = pointers(context, builder, sig, a, *places)
+        row_start, column_start, out = pointers(context, builder, sig, a, *places)
         # If isa has no codes, instructions that every CPU has are used.
         isa = instruction_sets.of(sig)
         shape = isa if isa.has_codes else instruction_sets.GENERIC
-        _emit_float(builder, shape, left, a[3], right, a[7], out, n_items=a[4])
+        _emit_float(builder, shape, row_start, a[3], column_start, a[7], out, n_items=a[4])
         return context.get_dummy_value()
 
     return types.void(isa, rows, row0, stride, n_rows, columns, column0, depth, out), codegen
@@ -262,8 +276,8 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
 def multiply_registers(typingctx, isa, count, factors, sums):
     """Multiply and add in registers `count` times, as score_panel does, at the CPU's peak rate.
 
-    factors (1024,) and sums (1024,) are flat, of the types of packed rows and of scores. There are
-    as many sums as scores in a tile. One factor changes from product to product, so that the
+    factors (1024,) and sums (1024,) are flat, of the types of packed rows and of scores. As many
+    sums are computed as a tile has scores. One factor changes from product to product, so that the
     compiler cannot leave out any product.
     """
 
@@ -319,8 +333,8 @@ def _emit_amx_peak(builder, source, count, out):
         builder.call(write, [I8(tile), at, I64(64)])
 
 
-def _emit_amx(builder, items, queries, steps, halves, out):
-    """Emit the scores of a panel of items with a panel of queries, by the tile registers of AMX.
+def _emit_amx(builder, items, queries, steps, n_queries, out):
+    """Emit the scores of a panel of items with 16 or 32 queries, by the tile registers of AMX.
 
     Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, 4 and 5 hold items, and 6 and 7 hold
     queries. Queries are loaded with the hint that they are not needed soon, because each panel of
@@ -328,7 +342,7 @@ def _emit_amx(builder, items, queries, steps, halves, out):
     hint, tiles of 768 columns are 1.25 times as fast as without it, tiles of 1,536 columns 1.11
     times, and tiles of 384 columns 1.02 times (Xeon with AMX).
     """
-    sums = [tile for tile in range(4) if tile % 2 in halves]
+    sums = [tile for tile in range(4) if 16 * (tile % 2) < n_queries]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     read_once = function(builder, "llvm.x86.tileloaddt164", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
@@ -340,7 +354,7 @@ def _emit_amx(builder, items, queries, steps, halves, out):
     with cgutils.for_range(builder, steps) as step:
         at = builder.mul(step.index, I64(_STEP_BYTES))
         for tile, start in ((4, items), (6, queries), (5, items), (7, queries)):
-            if tile == 7 and 1 not in halves:
+            if tile == 7 and n_queries <= 16:
                 continue
             offset = builder.add(at, I64(1024 * (tile % 2)))
             load_tile = read_once if start is queries else read
@@ -352,11 +366,11 @@ def _emit_amx(builder, items, queries, steps, halves, out):
         builder.call(write, [I8(tile), builder.gep(out, [I64(at)]), I64(PANEL * 4)])
 
 
-def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_item):
-    """Emit the int8 scores of blocks of items with all queries, two words per step.
+def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out, by_item):
+    """Emit the int8 scores of blocks of items with 16 or 32 queries, two words per step.
 
-    A block has as many items as there are registers for the sums. If by_item is true, the words of
-    each item lie together; otherwise the words of each group of items lie together.
+    A block has as many items as there are registers for the sums. by_item says whether the panel of
+    items is laid out by item or by groups (``simd.panel``).
     """
     lanes = isa.int8_lanes
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
@@ -402,8 +416,8 @@ def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_i
                 sums = results
             return sums
 
-        zero = [load(builder, starts, kind, at) for at in columns]
-        sums = loop(builder, builder.lshr(words, I64(1)), zero * rows, step)
+        initial = [load(builder, corrections, kind, at) for at in columns]
+        sums = loop(builder, builder.lshr(words, I64(1)), initial * rows, step)
         target = builder.gep(out, [builder.mul(first, I64(PANEL))])
         for t, value in enumerate(sums):
             row, vector = divmod(t, len(columns))
@@ -411,11 +425,11 @@ def _emit_int8(builder, isa, items, queries, words, starts, n_queries, out, by_i
 
 
 def _emit_item_starts(builder, items, words):
-    """Emit a table of pointers to the items of a panel in which the words of an item lie together.
+    """Emit a table of pointers to the items of a panel that is laid out by item.
 
     Without the table, the compiled code computes each pointer from the pointer before it at every
     step, on the execution ports that the products need. With the table, searches by the full codes
-    of items that have a projection are 1.02 times as fast.
+    of items that have a projection are 1.02 times as fast as without it.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -434,20 +448,24 @@ def _reduced(builder, operation, vector):
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
 
-def emit_scores_for_one(builder, isa, items, codes, words, start):
-    """Emit the scores of all items of a panel with one query, in vectors of 8; see score_run."""
+def emit_scores_for_one(builder, isa, items, codes, words, correction):
+    """Emit the scores of all items of a panel with one query, and return them in vectors of 8.
+
+    The arguments from `codes` to `correction` are described in score_run.
+    """
     emit = _emit_steps if isa.has_tile_registers else _emit_groups
-    start = broadcast(builder, start, ir.VectorType(I32, GROUP))
-    return [builder.add(sums, start) for sums in emit(builder, isa, items, codes, words)]
+    added = broadcast(builder, correction, ir.VectorType(I32, GROUP))
+    return [builder.add(sums, added) for sums in emit(builder, isa, items, codes, words)]
 
 
 def _emit_steps(builder, isa, items, codes, words):
-    """Emit the sums of products for all items of a panel of signed codes.
+    """Emit the sums of products for all items of a panel of signed codes, in the layout of AMX.
 
     The panel holds 16 words of the first item, then 16 words of the second item and so on, and
     after the last item the next 16 words of the first item.
 
-    A CPU with tile registers also has vpdpbusd, whose first operand must hold unsigned codes.
+    A CPU with tile registers also has vpdpbusd. The first operand of this instruction must hold
+    unsigned codes, so 128 is added to the codes of the items.
     """
     kind, count = ir.VectorType(I32, 16), PANEL // 2
     flip, totals = broadcast(builder, I32(-0x7F7F7F80), kind), []
@@ -455,15 +473,15 @@ def _emit_steps(builder, isa, items, codes, words):
 
         def step(k, sums, first=first):
             at = builder.add(builder.mul(k, I64(16 * PANEL)), I64(16 * first))
-            place = builder.gep(items, [at])
+            item_start = builder.gep(items, [at])
             query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind)
             new_sums = []
             # Items are loaded one by one, because LLVM moves no load across a prefetch, and would
             # otherwise hold all items in memory.
             for item, total in enumerate(sums):
-                row = builder.xor(load(builder, place, kind, 16 * item), flip)
+                row = builder.xor(load(builder, item_start, kind, 16 * item), flip)
                 new_sums.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
-                _prefetch_next_panel(builder, builder.gep(place, [I64(16 * item)]), words)
+                _prefetch_next_panel(builder, builder.gep(item_start, [I64(16 * item)]), words)
             return new_sums
 
         zero = ir.Constant(kind, [0] * 16)
@@ -473,7 +491,7 @@ def _emit_steps(builder, isa, items, codes, words):
 
 
 def _emit_groups(builder, isa, items, codes, words):
-    """Emit the sums of products of all items, for panels in which a group's words lie together."""
+    """Emit the sums of products of all items, for a panel that is laid out by groups of items."""
     lanes = isa.int8_lanes
     kind, wide = ir.VectorType(I32, lanes), lanes // GROUP
     groups = [builder.gep(items, [builder.mul(words, I64(i))]) for i in range(0, PANEL, GROUP)]
@@ -486,14 +504,14 @@ def _emit_groups(builder, isa, items, codes, words):
     offsets = range(0, lanes * words_per_step, lanes)
 
     def step(k, sums):
-        place = builder.mul(k, I64(lanes * words_per_step))
+        position = builder.mul(k, I64(lanes * words_per_step))
 
         def vectors(start):
-            return [load(builder, builder.gep(start, [place]), kind, at) for at in offsets]
+            return [load(builder, builder.gep(start, [position]), kind, at) for at in offsets]
 
         query, rows = vectors(codes), [vectors(group) for group in groups]
         for group in groups:
-            _prefetch_next_panel(builder, builder.gep(group, [place]), words)
+            _prefetch_next_panel(builder, builder.gep(group, [position]), words)
         return [
             _add_products(builder, isa, total, zip(row, query, strict=True))
             for total, row in zip(sums, rows, strict=True)
@@ -510,9 +528,10 @@ def _emit_groups(builder, isa, items, codes, words):
 
 
 def _emit_items(builder, isa, rows, words, query):
-    """Emit one vector of products per item, of the item's codes with the codes of a query.
+    """Emit, for each of some items, a vector of sums of products with the codes of a query.
 
-    The words of an item lie together.
+    rows holds a pointer to the first word of each item; the words of an item lie together. The
+    score of an item is the sum of the lanes of its vector.
     """
     lanes = isa.int8_lanes
     kind = ir.VectorType(I32, lanes)
@@ -526,33 +545,33 @@ def _emit_items(builder, isa, rows, words, query):
         # otherwise hold all items in memory.
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
-            place = builder.gep(row, [at])
-            totals.append(_add_products(builder, isa, total, [(read(place), codes)]))
+            start = builder.gep(row, [at])
+            totals.append(_add_products(builder, isa, total, [(read(start), codes)]))
             if len(rows) > 1:
-                _prefetch_next_panel(builder, place, words)
+                _prefetch_next_panel(builder, start, words)
         return totals
 
-    def whole_register(place):
-        return load(builder, place, kind)
+    def whole_register(start):
+        return load(builder, start, kind)
 
     def step(k, sums):
         # Two chains of sums hide the latency of an instruction.
         first = builder.mul(k, I64(2 * lanes))
-        second, half = builder.add(first, I64(lanes)), len(rows)
-        return products(sums[:half], first, whole_register) + products(
-            sums[half:], second, whole_register
+        second, n_rows = builder.add(first, I64(lanes)), len(rows)
+        return products(sums[:n_rows], first, whole_register) + products(
+            sums[n_rows:], second, whole_register
         )
 
     def last_step(k, sums):
         # Nothing is read after the last word, because the memory may end there.
         at = builder.add(whole, builder.mul(k, I64(lanes)))
         n_remaining = broadcast(builder, builder.trunc(builder.sub(words, at), I32), kind)
-        places = ir.Constant(kind, list(range(lanes)))
-        mask = builder.icmp_signed("<", places, n_remaining)
+        numbers = ir.Constant(kind, list(range(lanes)))
+        mask = builder.icmp_signed("<", numbers, n_remaining)
 
-        def masked(place):
+        def masked(start):
             return builder.call(
-                read_masked, [builder.bitcast(place, kind.as_pointer()), I32(4), mask, zero]
+                read_masked, [builder.bitcast(start, kind.as_pointer()), I32(4), mask, zero]
             )
 
         return products(sums, at, masked)
@@ -568,11 +587,9 @@ def _emit_items(builder, isa, rows, words, query):
 def _emit_item_of_steps(builder, panel, item, words, query):
     """Emit the sum of products of the signed codes of one item with the codes of a query.
 
-    The panel holds the codes in steps of 16 words per item, as described in _emit_steps.
-
-    A CPU with tile registers also has vpdpbusd, whose first operand must hold unsigned codes.
-    Therefore, 128 is added to the codes of the query, and 128 times the sum of the item's codes is
-    subtracted from the result.
+    The panel has the layout of AMX, which _emit_steps describes. A CPU with tile registers also has
+    vpdpbusd, whose first operand must hold unsigned codes. Therefore, 128 is added to the codes of
+    the query, and 128 times the sum of the item's codes is subtracted from the result.
     """
     kind = ir.VectorType(I32, 16)
     flip = broadcast(builder, I32(-0x7F7F7F80), kind)
@@ -593,24 +610,27 @@ def _emit_item_of_steps(builder, panel, item, words, query):
 
 
 def _sum_of_each(builder, vectors):
-    """Emit one vector that holds the sum of the lanes of each of 8 vectors.
+    """Emit one vector whose lane i holds the sum of all lanes of vector i, for 8 vectors.
 
-    The lanes are added within quarters of 128 bits, because one instruction of a CPU interleaves
-    two vectors only within such quarters.
+    The lanes are first added within parts of 128 bits, because an instruction that interleaves two
+    vectors moves numbers only within such parts.
     """
     lanes = vectors[0].type.count
     kind = ir.VectorType(I32, lanes)
 
     def sums_of_pairs(pairs, low, high):
-        """Emit the sum of two interleavings of each pair, whose first quarters are low and high."""
+        """Emit the sum of two interleavings of each pair of vectors.
 
-        def interleaved(pair, lane):
-            places = [
-                quarter + (place if place < 4 else lanes + place - 4)
-                for quarter in range(0, lanes, 4)
-                for place in lane
+        low and high are the lanes that form the first 128 bits of the two interleavings.
+        """
+
+        def interleaved(pair, first_lanes):
+            order = [
+                part + (lane if lane < 4 else lanes + lane - 4)
+                for part in range(0, lanes, 4)
+                for lane in first_lanes
             ]
-            return builder.shuffle_vector(*pair, ir.Constant(kind, places))
+            return builder.shuffle_vector(*pair, ir.Constant(kind, order))
 
         return [builder.add(interleaved(pair, low), interleaved(pair, high)) for pair in pairs]
 
@@ -618,19 +638,19 @@ def _sum_of_each(builder, vectors):
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
         vectors = sums_of_pairs(pairs, low, high)
     total = None
-    for quarter in range(0, lanes, 4):
-        places = [*range(quarter, quarter + 4), *range(lanes + quarter, lanes + quarter + 4)]
-        mask = ir.Constant(ir.VectorType(I32, GROUP), places)
+    for first in range(0, lanes, 4):
+        chosen = [*range(first, first + 4), *range(lanes + first, lanes + first + 4)]
+        mask = ir.Constant(ir.VectorType(I32, GROUP), chosen)
         part = builder.shuffle_vector(*vectors, mask)
         total = part if total is None else builder.add(total, part)
     return total
 
 
 def _prefetch_next_panel(builder, at, words):
-    """Emit a prefetch of the codes at the same place of the next panel of items.
+    """Emit a prefetch of the codes at the same position in the next panel of items.
 
-    The hardware does not predict these reads, because in a search with few queries, the groups of a
-    panel are read side by side. With the prefetch, a search with one query among 1,000,000 rows of
+    The hardware does not predict these reads, because several groups of a panel are read side by
+    side. With the prefetch, a search with one query among 1,000,000 rows of
     128 columns is 1.25 times as fast as without it, and a search with 256 queries among 100,000
     rows of 768 columns is 1.1 times as fast (Zen 4).
     """
@@ -639,10 +659,11 @@ def _prefetch_next_panel(builder, at, words):
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit total + products of 4 unsigned and 4 signed bytes in each lane, of all pairs of words.
+    """Emit the total plus, in each lane, the inner products of pairs of words of 4 codes.
 
-    With AVX2, `pairs` has up to int16_words neighbouring words, whose products are added in int16.
-    The sums fit in int16 (``packing.query_scale``).
+    The first word of a pair holds unsigned codes of an item, and the second word signed codes of a
+    query. With AVX2, `pairs` has up to int16_words neighbouring words, whose products are added in
+    int16; their sums fit in int16 (``packing.query_step``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
@@ -651,20 +672,20 @@ def _add_products(builder, isa, total, pairs):
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))
         return total
-    codes, halves = ir.VectorType(I8, 32), ir.VectorType(I16, 16)
-    multiply = function(builder, "llvm.x86.avx2.pmadd.ub.sw", halves, [codes] * 2)
-    add_halves = function(builder, "llvm.x86.avx2.pmadd.wd", kind, [halves] * 2)
+    codes, sums = ir.VectorType(I8, 32), ir.VectorType(I16, 16)
+    multiply = function(builder, "llvm.x86.avx2.pmadd.ub.sw", sums, [codes] * 2)
+    add_neighbors = function(builder, "llvm.x86.avx2.pmadd.wd", kind, [sums] * 2)
     products = None
     for pair in pairs:
-        product = builder.call(multiply, [builder.bitcast(side, codes) for side in pair])
+        product = builder.call(multiply, [builder.bitcast(word, codes) for word in pair])
         products = product if products is None else builder.add(products, product)
-    return builder.add(total, builder.call(add_halves, [products, ir.Constant(halves, [1] * 16)]))
+    return builder.add(total, builder.call(add_neighbors, [products, ir.Constant(sums, [1] * 16)]))
 
 
 def _emit_float(builder, isa, items, stride, queries, depth, out, n_items=None):
-    """Emit float32 products of blocks of items and two registers of queries.
+    """Emit the float32 products of blocks of items with two registers of queries.
 
-    Multiplications and additions may be contracted.
+    The compiler may contract a multiplication and an addition to one operation.
     """
     rows, lanes = isa.float_rows, isa.float_lanes
     kind = ir.VectorType(F32, lanes)

@@ -70,11 +70,11 @@ def test_quantise_row_returns_sums():
 
 
 @kernel
-def scale_query(isa, x, codes, measured):
+def quantise_query(isa, x, codes, measured):
     measure_row(x, measured)
-    scale = packing.query_scale(isa, x, measured[0])
-    quantise_row(x, scale, np.float32(1.0) / scale, codes, measured)
-    return scale
+    step = packing.query_step(isa, x, measured[0])
+    quantise_row(x, step, np.float32(1.0) / step, codes, measured)
+    return step
 
 
 def queries_near_the_limits():
@@ -91,12 +91,12 @@ def queries_near_the_limits():
 
 
 @pytest.mark.parametrize("isa", [isa for isa in ("vnni", "avx2") if isa in cpu.supported_isas()])
-def test_query_scale_makes_codes_fit(isa):
+def test_query_step_makes_codes_fit(isa):
     most_in_group, codes, measured = 0, np.empty(48, np.int8), np.empty(2, np.float32)
     for x in queries_near_the_limits():
-        scale = scale_query(INSTRUCTION_SETS[isa], x, codes, measured)
+        step = quantise_query(INSTRUCTION_SETS[isa], x, codes, measured)
         wide = codes.astype(int)
-        np.testing.assert_array_equal(wide, np.rint(x * (np.float32(1) / scale)))
+        np.testing.assert_array_equal(wide, np.rint(x * (np.float32(1) / step)))
         assert np.abs(wide).max() <= 127
         # the 4 codes whose products AVX2 adds in int16, each with at most 255
         groups = wide.reshape(6, 2, 2, 2).swapaxes(1, 2).reshape(12, 4)

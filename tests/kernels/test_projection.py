@@ -4,8 +4,9 @@ import pytest
 from fastcos.kernels import cpu, packing, projection, query_blocks, records, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import tile_scores
-from fastcos.kernels.simd.hits import passing_by_projection
+from fastcos.kernels.simd.hits import list_tile_hits_by_projection
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
+from fastcos.kernels.simd.panel import INVERSE_STEP, MAX_RESIDUAL, THRESHOLD
 from tests.kernels.inputs import frozen
 
 if not tiles.AVAILABLE:
@@ -33,11 +34,11 @@ def score(isa, panel, items, projection, block, hits):
     tile_scores.score_panel(
         isa, projection.packed, panel * 32 * projection.words, block.projected.packed, 0,
         projection.words,
-        block.projected.starts, 0, block.used, block.scores,
+        block.projected.corrections, 0, block.n_queries, block.scores,
     )  # fmt: skip
-    return passing_by_projection(
-        block.scores, block.lanes, 0, block.projected.lanes, 0, projection.statistics, panel,
-        items.order.shape[0] - panel * 32, projection.rest_norms, hits,
+    return list_tile_hits_by_projection(
+        block.scores, block.bound_terms, 0, block.projected.bound_terms, 0, projection.statistics,
+        panel, items.order.shape[0] - panel * 32, projection.remainder_norms, hits,
     )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def with_projection(isa, X):
         records.ProjectedPanels(short, own, rests),
     )  # fmt: skip
     by_item = np.empty_like(codes)
-    projection.order_by_item(0, panels, WORDS, *frozen(codes), by_item)
+    projection.arrange_by_item(0, panels, WORDS, *frozen(codes), by_item)
     short, own, rests = frozen(short, own, rests)
     largest_k = frozen(np.full(2, 10, np.float32))
     projected = records.Projection(axes, short, PROJECTED_WORDS, own, rests, eta, *largest_k)
@@ -91,15 +92,15 @@ def test_prepare_projected_panels_bounds_what_is_left(isa):
     unit = (X / np.linalg.norm(X.astype(float), axis=1, keepdims=True))[order]
     exact = unit @ V
     left = np.linalg.norm(unit - exact @ V.T, axis=1)
-    assert (prefix.rest_norms[:150] >= left).all()
-    assert (prefix.rest_norms[:150] <= left + 2e-3).all()
-    assert not prefix.rest_norms[150:].any()
+    assert (prefix.remainder_norms[:150] >= left).all()
+    assert (prefix.remainder_norms[:150] <= left + 2e-3).all()
+    assert not prefix.remainder_norms[150:].any()
     panels = len(prefix.statistics)
     short = prefix.packed.view(np.uint8).reshape(panels, 4, PROJECTED_WORDS, 8, 4).swapaxes(2, 3)
     back = (short.reshape(32 * panels, -1).astype(int) - 128)[:150].astype(float)
-    back /= prefix.statistics[np.arange(150) // 32, 0, None]
+    back /= prefix.statistics[np.arange(150) // 32, INVERSE_STEP, None]
     errors = np.linalg.norm(exact - back, axis=1)
-    assert (errors <= prefix.statistics[np.arange(150) // 32, 2]).all()
+    assert (errors <= prefix.statistics[np.arange(150) // 32, MAX_RESIDUAL]).all()
     groups = codes.reshape(panels, 4, WORDS, 8).swapaxes(2, 3)
     np.testing.assert_array_equal(items.packed.reshape(groups.shape), groups)
 
@@ -125,12 +126,12 @@ def test_queries_off_the_axes_get_no_prefixes(isa):
     queries = queries_of(Q)
     for k, first in ((10, [0, 1, 1]), (0, [0, 1, 0])):
         block = query_blocks.pack_block(0, len(Q), np.arange(len(Q)), queries, items, k)
-        assert block.projected.is_dense.tolist() == first
+        assert block.projected.uses_full_codes.tolist() == first
         projection.project_queries(
-            1, 3, 0, len(Q), np.arange(len(Q)), queries, items, block.packed, block.lanes,
-            block.scales, block.projected,
+            1, 3, 0, len(Q), np.arange(len(Q)), queries, items, block.packed,
+            block.bound_terms, block.steps, block.projected,
         )  # fmt: skip
-        assert block.projected.is_dense.tolist() == [0, 1, 0]
+        assert block.projected.uses_full_codes.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -148,7 +149,7 @@ def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
     hits = np.empty(1024, np.int32)
     for share in (0.5, 0.9, 1.0):
         taus = np.quantile(exact, share, axis=1)
-        block.lanes[0, 0, :n_queries] = taus / block.scales[0, :n_queries]
+        block.bound_terms[0, THRESHOLD, :n_queries] = taus / block.steps[0, :n_queries]
         for panel in range(2):
             count = score(code, panel, items, items.projection, block, hits)
             found = {(hit >> 5, hit & 31) for hit in hits[:count]}

@@ -4,7 +4,7 @@ import pytest
 from fastcos.kernels import cpu, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd import tile_scores
-from fastcos.kernels.simd.hits import largest_scores, list_reaching, passing
+from fastcos.kernels.simd.hits import largest_scores, list_reaching, list_tile_hits
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 
 if not tiles.AVAILABLE:
@@ -19,19 +19,21 @@ def one_panel(isa, items, queries, words, starts, state, used, scores):
 
 
 @kernel
-def which_pass(scores, lanes, statistics, n_items, hits, largest):
+def which_pass(scores, bound_terms, statistics, n_items, hits, largest):
     largest_scores(scores, largest)
-    return passing(scores, lanes, 0, statistics, 0, n_items, hits)
+    return list_tile_hits(scores, bound_terms, 0, statistics, 0, n_items, hits)
 
 
 @kernel
-def one_run(isa, by_item, items, step, words, codes, start, scores, largest):
+def one_run(isa, by_item, items, step, words, codes, correction, scores, largest):
     if by_item:
         tile_scores.score_run_by_item(
-            isa, items, 0, step, 2, words, codes, 0, start, scores, largest
+            isa, items, 0, step, 2, words, codes, 0, correction, scores, largest
         )
     else:
-        tile_scores.score_run(isa, items, 0, step, 2, words, codes, 0, start, scores, largest)
+        tile_scores.score_run(
+            isa, items, 0, step, 2, words, codes, 0, correction, scores, largest
+        )
 
 
 @kernel
@@ -151,33 +153,33 @@ def test_score_panel_float32_is_within_its_bound(isa, depth):
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("threshold", [-1e12, -5e8, 5e8, 1e12])
-def test_passing_does_not_overflow(sign, threshold):
+def test_list_tile_hits_does_not_overflow(sign, threshold):
     scores = np.full(1024, sign * 127**2 * tiles.MOST_CODES, np.int32)
-    lanes = np.zeros((4, 32), np.float32)
-    lanes[0] = threshold
+    bound_terms = np.zeros((4, 32), np.float32)
+    bound_terms[0] = threshold
     hits, largest = np.zeros(1024, np.int32), np.zeros(32, np.float32)
     statistics = np.array([1, 0, 0, 0, 0], np.float32)
-    found = which_pass(scores, lanes.reshape(-1), statistics, 32, hits, largest)
+    found = which_pass(scores, bound_terms.reshape(-1), statistics, 32, hits, largest)
     assert found == 1024 * (scores[0] >= threshold)
 
 
 @pytest.mark.parametrize("n_items", [1, 19, 32])
 @pytest.mark.parametrize("kind", [np.int32, np.float32])
 @pytest.mark.parametrize("threshold", [-1e12, -50.0, 90.5, 99.0, 99.5, 1e12, 3e38])
-def test_passing_equals_the_threshold_rule(kind, threshold, n_items):
+def test_list_tile_hits_equals_the_threshold_rule(kind, threshold, n_items):
     scores = np.random.default_rng(0).integers(-100, 100, 1024).astype(kind)
-    lanes = np.zeros((4, 32), np.float32)
-    lanes[0] = threshold
-    lanes[0, 5] = 3e38
-    lanes[1], lanes[2] = 0.25, 0.5
-    lanes[3, ::2], lanes[3, 1::2] = 2.0, -3.0
+    bound_terms = np.zeros((4, 32), np.float32)
+    bound_terms[0] = threshold
+    bound_terms[0, 5] = 3e38
+    bound_terms[1], bound_terms[2] = 0.25, 0.5
+    bound_terms[3, ::2], bound_terms[3, 1::2] = 2.0, -3.0
     statistics = np.array([2.0, 4.0, 6.0, 0.5, -0.25], np.float32)
     hits, largest = np.full(1024, -7, np.int32), np.full(32, np.nan, np.float32)
-    found = which_pass(scores, lanes.reshape(-1), statistics, n_items, hits, largest)
+    found = which_pass(scores, bound_terms.reshape(-1), statistics, n_items, hits, largest)
     table = scores.reshape(32, 32)
     np.testing.assert_array_equal(largest, table.max(axis=0))
-    offsets = np.where(lanes[3] > 0, 2.0 * 0.5, -3.0 * -0.25)
-    least = (lanes[0].astype(float) - 0.25 * 4 - 0.5 * 6 - offsets) * 2
+    offsets = np.where(bound_terms[3] > 0, 2.0 * 0.5, -3.0 * -0.25)
+    least = (bound_terms[0].astype(float) - 0.25 * 4 - 0.5 * 6 - offsets) * 2
     must = table >= least
     may = table >= np.clip(least, -1e9, 1e9) - 2 if kind is np.int32 else must
     # query by query, and there item by item

@@ -184,4 +184,4 @@ def test_centred_scores_are_cosines_within_their_rounding(family, n):
     bias = centred @ centre.astype(np.longdouble)
     raw = centred[:50] @ centred.T + bias - queries.scaling.intercepts[:50, None]
     truth = dense_oracle.keys(encoded.rows[:50], encoded.rows, "cosine")
-    assert np.abs(raw - truth).max() < queries.rounding
+    assert np.abs(raw - truth).max() < queries.shift_error

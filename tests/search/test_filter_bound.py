@@ -28,8 +28,8 @@ def tile_scores(queries, items):
     start_tiles(isa, items.tile_configuration)
     for p in range(m // 32):
         score_panel(
-            isa, items.packed, p * block.size, block.packed, 0, items.words, block.starts, 0,
-            block.used, scores[p],
+            isa, items.packed, p * block.size, block.packed, 0, items.words,
+            block.corrections, 0, block.n_queries, scores[p],
         )  # fmt: skip
     end_tiles(isa)
     return block, scores
@@ -114,12 +114,12 @@ def test_filter_bound_needs_every_term(dominant, isa):
     )  # fmt: skip
     block, scores = tile_scores(queries, made.arrays)
     inverse, norm, residual = made.arrays.statistics[0, :3].astype(np.longdouble)
-    _, query_residual, coded, _ = block.lanes[0].astype(np.longdouble)
+    _, query_residual, coded, _ = block.bound_terms[0].astype(np.longdouble)
     exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
     # of each query with each item, in units of the query's scale
-    value = exact[:, made.arrays.order] / block.scales[0][:, None].astype(np.longdouble)
+    value = exact[:, made.arrays.order] / block.steps[0][:, None].astype(np.longdouble)
     error = np.abs(value - scores.reshape(32, 32).T / inverse)
-    slack = np.longdouble(SLACK) / block.scales[0]
+    slack = np.longdouble(SLACK) / block.steps[0]
     terms = {
         "query rounding": (query_residual - slack) * norm,
         "item rounding": coded * residual,

@@ -166,7 +166,7 @@ def test_rests_bound_what_is_left():
     packed = fitted(X)._state.parts[0].segment.packed
     prefix, order = packed.arrays.projection, packed.arrays.order
     rests = np.empty(len(order))
-    rests[order] = prefix.rest_norms[: len(order)]
+    rests[order] = prefix.remainder_norms[: len(order)]
     axes = prefix.axes.swapaxes(0, 1).reshape(128, -1).astype(np.float64)
     rows = X / np.linalg.norm(X.astype(np.float64), axis=1, keepdims=True)
     shift = packed.arrays.shift
