@@ -12,6 +12,11 @@ the last arguments::
             kernel(lo, hi, ...)      public, one call per block of rows
                 leaf(row, ...)       one row or item; calls the operations of ``simd``
 
+A kernel is ordinary Python. To understand one, read its file, and of the functions that it imports
+only the docstrings. To understand the search of one query, for example, read ``few_queries`` from
+top to bottom, the proof at the top of ``candidate_filter``, and the records Items and Queries in
+``records``.
+
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
 training, and to choose candidates, which a kernel without fastmath scores again.
@@ -23,9 +28,11 @@ that a kernel uses (``fingerprint``). The dispatcher loads the code from a file,
 saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
 that finds native code (``native``) takes none of these steps and never imports Numba.
 
+In the table, an arrow leads from a file to a file that uses it.
+
 ================ =================================================================================
-dense search     few_queries: one query or a few, each of which is compared with the codes of all
-                 items; projected_queries: the same search for items that have a projection;
+dense search     few_queries: a few queries, each of which is compared with the codes of all items;
+                 projected_queries: the same search for items that have a projection;
                  query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs;
                  query_blocks -> range_search: all items above a score;
                  used by all of these: query_scaling, candidate_filter (which pairs may be dropped,
@@ -40,7 +47,8 @@ metrics          dot_tile -> pair_reductions; row_argsort -> label_ranks; knn_vo
                  label_permutations
 audit            intervals -> certificates -> attacks; worst_rescaling
 models, data     training; philox -> sampling
-machine          probes: bandwidth and peak, the limits that benchmarks are compared with
+machine          tiles: limits and memory of the tiles; probes: bandwidth and peak, the limits that
+                 benchmarks are compared with
 arguments        records: named tuples of the arguments that Python passes to search kernels
 infrastructure   jit -> native (build) or compiler -> numba_internals, code_cache,
                  fingerprint; cpu;

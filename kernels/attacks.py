@@ -1,8 +1,8 @@
 """Attacks: a search for rescalings that drop a neighbour from the top k.
 
-Attacks bound the robustness of a neighbour from above, and certificates bound it from below. A
-successful attack returns a counterexample, which is a vector of weights that drop the neighbour. A
-failed attack proves nothing.
+Attacks bound the robustness of a neighbour from above, and ``certificates`` bounds it from below. A
+successful attack returns a counterexample, which is a vector of weights w in the box [1, K]^d (see
+``intervals``) that drops the neighbour. A failed attack proves nothing.
 """
 
 import math
@@ -15,14 +15,17 @@ from .jit import kernel
 
 # If two cosines differ by more than MARGIN, rounding errors cannot explain their order.
 MARGIN = 1e-12
-# The number of vertices that are tried for each target: the first by the gradient at w = 1, the
-# second by the gradient at the first vertex.
+# The number of vertices of the box that are tried for each target. The first vertex follows from
+# the gradient at w = 1, and the second vertex from the gradient at the first vertex.
 ROUNDS = 2
 
 
 @kernel
 def add_sensitivity(x, y, w, sign, slopes):
-    """Add sign times the derivative of Fisher z of (x, y) by ln w[j], at w, to slopes[j]."""
+    """Add `sign` times a derivative to slopes[j], for each dimension j.
+
+    It is the derivative of Fisher z of x and y with respect to ln w[j], at w.
+    """
     xy, xx, yy = weighted_sums(x, y, w)
     if xx == 0.0 or yy == 0.0:
         return
@@ -45,7 +48,7 @@ def to_vertex(slopes, K, w):
 
 @kernel
 def is_lost(x, units, edge, k, w):
-    """Return whether k or more rows of units are nearer to x than units[edge] in metric diag(w).
+    """Return whether at least k rows of units are nearer to x than units[edge] in metric diag(w).
 
     The rows that follow units[edge] are compared first.
     """
@@ -62,9 +65,10 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Return whether the edge is lost at a vertex w that brings rows first .. last - 1 nearer.
+    """Return whether the edge is lost at a vertex that brings some rows of units nearer to x.
 
-    The vertex follows the signs of the gradient, first at w = 1, then at the previous vertex.
+    The rows are units[first:last]. The vertex, which is written to w, has the weight K where the
+    gradient is positive. The gradient is taken first at w = 1, and then at the first vertex.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
@@ -83,9 +87,9 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a w in [1, K]^d was found at which units[edge] is not among the k nearest.
 
-    The search tries to bring these rows nearer: the k rows after the edge together, and each of the
-    n_targets nearest competitors alone. The search also tries the counterexamples of the refined
-    certificate.
+    The search tries to bring the k rows after units[edge] nearer together, and then each of the
+    n_targets nearest competitors alone. The search also tries the counterexamples that
+    ``certificates.refined_certificate`` returns.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):
@@ -103,10 +107,10 @@ def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
     """For each edge of rows[lo:hi], write the lowest level at which an attack drops it, or inf.
 
     sample is a SampledRows, and attacks an Attacks. neighbors (n, m) is ordered by descending
-    cosine, and the first k neighbours of a row are its edges. The levels are written to radii (n,
-    k) float64, with inf for an edge that no attack drops, and NaN for an edge of a zero row. The
-    counterexamples are written to weights (n, k, d) float64, with entries from 1 to radius², or
-    ones if there is no counterexample.
+    cosine, and the first k neighbours of a row form its edges. The levels are written to radii (n,
+    k) float64, or inf for an edge that no attack drops, or NaN for an edge of a zero row. The
+    counterexamples are written to weights (n, k, d) float64; their entries are between 1 and
+    radius², and all 1 if there is no counterexample.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth

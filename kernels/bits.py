@@ -1,8 +1,8 @@
 """Exact top-k of packed bits: Hamming distances and cosines by counting bits, 8 items at a time.
 
-The items of a block are laid out word by word, so word j of eight items is one vector. Three
-instructions therefore compare a word of a query with eight items, and the bits of each item are
-counted in a lane of their own.
+The items of a block are stored word by word: word j of eight items is one vector. Three
+instructions therefore compare a word of a query with eight items, and each lane of the vector
+counts the bits of one item.
 """
 
 import numpy as np
@@ -11,29 +11,28 @@ from .jit import kernel
 from .select import keep_best, write_best
 from .simd.hamming import LANES, count_bits
 
-# The number of items that are laid out together. 256 items of 1,024 bits take 32 KiB, which fit in
-# the first-level or second-level cache.
+# The number of items of a block. 256 items of 1,024 bits take 32 KiB, which fit in the first-level
+# or second-level cache.
 _ITEMS = 256
-# A threshold is multiplied by this factor, which lowers the threshold by more than the rounding
-# error of a cosine.
+# A threshold is multiplied by this factor, so that rounding errors of a cosine drop no item.
 _ROUNDING_MARGIN = 1.0 - 1e-12
 
 
 @kernel
-def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, columns):
+def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, rows):
     """Find the best k items of queries lo to hi; equal scores are ordered by lower item number.
 
-    is_cosine is 0 or 1, query_rows and item_rows are BitRows, and self_rows (n,) holds the number
-    of the item that is the query itself, or -1. The results are written to scores (n, k) float64
-    and columns (n, k) int64. If is_cosine is 0, a score is minus the number of bits that differ. If
-    is_cosine is 1, a score is the cosine of rows of zeros and ones, which is 0 if a norm is 0. The
-    kernel takes O((hi - lo) m w) time for rows of w words, and allocates O((hi - lo) k) memory.
+    query_rows and item_rows are BitRows. If is_cosine is 0, a score is minus the number of bits
+    that differ. If is_cosine is 1, a score is the cosine of rows of zeros and ones, which is 0 if a
+    norm is 0. self_rows (n,) holds, for each query, the number of the item that is the query
+    itself, or -1. The results are written to scores (n, k) float64 and rows (n, k) int64. The
+    kernel takes O((hi - lo) m w) time for m items of w words, and allocates O((hi - lo) k) memory.
     """
     queries, query_norms = query_rows.words, query_rows.norms
     items, norms = item_rows.words, item_rows.norms
-    k, w, m = columns.shape[1], items.shape[1], items.shape[0]
+    k, w, m = rows.shape[1], items.shape[1], items.shape[0]
     capacity = 4 * k + 64
-    run_scores, run_columns = np.empty((hi - lo, capacity)), np.empty((hi - lo, capacity), np.int64)
+    best_scores, best_rows = np.empty((hi - lo, capacity)), np.empty((hi - lo, capacity), np.int64)
     n_candidates, bounds = np.zeros(hi - lo, np.int64), np.full(hi - lo, -np.inf)
     scratch, counts = np.empty(capacity), np.empty(LANES, np.int64)
     words, flat = np.zeros(_ITEMS * w, np.uint64), queries.reshape(-1)
@@ -49,11 +48,11 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, co
                 slope, base = 0.0, bounds[at]
                 if is_cosine and base >= 0.0:
                     slope, base = base * query_norms[i] * _ROUNDING_MARGIN, 0.0
-                passing = count_bits(
+                items_above = count_bits(
                     words, (group - first) * w, flat, i * w, w, is_cosine, norms, group, slope,
                     base, counts,
                 )  # fmt: skip
-                if passing == 0:
+                if items_above == 0:
                     continue
                 for lane in range(min(LANES, last - group)):
                     item = group + lane
@@ -62,20 +61,20 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, co
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
                     # Items are visited in ascending order, so an item whose score only equals the
-                    # k-th best score comes after the k best.
+                    # k-th best score so far comes after the k best.
                     if score <= bounds[at] or item == self_rows[i]:
                         continue
-                    run_scores[at, n_candidates[at]], run_columns[at, n_candidates[at]] = (
+                    best_scores[at, n_candidates[at]], best_rows[at, n_candidates[at]] = (
                         score,
                         item,
                     )
                     n_candidates[at] += 1
                     if n_candidates[at] == capacity:
                         n_candidates[at] = keep_best(
-                            run_scores[at], run_columns[at], capacity, k, scratch
+                            best_scores[at], best_rows[at], capacity, k, scratch
                         )
-                        bounds[at] = run_scores[at, k - 1]
+                        bounds[at] = best_scores[at, k - 1]
     for i in range(lo, hi):
         at = i - lo
-        count = keep_best(run_scores[at], run_columns[at], n_candidates[at], k, scratch)
-        write_best(run_scores[at], run_columns[at], count, scores[i], columns[i])
+        count = keep_best(best_scores[at], best_rows[at], n_candidates[at], k, scratch)
+        write_best(best_scores[at], best_rows[at], count, scores[i], rows[i])

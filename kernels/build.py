@@ -1,12 +1,13 @@
 """Build the libraries of ``native``: python -m fastcos.kernels.build FOLDER [TIER ...].
 
-Each job of the public operations runs in a process of its own, and as many processes run at once as
-there are cores. The process makes Numba compile for the CPU of a tier, and records which kernels
-the job calls with which types. Each of these signatures gets an entry (lo, hi, place) that reads
-the arguments of the kernel from 8-byte slots at the address `place`. The entries are emitted as
-object files, and the object files of a tier are linked with native.c. The processes share Numba's
-code in a temporary cache. The build needs a C compiler and a CPU that can run the tier. The build
-leaves out a tier that the CPU cannot run, and prints a message.
+A job calls some public operations of fastcos (``fastcos.cli.warmup`` lists the jobs). Each job runs
+in a process of its own, and as many processes run at once as there are cores. The process makes
+Numba compile for the CPU of a tier, and records which kernels the job calls with which types. For
+each of these signatures, it compiles an entry, a function (lo, hi, place) that reads the arguments
+of the kernel from 8-byte slots at the address `place`. The entries are emitted as object files, and
+the object files of a tier are linked with native.c. The processes share Numba's code in a temporary
+cache. The build needs a C compiler and a CPU that can run the tier. It leaves out a tier that the
+CPU cannot run, and prints a message.
 """
 
 import argparse
@@ -119,7 +120,10 @@ def _link_tier(tier, objects, path):
 
 
 def _object(kernel, kinds, symbol):
-    """Return the bytes of an object file with a kernel for these types, and its entry's symbol."""
+    """Return the bytes of an object file with the entry of a kernel for these types.
+
+    symbol is the name of the entry in the object file.
+    """
     from llvmlite import binding
 
     from .compiler import slots_entry
@@ -152,7 +156,11 @@ def _target_machine():
 
 
 def _link(scratch, texts, features, path):
-    """Link the objects of a folder, native.c and texts to a library that exports fc_* only."""
+    """Link the objects of a folder, native.c and some texts to a library.
+
+    Each text becomes a string variable of the library, and only names that begin with fc_ are
+    exported. The library reports that the CPU supports it if the CPU has all `features`.
+    """
     texts = [f"const char {name}[] = {json.dumps(text)};" for name, text in texts.items()]
     (scratch / "texts.c").write_text("\n".join(texts))
     (scratch / "exports").write_text("{ global: fc_*; local: *; };")

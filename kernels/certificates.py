@@ -1,12 +1,13 @@
 """Certificates that neighbours remain neighbours under every rescaling of condition at most κ.
 
-The condition of a rescaling is the ratio of its largest to its smallest entry.
+The condition of a rescaling is the ratio of its largest to its smallest entry. As in ``intervals``,
+a rescaling is represented by its weights w, which lie in the box [1, K]^d with K = κ².
 
-For unit vectors x (the item), y (its neighbour) and m (a competitor), all in float64, y beats m at
-w if cosine(x, y) > cosine(x, m) in the metric diag(w), w in [1, K]^d, K = κ². The set [1, K]^d is
-called the box. An edge is a pair of a row and one of its k nearest neighbours, and its certified
-radius is the largest condition up to which the neighbour is certified to remain one. Every test is
-sound: a certified neighbour cannot be lost. A neighbour that is not certified may still be stable.
+The unit vectors x, y and m, all in float64, are an item, its neighbour and a competitor. The
+neighbour y beats the competitor m at w if cosine(x, y) > cosine(x, m) in the metric diag(w). An
+edge is a pair of a row and one of its k nearest neighbours, and its certified radius is the largest
+condition up to which the neighbour is certified to remain one. Every test is sound: a certified
+neighbour cannot be lost. A neighbour that is not certified may still be stable.
 """
 
 import math
@@ -25,7 +26,8 @@ SLACK = 32 * 2.0**-52
 def ratio_range(a, b, K):
     """Return the smallest and the largest ratio (sum w a) / (sum w b) for w in [1, K]^d.
 
-    The ratios are found by Dinkelbach's method. a and b are at least 0, and b is not all 0.
+    The ratios are found by Dinkelbach's method. No entry of a and b is negative, and an entry of b
+    is positive.
     """
     ends = (np.inf, -np.inf)
     for sign in (1.0, -1.0):
@@ -62,7 +64,10 @@ def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
 
 @kernel
 def norm_ratios(y, m, K):
-    """Return the smallest and largest sqrt(sum w m² / sum w y²) on the box, rounded outwards."""
+    """Return the smallest and the largest norm ratio sqrt(sum w m² / sum w y²) on the box.
+
+    The smallest ratio is rounded down, and the largest ratio is rounded up.
+    """
     smallest, largest = ratio_range(m * m, y * y, K)
     return math.sqrt(smallest) * (1.0 - 1e-14), math.sqrt(largest) * (1.0 + 1e-14)
 
@@ -72,9 +77,9 @@ def joint_certificate(x, y, m, K, ratios):
     """Return whether y is certified to beat m on the whole box, from the range of the norm ratio.
 
     The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
-    the norm ratio. The minimum of this sum over w for a fixed ρ is concave in ρ, so the sum is
-    positive in the whole range if it is positive at both ends. ratios holds these two ends, and the
-    test takes O(d) time.
+    the norm ratio (norm_ratios). For a fixed ρ, the minimum of this sum over w is a concave
+    function of ρ, so the sum is positive for every ρ in a range if it is positive at both ends of
+    the range. ratios holds these two ends, and the test takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -84,9 +89,9 @@ def joint_certificate(x, y, m, K, ratios):
 def best_multiplier(a, g, K, w):
     """Return the multiplier μ that maximises sum min(h, K h), where h = a + μ g, and the maximum.
 
-    g takes both signs or is 0, so the sum is a concave broken line in μ. The maximum equals the
-    smallest sum w a among the points w of the box with sum w g = 0. The kernel writes the point
-    with this smallest sum to w, and takes O(d log d) time.
+    The entries of g have both signs or are all 0. As a function of μ, the sum is concave and
+    piecewise linear. The maximum equals the smallest sum w a among the points w of the box with sum
+    w g = 0. The kernel writes the point with this smallest sum to w, and takes O(d log d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -118,9 +123,10 @@ def best_multiplier(a, g, K, w):
 def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
-    A multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w), is added to sum w x (ρ y - m). The
-    total remains concave in ρ (in 1/ρ for a negative multiplier), so it is positive in the whole
-    range if it is positive at first and at last.
+    ρ(w) is the norm ratio (norm_ratios). A multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w),
+    is added to sum w x (ρ y - m). The minimum of the total over w remains a concave function of ρ,
+    or of 1/ρ if the multiplier is negative. The total is therefore positive in the whole range if
+    it is positive at first and at last.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -144,9 +150,10 @@ def piece_certificate(x, y, m, K, first, last, w):
 def refined_certificate(x, y, m, K, ratios, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    An undecided piece of the range of ρ is bisected (in logarithms), up to depth times. Once a
-    piece of the smallest size is undecided, y cannot be certified, and the remaining pieces are
-    searched only for a counterexample w.
+    ratios holds the ends of the range of the norm ratio ρ. A piece of this range that
+    piece_certificate cannot decide is bisected (in logarithms), up to `depth` times. Once a piece
+    of the smallest size is undecided, y cannot be certified, and the remaining pieces are searched
+    only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -185,9 +192,11 @@ def beats(x, y, m, K, depth, w):
 
 @kernel
 def certified_level(x, y, m, bound, radius, levels, depth, w):
-    """Return the largest condition at which y certainly beats m: radius, one of levels, or bound.
+    """Return the largest condition up to which y is certified to beat m.
 
-    y must be certified to beat m at bound. The levels ascend.
+    The condition `radius` is tried first, and then the ascending levels between bound and radius,
+    by bisection. If none of them can be certified, the result is `bound`, up to which y must
+    already be certified to beat m.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -217,7 +226,10 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map can raise the Fisher z `far` above `near`."""
+    """Return the condition below which no linear map brings a farther row nearer than a near row.
+
+    near and far are the Fisher z of the two rows with the same item.
+    """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
     return math.exp(max(0.0, 0.5 * (near - far)))
@@ -228,8 +240,9 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
     """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
 
     sample is a SampledRows. neighbors (n, m) is ordered by descending cosine, where m is k + 1, or
-    k without further items. The outputs are z (n, m) and radii (n, k), both float64, with NaN for
-    an edge of a zero row. A row takes O(m d) time.
+    k if there are no further items. The outputs are z (n, m), the Fisher z of each row with its
+    neighbours, and radii (n, k). Both are float64; the radius of an edge of a zero row is NaN. The
+    kernel takes O(m d) time per row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
@@ -251,13 +264,13 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     """Write the certified radius, one of the levels, of each edge of rows[lo:hi] under rescalings.
 
     sample is a SampledRows, and search a CertificateSearch. neighbors (n, m) is ordered by
-    descending cosine, and the first k neighbours of a row are its edges. partial (n, k) float64 is
+    descending cosine, and the first k neighbours of a row form its edges. partial (n, k) float64 is
     changed in place. Before the first call, partial holds an upper limit of each radius; after a
-    call, it holds the radius that is certified against the competitors of all calls so far. The
-    radius that is certified against all items is written to radii (n, k) float64, NaN for an edge
-    of a zero row. An item that is not in the list has at most the Fisher z of the last item of the
-    list. truncated (n,) uint8 becomes 1 for each row in which this bound determined the radius of
-    an edge.
+    call, partial holds the radius that is certified against the competitors of all calls so far.
+    The radius that is certified against all items is written to radii (n, k) float64, or NaN for an
+    edge of a zero row. The Fisher z of an item that is not in the list is at most the Fisher z of
+    the last item of the list. truncated (n,) uint8 becomes 1 for each row in which this bound
+    determined the radius of an edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

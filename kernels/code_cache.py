@@ -1,4 +1,4 @@
-"""The cache of compiled code on disk. A file is found by everything its code was compiled from.
+"""The cache of compiled code on disk; each file is named after everything that went into its code.
 
 Numba's own cache has three faults. First, Numba watches only the file of the compiled function, so
 after an upgrade it may run an old helper function of another file (see ``fingerprint``). Second,
@@ -33,11 +33,11 @@ from .fingerprint import fingerprint, module_fingerprint
 # because the other process may have been stopped. The largest kernel takes 20 s on a busy machine.
 LONGEST_WAIT = 120.0
 
-# Code that no process has used for 60 days is removed. A file that a process uses gets a new date
-# at most once a day.
+# Code that no process has used for this many seconds (60 days) is removed. When a process uses a
+# file, the date of the file is renewed, at most once a day.
 _SECONDS_UNUSED = 60 * 86400
 _SECONDS_BETWEEN_DATES = 86400
-# The names of files with code that only kernels call begin with this character.
+# If code can only be called by kernels, the name of its file begins with this character.
 INNER = "~"
 
 # The directory that set_cache_directory has set, or None for the directory of the environment.
@@ -79,7 +79,7 @@ def _absolute(directory):
 
 
 def exists(path):
-    """Return whether a path exists; False, and no error, if its directory may not be read."""
+    """Return whether a path exists; if its directory may not be read, return False."""
     try:
         return path.exists()
     except OSError:
@@ -99,7 +99,11 @@ def is_writable():
 
 @contextlib.contextmanager
 def sole_process(name):
-    """Yield True unless another process with the same cache is inside a block of this name."""
+    """Hold a lock of this name in a `with` block; yield False if another process holds it.
+
+    All processes with the same cache directory share the locks. If files cannot be locked, True is
+    yielded.
+    """
     with contextlib.ExitStack() as stack:
         try:
             import fcntl
@@ -121,7 +125,7 @@ def sole_process(name):
 
 @functools.cache
 def sources_digest():
-    """Return a digest of all kernel sources, which a native library must have to be used."""
+    """Return a digest of all kernel sources; a native library with another digest is not used."""
     content = hashlib.sha256()
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.[cp]*")):
@@ -134,7 +138,7 @@ def sources_digest():
 # The digest is computed at import, because an upgrade may later replace the files of a running
 # process.
 sources_digest()
-# The modules that decide how kernels are compiled and stored.
+# The digests of the modules that decide how kernels are compiled and stored.
 _MACHINERY = [
     module_fingerprint(f"{__package__}.{name}") for name in ("jit", "compiler", "numba_internals")
 ]
@@ -145,7 +149,7 @@ _NUMBA_FILE = Path(".numba_config.yaml")
 
 
 def has_numba_file():
-    """Return whether the working directory has a file with settings of Numba."""
+    """Return whether the working directory contains a file with settings of Numba."""
     return exists(_NUMBA_FILE)
 
 
@@ -204,7 +208,7 @@ def _version(name):
 
 
 def leave_mark(name, kernels):
-    """Leave a mark that tells other processes that the cache has all code of some kernels."""
+    """Leave a mark that tells other processes that the cache contains all code of some kernels."""
     path = _mark(name, kernels)
     _make_private(path.parent)
     path.touch()
@@ -233,8 +237,8 @@ def signatures():
 class Files:
     """The files of compiled code: one per signature of a function.
 
-    A file holds a sha256 of its name and the payload, and then the payload. The name of the file
-    begins with the mark, the name of the function and the fingerprint.
+    A file consists of a sha256 of its name and its payload, followed by the payload. The name of
+    the file begins with the mark, the name of the function and its fingerprint.
     """
 
     def __init__(self, function, mark=""):
@@ -264,9 +268,9 @@ class Files:
     def turn(self, keys):
         """Yield whether no key has a file; in that case, hold the turn to compile the signature.
 
-        While another process holds the turn, this process waits. Without turns, eight test workers
-        that start together would compile each kernel eight times. If files cannot be locked, no
-        process waits.
+        A turn is a lock. While another process holds the turn for the same signature, this process
+        waits. Without turns, eight test workers that start together would compile each kernel eight
+        times. If files cannot be locked, no process waits.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
@@ -339,7 +343,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock one byte of the lock file, which stands for a path, until the stack is closed."""
+    """Lock the byte of the lock file that stands for a path, until the stack is closed."""
     import fcntl
 
     _make_private(path.parent.parent)
@@ -369,7 +373,7 @@ def _refuse_foreign(path, status):
 
 
 def _digest(path, payload):
-    """Return a digest of the payload and the file name, so a renamed file counts as damaged."""
+    """Return a digest of the file name and the payload; a renamed file thus counts as damaged."""
     return hashlib.sha256(path.name.encode() + payload).digest()
 
 
@@ -384,7 +388,7 @@ warned = set()
 
 
 def warn(event, cause):
-    """Warn of an event once per process, because a full disk fails alike for every kernel."""
+    """Warn of an event once per process; a full disk, for example, affects every kernel alike."""
     if event not in warned:
         warned.add(event)
         warnings.warn(f"fastcos {event}: {cause}", stacklevel=3)

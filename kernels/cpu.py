@@ -25,7 +25,9 @@ ISA_FEATURES = {
 
 @functools.cache
 def cpu_features():
-    """Return the CPU features that kernels may use, subject to NUMBA_CPU_NAME and _CPU_FEATURES.
+    """Return the CPU features that kernels may use.
+
+    The variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict these features.
 
     If there are native libraries, these are the features of the widest tier of CPUs that this CPU
     supports. An intrinsic that the CPU lacks aborts the process during code generation, so callers
@@ -58,7 +60,7 @@ def has_instruction(feature):
 
 @functools.cache
 def fast_cache_bytes():
-    """Return how large a table may be, in bytes, whose rows are read fast in any order.
+    """Return the largest size, in bytes, of a table whose rows are read fast in any order.
 
     Eight cores of an AMD CPU share a third-level cache of 16 MiB or more that answers nearly as
     fast as the second-level cache. The third-level cache of Intel's servers is shared by all cores
@@ -73,7 +75,7 @@ def fast_cache_bytes():
 
 @functools.cache
 def supported_isas():
-    """Return the sets of ISA_FEATURES that the CPU and the system support, the widest first."""
+    """Return the names of ISA_FEATURES that the CPU and the system support, the widest first."""
     return tuple(
         isa
         for isa, needs in ISA_FEATURES.items()
@@ -82,7 +84,7 @@ def supported_isas():
 
 
 def supported_tiers():
-    """Return the tiers of native.TIERS that this CPU and system support, widest first."""
+    """Return the tiers of native.TIERS that the CPU and the system support, the widest first."""
     return tuple(
         tier
         for tier, (_, features) in native.TIERS.items()
@@ -92,7 +94,10 @@ def supported_tiers():
 
 
 def code_name(tier):
-    """Return the CPU name and the features of a tier, as the variables NUMBA_CPU_* expect them."""
+    """Return the CPU name and the features of a tier, as Numba's variables expect them.
+
+    The variables are NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    """
     cpu_name, features = native.TIERS[tier]
     return cpu_name, ",".join(f"+{feature}" for feature in features)
 
@@ -115,8 +120,8 @@ def model():
     text = platform.machine() + platform.processor()
     with contextlib.suppress(OSError):  # only Linux has this file
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        kept = ("model name", "flags", "Features", "CPU part")
-        text += "\n".join(sorted({line for line in lines if line.startswith(kept)}))
+        beginnings = ("model name", "flags", "Features", "CPU part")
+        text += "\n".join(sorted({line for line in lines if line.startswith(beginnings)}))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -6,17 +6,17 @@ from .jit import kernel
 
 # The results of check_rows: VALID, and then the defects, from the worst to the least severe.
 VALID, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL, EXPLICIT_ZERO = 0, 1, 2, 3, 4
-# The number of rows that are validated together. Only if a block of rows has a defect are its rows
+# The number of rows that are validated together. If such a block of rows has a defect, its rows are
 # validated one by one.
 _ROWS_AT_ONCE = 256
 
 
 @kernel
 def check_rows(lo, hi, X, views, n_columns, findings):
-    """Write the worst defect of every row; errors are worse than defects that can be repaired.
+    """Write the worst defect of each of the rows lo to hi of X to findings (n,) uint8.
 
-    X is a Csr whose indptr is already validated, and views are its BitViews. The defects are
-    written to findings (n,) uint8. The kernel takes O(nnz) time.
+    The constants VALID to EXPLICIT_ZERO of this module are the possible findings. X is a Csr whose
+    indptr is already validated, and views are its BitViews. The kernel takes O(nnz) time.
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
@@ -28,7 +28,11 @@ def check_rows(lo, hi, X, views, n_columns, findings):
 
 @kernel
 def _all_valid(lo, hi, X, views, n_columns):
-    """Return whether no row has a defect, after two vectorised loops and a check of row ends."""
+    """Return whether no row from lo to hi has a defect.
+
+    Two vectorised loops check the values and the order of the indices, and the first and the last
+    index of each row are compared with the number of columns.
+    """
     indptr, indices, columns, bits = X.indptr, X.indices, views.columns, views.values
     magnitude, infinity = views.magnitude, views.infinity
     start, stop = indptr[lo], indptr[hi]
@@ -36,8 +40,8 @@ def _all_valid(lo, hi, X, views, n_columns):
         return True
     # The loops run over slices, because Numba would otherwise test whether each index is negative.
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
-    # The bits of a number that is not finite, without its sign, are at least the bits of infinity.
-    # An explicit zero fails the test as well, because 0 - 1 wraps to the largest integer.
+    # Without the sign bit, the bits of a number that is not finite are at least the bits of
+    # infinity. An explicit zero fails the test as well, because 0 - 1 wraps to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):
@@ -62,9 +66,9 @@ def _all_valid(lo, hi, X, views, n_columns):
 
 @kernel
 def are_within(start, stop, columns, n_columns):
-    """Return whether the entries from start to stop are indices below n_columns, in any order.
+    """Return whether columns[start:stop] holds only numbers below n_columns, in any order.
 
-    columns is described in BitViews.
+    columns holds indices of a matrix as unsigned integers, as in BitViews.
     """
     columns = columns[start:stop]
     widest = columns.dtype.type(0)
@@ -75,7 +79,7 @@ def are_within(start, stop, columns, n_columns):
 
 @kernel
 def _check_each_row(lo, hi, X, n_columns, findings):
-    """Compute check_rows, row by row."""
+    """Compute the findings of check_rows, row by row."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for i in range(lo, hi):
         outside, broken, unsorted, zero = False, False, False, False
@@ -118,17 +122,22 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo to hi of a CSR matrix to their positions in its transpose.
 
-    positions (parts, p) int64 holds, for each part and each column, the place in the transpose at
-    which the entries of the part in this column start. The array is overwritten. X is a Csr; its
-    data and the output `values` are arrays (nnz,), or both are None. The results are written to
-    rows and values (nnz,); rows ascend in every column.
+    X is a Csr, and boundaries (parts + 1,) int64 holds the row at which each part begins. positions
+    (parts, p) int64 holds, for each part and each column, the position in the transpose at which
+    the entries of the part in this column start; the array is overwritten. The results are written
+    to rows and values (nnz,), and rows ascend in every column. values is None if the data of X is
+    None.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Transpose as transpose_parts does; data may be None here, unlike a member of a record."""
+    """Transpose as transpose_parts does.
+
+    The arrays are arguments of their own, because Numba removes the code for data only if data is
+    an argument that is None, and not the member of a record.
+    """
     for part in range(lo, hi):
         next_of = positions[part]
         for i in range(boundaries[part], boundaries[part + 1]):

@@ -1,4 +1,7 @@
-"""Exact top-k of dense rows that scores every pair in float64: for small inputs and large k."""
+"""Exact top-k of dense rows by float64 scores of all pairs, for small inputs and large k.
+
+The file also contains kernels that score lists of items, and that merge and extend results.
+"""
 
 import numpy as np
 
@@ -14,13 +17,14 @@ _CHUNK = 256
 
 @kernel
 def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
-    """Find each query's best k candidates within one of the `parts` parts of its candidates.
+    """Find the best k candidates of queries in parts of their lists of candidates.
 
-    Task r, for r from lo to hi, searches part r % parts of the candidates of query r // parts.
-    scoring is a PairScoring, ranges a CandidateRanges, and filters a QueryFilters with self_rows;
-    filters.allowed is not read. The results are written to scores (n parts, k) float64 and rows
-    (n parts, k) int64. With m candidates per query, the kernel performs O((hi - lo) m d / parts)
-    operations in float64, and it allocates O(k) memory.
+    The candidates of each query are divided into `parts` parts of about equal size. Task r, for r
+    from lo to hi, searches part r % parts of the candidates of query r // parts, and writes its
+    results to row r of scores (n parts, k) float64 and rows (n parts, k) int64. scoring is a
+    PairScoring, ranges a CandidateRanges, and filters a QueryFilters with self_rows;
+    filters.allowed is not read. With m candidates per query, the kernel performs O((hi - lo) m d /
+    parts) operations in float64, and it allocates O(k) memory.
     """
     candidates, firsts, lasts = ranges.rows, ranges.firsts, ranges.lasts
     self_rows, excluded_indptr = filters.self_rows, filters.excluded_indptr
@@ -39,19 +43,19 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
         while position < end:
             chunk_size = 0
             while position < end and chunk_size < _CHUNK:
-                j = candidates[position]
+                row = candidates[position]
                 position += 1
-                if j == self_rows[i]:
+                if row == self_rows[i]:
                     continue
-                if first < last and is_excluded(j, excluded_rows, first, last):
+                if first < last and is_excluded(row, excluded_rows, first, last):
                     continue
-                chunk[chunk_size] = j
+                chunk[chunk_size] = row
                 chunk_size += 1
             score_items(scoring, i, chunk, chunk_size, chunk_scores)
             for entry in range(chunk_size):
                 score = chunk_scores[entry]
-                # Candidates ascend, so a candidate whose score only equals the k-th best score
-                # comes after the k best.
+                # Candidates are visited in ascending order, so a candidate whose score only equals
+                # the k-th best score so far comes after the k best.
                 if score <= bound:
                     continue
                 best_scores[count], best_rows[count] = score, chunk[entry]
@@ -67,7 +71,8 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
 def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
     """Write the best k entries of each of the lists lo to hi to scores and rows (n, k).
 
-    The lists are part_scores and part_rows (n, c); part_rows is padded by -1.
+    List i consists of the scores part_scores[i] and the row numbers part_rows[i], both of length c.
+    Lists are padded by the row number -1.
     """
     c = part_rows.shape[1]
     list_rows, list_scores, scratch = np.empty(c, np.int64), np.empty(c), np.empty(c)
@@ -82,10 +87,12 @@ def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
 
 @kernel
 def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
-    """Score the counts[i] rows from starts[i] on, and keep the rows with scores >= bounds[i].
+    """Score the candidates of queries lo to hi, and keep those whose scores are at least bounds[i].
 
-    The kernel does this for the queries lo to hi. scoring is a PairScoring. counts (n,), rows and
-    scores (starts[n],) are changed in place.
+    The candidates of query i are the counts[i] entries of rows from starts[i] on. The candidates
+    that are kept and their scores are moved to the front of this range, and counts[i] becomes their
+    number. scoring is a PairScoring. counts (n,), rows and scores (starts[n],) are changed in
+    place.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]
@@ -121,11 +128,12 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 
 @kernel
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
-    """Find the best k items of queries lo to hi, after each item is replaced by its duplicates.
+    """Find the best k items of queries lo to hi, from neighbours that stand for groups of copies.
 
-    distinct is a DistinctResults, and groups the CopyGroups of the items. self_rows (n,) holds the
-    number of the item that is the query itself, or -1. The results are written to scores (n, k)
-    float64 and rows (n, k) int64.
+    distinct is a DistinctResults, in which one item stands for all items that are equal to it.
+    Each of these items is replaced by the members of its group; groups is the CopyGroups of the
+    items. self_rows (n,) holds, for each query, the number of the item that is the query itself, or
+    -1. The results are written to scores (n, k) float64 and rows (n, k) int64.
     """
     result_rows, result_scores, members = distinct.rows, distinct.scores, groups.members
     k = rows.shape[1]

@@ -68,7 +68,7 @@ def _describe(definition):
 
 
 def _globals(function, code):
-    """Return the globals that the code names, also those of other modules of this package."""
+    """Return the globals that the code names, and the attributes of this package's modules."""
     names = _names(code)
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     modules = [value for value in values.values() if _is_own_module(value)]

@@ -1,9 +1,9 @@
 """Range of the cosine of a pair under rescalings of the latent dimensions.
 
-A rescaling D turns <x, y> into sum w x y with weights w = D^-2. The condition of D is the ratio of
-its largest to its smallest entry. If the condition is at most κ, w lies in the box [1, K]^d with K
-= κ², up to a common factor, which does not change a cosine. Everything is computed in float64, from
-unit vectors.
+A rescaling D turns <x, y> into sum w x y with weights w = D^-2. The *condition* of D is the ratio
+of its largest to its smallest entry. If the condition is at most κ, the weights lie in the *box*
+[1, K]^d with K = κ², up to a common factor, which does not change a cosine. Everything is computed
+in float64, from unit vectors x and y.
 """
 
 import math
@@ -13,14 +13,14 @@ import numpy as np
 from .jit import kernel
 from .select import sort_best_first
 
-# If the squared distance of two unit vectors in d dimensions is below d * COLLINEAR, the vectors
+# If the squared distance of two unit vectors in d dimensions is at most d * COLLINEAR, the vectors
 # differ only by rounding errors, which are up to 4 epsilon in every entry.
 COLLINEAR = (4 * 2.0**-52) ** 2
 
 
 @kernel
 def unit_row(row, norm, unit):
-    """Write row (d,) divided by norm to unit (d,) float64, or zeros if the norm is 0."""
+    """Write row (d,) divided by its norm to unit (d,) float64, or zeros if the norm is 0."""
     scale = 1.0 / norm if norm > 0.0 else 0.0
     for j in range(row.shape[0]):
         unit[j] = row[j] * scale
@@ -46,7 +46,10 @@ def sum_and_difference(x, y):
 
 @kernel
 def fisher_z(x, y):
-    """Return Fisher z, the artanh of the cosine, of two unit or zero vectors; ±inf if collinear."""
+    """Return Fisher z of two unit or zero vectors, which is the artanh of their cosine.
+
+    Fisher z of collinear vectors is inf or -inf. If a vector is zero, the result is 0.
+    """
     plus, minus = sum_and_difference(x, y)
     if minus == 0.0:
         return math.inf if plus > 0.0 else 0.0
@@ -57,7 +60,7 @@ def fisher_z(x, y):
 
 @kernel
 def weighted_sums(x, y, w):
-    """Return the three weighted sums (sum w x y, sum w x², sum w y²)."""
+    """Return the three sums over the dimensions: of w x y, of w x² and of w y²."""
     xy, xx, yy = 0.0, 0.0, 0.0
     for j in range(x.shape[0]):
         xy += w[j] * x[j] * y[j]
@@ -77,10 +80,11 @@ def weighted_cosine(x, y, w):
 
 @kernel
 def best_positive(x, y, K, w):
-    """Write to w the vertex of the box [1, K]^d with the largest cosine, which is positive.
+    """Write to w the vertex of the box [1, K]^d at which the cosine of x and y is largest.
 
-    If the positions with x y > 0 are sorted by y / x, the positions whose weight is K form one
-    contiguous range. The function tries all ranges, in O(d²) time.
+    The largest cosine must be positive. At this vertex, if the positions with x y > 0 are sorted by
+    y / x, those with the weight K form one contiguous range. The function tries all ranges, in
+    O(d²) time.
     """
     d = x.shape[0]
     positions, ratios, m = np.empty(d, np.int64), np.empty(d), 0
@@ -110,9 +114,9 @@ def best_positive(x, y, K, w):
 
 @kernel
 def tangent_vertex(x, y, K, t, w):
-    """Write to w the minimiser of 2 sum w x y / sum w (t x² + y²/t), found by Dinkelbach's method.
+    """Write to w the point of the box [1, K]^d that minimises 2 sum w x y / sum w (t x² + y²/t).
 
-    w is restricted to the box [1, K]^d.
+    The point is found by Dinkelbach's method.
     """
     value = math.inf
     w[:] = 1.0
@@ -129,16 +133,20 @@ def tangent_vertex(x, y, K, t, w):
 
 @kernel
 def tangent(sums, t):
-    """Return 2 xy / (t xx + yy / t), an upper bound of the cosine, exact if t = sqrt(yy / xx)."""
+    """Return 2 xy / (t xx + yy / t), an upper bound of a cosine that is not negative.
+
+    `sums` holds the weighted sums xy, xx and yy. The bound equals the cosine if t = sqrt(yy / xx).
+    """
     return 2.0 * sums[0] / (t * sums[1] + sums[2] / t)
 
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """Return the t in [low, high] at which the lower of two tangents is highest.
+    """Return the t between low and high at which the lower of two tangents is highest.
 
-    Each tangent has one peak. The peak of `left` is at or after low, and the peak of `right` is at
-    or before high. If rounding errors hide the highest t, 0.0 is returned.
+    left and right are the weighted sums of the two tangents, as functions of t. Each tangent has
+    one peak. The peak of `left` is at or after low, and the peak of `right` is at or before high.
+    If rounding errors hide the highest t, 0.0 is returned.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -157,7 +165,7 @@ def highest_envelope(left, right, low, high):
 
 @kernel
 def lowest_between(start, end, w_start, w_end, w):
-    """Write to w the point between w_start and w_end with the smallest cosine.
+    """Write to w the point between w_start and w_end at which the cosine is smallest.
 
     w_start and w_end are points of the box, no cosine between them is negative, and start and end
     are their weighted sums. The derivative of the cosine along the segment changes its sign at most
@@ -179,11 +187,11 @@ def lowest_between(start, end, w_start, w_end, w):
 
 @kernel
 def worst_nonnegative(x, y, K, w):
-    """Write to w the point of the box with the smallest cosine, if no cosine there is negative.
+    """Write to w the point of the box with the smallest cosine, if no cosine in it is negative.
 
     The smallest cosine is the maximum over t of the minimum over w of 2 sum w x y / sum w (t x² +
-    y²/t). Two vertices, each of which is optimal at its own t, bound the maximum from above. The
-    next t is the t at which this bound is highest.
+    y²/t). Two vertices of the box, each of which is optimal at its own t, bound the maximum from
+    above. The t at which this bound is highest is tried next.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -213,7 +221,7 @@ def worst_nonnegative(x, y, K, w):
 
 @kernel
 def highest_cosine(x, y, K, w):
-    """Write to w the point of the box [1, K]^d with the largest cosine of unit vectors x and y."""
+    """Write to w the point of the box [1, K]^d at which the cosine of unit vectors is largest."""
     largest = 0.0
     for j in range(x.shape[0]):
         term = x[j] * y[j]
@@ -228,9 +236,9 @@ def highest_cosine(x, y, K, w):
 def box_intervals(lo, hi, pairs, K, ends, weights):
     """Write the exact ranges of the cosines of pairs lo to hi over the box [1, K]^d of weights.
 
-    pairs is a RowPairs. The lowest and the highest cosine are written to ends (n, 2) float64, NaN
-    for a zero row. The weights at which a pair has these cosines are written to weights (n, 2, d)
-    float64, ones for a zero row. The kernel takes O(d²) time per pair.
+    pairs is a RowPairs. The lowest and the highest cosine of each pair are written to ends (n, 2)
+    float64, or NaN if a row is zero. The weights at which the pair has these cosines are written to
+    weights (n, 2, d) float64, or ones if a row is zero. The kernel takes O(d²) time per pair.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     d = x.shape[1]
@@ -250,11 +258,12 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 
 @kernel
 def total_variation_index(x, y, contributions):
-    """Return the total-variation index of two unit vectors; write the signed contributions.
+    """Return the total-variation index of two unit vectors, and write the contributions to it.
 
     contributions (d,) float64 becomes ½ (e₊² - e₋²), where e₊ and e₋ are the unit vectors along
-    x + y and x - y. A contribution is the derivative of Fisher z with respect to the logarithm of
-    the weight of its dimension. The index is the sum of the absolute contributions.
+    x + y and x - y. The contribution of a dimension is the derivative of Fisher z with respect to
+    the logarithm of the weight of this dimension. The index is the sum of the absolute
+    contributions.
     """
     plus, minus = sum_and_difference(x, y)
     contributions[:] = 0.0
@@ -270,7 +279,7 @@ def total_variation_index(x, y, contributions):
 
 @kernel
 def pair_indices(lo, hi, pairs, z, indices, contributions):
-    """Write Fisher z, total-variation indices and contributions of the pairs lo to hi.
+    """Write Fisher z, the total-variation index and its contributions for the pairs lo to hi.
 
     pairs is a RowPairs. The outputs z (n,), indices (n,) and contributions (n, d) are float64.
     """
@@ -289,9 +298,9 @@ def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
 
     An edge is a pair of a row and one of its nearest neighbours. sample is a SampledRows, neighbors
     (n, k) holds the neighbours of its rows, and part q consists of the rows from first_of[q] to
-    first_of[q + 1]. The outputs are indices (n, k) float64, NaN for an edge of a zero row, and
-    totals (parts, d) float64, the sums of the absolute contributions of each dimension. The kernel
-    takes O(d) time per edge.
+    first_of[q + 1]. The outputs are indices (n, k) float64, which is NaN for an edge of a zero row,
+    and totals (parts, d) float64, which holds, for each part and each dimension, the sum of the
+    absolute contributions over all edges. The kernel takes O(d) time per edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

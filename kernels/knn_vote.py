@@ -1,4 +1,4 @@
-"""Recommendations by k-nearest-neighbour votes: item-based and user-based."""
+"""Recommendations by votes of the nearest neighbours of items, or of users."""
 
 import numpy as np
 
@@ -8,9 +8,10 @@ from .row_argsort import top_k_of_row
 
 @kernel
 def top_k_votes(votes, seen, best):
-    """Write the k unseen items with the most votes to best (k,) int64, padded by -1.
+    """Write the k items with the most votes that are not in `seen` to best (k,) int64.
 
-    votes (p,) float64 is at least 0, and is set to -1 for items that the user has seen.
+    votes (p,) float64 holds numbers of at least 0, and is set to -1 for the items in seen. Items
+    without votes are left out, and best is padded by -1.
     """
     for item in seen:
         votes[item] = -1.0
@@ -25,10 +26,10 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
     """Recommend to each user the k unseen items that are most often neighbours of seen items.
 
     seen is the Csr of the items that users have seen. neighbors (p, K) int64 holds the nearest
-    items of every item, padded by -1, and weights (K,) float64 the votes for the first, second, ...
-    neighbour. The items are written to best (n, k) int64 by descending votes, equal votes by lower
-    item number, padded by -1. The kernel takes O(h K + p) time for a user who has seen h items, and
-    allocates p numbers.
+    items of every item, padded by -1, and weights (K,) float64 holds the votes for the first,
+    second, ... neighbour of a seen item. The recommended items are written to best (n, k) int64 by
+    descending votes, equal votes by lower item number, padded by -1. The kernel takes O(h K + p)
+    time for a user who has seen h items, and allocates p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(neighbors.shape[0])
@@ -48,8 +49,9 @@ def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
     users (m,) is int64. neighbors (m, K) int64 holds the nearest users of each user, padded by -1;
     these neighbours vote for all items that they have seen. weights (K,) float64 holds the votes of
     the first, second, ... neighbour, and seen is the Csr of the items that users have seen. The
-    items are written to best (m, k) int64 in the order of recommend_by_items. The kernel takes
-    O(number of interactions of the neighbours + p) time per user, and allocates p numbers.
+    recommended items are written to best (m, k) int64, in the order that recommend_by_items uses.
+    For each user, the kernel takes O(p + number of interactions of the neighbours) time. It
+    allocates p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

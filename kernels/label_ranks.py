@@ -1,4 +1,7 @@
-"""Ranks of same-label columns in rows of scores: AUC, average precision at R, kNN vote."""
+"""Measures of how high the columns with the label of a query rank in a row of scores.
+
+The measures are the AUC, the average precision at R, and the vote of the nearest columns.
+"""
 
 import numpy as np
 
@@ -8,11 +11,13 @@ from .row_argsort import DIGITS, argsort_row
 
 @borrowing_kernel
 def auc_of_ranked(scores, codes, self_column, relevant, ranked):
-    """Return P(a column with the label of the query scores more than a column without it).
+    """Return the probability that a column with the query's label scores more than another column.
 
-    A tie counts one half. The query is the column self_column. scores (m,) is float64, and codes
-    (m,) int64 holds the codes of the labels. ranked (m - 1,) int64 holds all columns except
-    self_column, by descending score, and `relevant` of these columns have the label of the query.
+    Both columns are chosen at random, the first among those with the label of the query, the second
+    among those without it. A tie counts one half. The query is the column self_column. scores (m,)
+    is float64, and codes (m,) int64 holds the codes of the labels. ranked (m - 1,) int64 holds all
+    columns except self_column, by descending score, and `relevant` of these columns have the label
+    of the query.
     """
     n_irrelevant = ranked.shape[0] - relevant
     doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf
@@ -30,7 +35,11 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
 
 @borrowing_kernel
 def precision_of_ranked(codes, self_column, relevant, ranked):
-    """Return (1/R) sum over ranks r <= R of rel(r) P(r), the average precision at R = relevant."""
+    """Return the average precision at R, where R is `relevant`.
+
+    It is 1 / R times the sum, over the ranks r <= R whose columns have the label of the query, of
+    the share of such columns among the first r. The other arguments are those of auc_of_ranked.
+    """
     total, hits = 0.0, 0
     for rank in range(relevant):
         same = codes[ranked[rank]] == codes[self_column]
@@ -42,10 +51,10 @@ def precision_of_ranked(codes, self_column, relevant, ranked):
 
 @borrowing_kernel
 def majority_code(codes, best, votes):
-    """Return the most frequent code among the best columns (k,).
+    """Return the most frequent code among the columns in best (k,).
 
-    Among equally frequent codes, the first in the list of columns is returned. votes (C,) int64 is
-    overwritten.
+    Among equally frequent codes, the code of the first column in the list is returned. votes (C,)
+    int64 is overwritten.
     """
     votes[:] = 0
     for j in best:
@@ -59,12 +68,13 @@ def majority_code(codes, best, votes):
 
 @kernel
 def score_label_ranks(lo, hi, scores, self_columns, labels, k, ranks):
-    """Write AUC, average precision at R and the majority label of the queries lo to hi.
+    """Write the AUC, the average precision at R and the voted label code of the queries lo to hi.
 
-    scores (n, m) is float64, and self_columns (n,) int64 holds the column that is the query itself.
-    labels holds the LabelCodes of the columns; from 2 to m - 1 columns must have the code of a
-    query. The results are written to ranks, a LabelRanks. The kernel takes O(m) time per query if
-    few scores are nearly equal, and it allocates 3 m numbers.
+    scores (n, m) is float64, and self_columns (n,) int64 holds, for each query, the column that is
+    the query itself. labels holds the LabelCodes of the columns; at least 2 and at most m - 1
+    columns must have the code of a query. The k best columns vote. The results are written to
+    ranks, a LabelRanks. The kernel takes O(m) time per query if few scores are nearly equal, and it
+    allocates 3 m numbers.
     """
     m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)

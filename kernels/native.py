@@ -5,10 +5,10 @@ digest of the sources from which it was compiled. A library is used if its diges
 of the installed sources and if the CPU has the instructions of the tier. If no library is used, and
 for signatures that no library contains, Numba compiles the kernel.
 
-The variable ``FASTCOS_NATIVE`` is 0 to use no library, or a folder of libraries. No library is used
-where an environment variable or a file changes the code that Numba generates. With
-``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of the
-libraries set this variable.
+The libraries lie beside this file, or in the folder that the variable ``FASTCOS_NATIVE`` names. If
+``FASTCOS_NATIVE`` is 0, no library is used. No library is used either if an environment variable or
+a file changes the code that Numba would generate. With ``FASTCOS_REQUIRE_NATIVE=1``, a call that
+would compile a kernel raises an error; the tests of the libraries set this variable.
 """
 
 import ctypes
@@ -37,19 +37,19 @@ _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
 # The types that count as arrays. Other subclasses of ndarray may behave differently.
 _ARRAYS = frozenset((np.ndarray, np.memmap))
 # The Python types that kernels accept in addition to arrays and NumPy numbers, each with its format
-# character in the module struct.
+# character for the module struct.
 _PYTHON = {
     "bool": (bool, "q"),
     "int": (int, "q"),
     "float": (float, "d"),
     "NoneType": (type(None), "q"),
 }
-# The format characters of the module struct, by the kind and the size of a NumPy number.
+# The format characters for the module struct, by the kind and the size of a NumPy number.
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# The build assigns a function to `recorder`. recorder(kernel, arrays) then sees every call of
-# compiled code.
+# The build assigns a function to `recorder`, which is then called as recorder(kernel, arrays) at
+# every call of compiled code.
 recorder = None
 
 
@@ -71,7 +71,7 @@ def tier():
 
 
 def bind(kernel, *arrays):
-    """Return a kernel's code for arrays of these types, and the arguments to pass after lo, hi."""
+    """Return a kernel's code for arguments of these types, and the arguments after lo and hi."""
     kinds, values = [], []
     _flatten(arrays, kinds, values)
     for entry in _entries(kernel).get(tuple(kinds), ()):
@@ -176,7 +176,10 @@ def _of_numpy(name):
 
 
 def _flatten(arguments, kinds, values):
-    """Append the types of arguments, and their values or addresses, for tuples member by member."""
+    """Append the types of arguments to kinds, and their values or addresses to values.
+
+    A tuple is appended member by member.
+    """
     for argument in arguments:
         kind = type(argument)
         if kind in _ARRAYS:
@@ -203,7 +206,7 @@ def _entries(kernel):
 
 
 def kernel_name(kernel):
-    """Return the name under which the tables of the libraries list a kernel."""
+    """Return the name of a kernel in the tables of the libraries."""
     return f"{kernel.__module__.rpartition('.')[2]}.{kernel.__name__}"
 
 

@@ -1,4 +1,7 @@
-"""Normal distribution function, and mutual proximity of normal cosines (Schnitzer et al. 2012)."""
+"""The normal distribution function, and the mutual proximity of Schnitzer et al. (2012).
+
+Mutual proximity is computed under the assumption that cosines have a normal distribution.
+"""
 
 import math
 
@@ -7,7 +10,7 @@ from .jit import kernel
 _ROOT_HALF = math.sqrt(0.5)
 _HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 # For z below this number, erfc underflows in float64.
-_LEAST_ERFC = -37.0
+_MIN_ERFC_ARGUMENT = -37.0
 
 
 @kernel
@@ -15,7 +18,7 @@ def log_cdf(z):
     """Return the logarithm of the standard normal CDF at z, with a relative error of 1e-15."""
     if z > 0.0:
         return math.log1p(-0.5 * math.erfc(z * _ROOT_HALF))
-    if z >= _LEAST_ERFC:
+    if z >= _MIN_ERFC_ARGUMENT:
         return math.log(0.5 * math.erfc(-z * _ROOT_HALF))
     square = 1.0 / (z * z)
     series = 1.0 - square * (1.0 - 3.0 * square * (1.0 - 5.0 * square * (1.0 - 7.0 * square)))
@@ -24,12 +27,13 @@ def log_cdf(z):
 
 @kernel
 def mutual_proximity_rows(lo, hi, cosines, columns, queries, items, scores):
-    """Write the log mutual proximity of query i and items columns[i] to scores[i], for lo to hi.
+    """Write the log mutual proximity of query i and each item in columns[i] to scores[i].
 
-    The log mutual proximity is the logarithm of the product of two normal CDFs of the cosine: the
-    CDF with the moments of the query and the CDF with the moments of the item. cosines and columns
-    have the shape (n, k), queries and items are the ScoreMoments of the cosines of n queries and p
-    items, and scores (n, k) is the output. The kernel takes O((hi - lo) k) time.
+    The kernel does this for the queries i from lo to hi. The log mutual proximity is the logarithm
+    of the product of two normal CDFs of the cosine: the CDF with the mean and the deviation of the
+    query's cosines, and the CDF with those of the item. cosines and columns have the shape (n, k),
+    queries and items are the ScoreMoments of n queries and p items, and scores (n, k) is the
+    output. The kernel takes O((hi - lo) k) time.
     """
     means, deviations = items.means, items.deviations
     for i in range(lo, hi):

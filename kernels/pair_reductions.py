@@ -1,8 +1,8 @@
 """Reductions over all pairs of rows: histograms of scores, average precision, rank differences.
 
 Scores are float64 dot products in the order of the dimensions (``dot_tile``), so every kernel
-computes the same bits for the same pair. No kernel stores more scores than those of one strip of
-rows.
+computes the same bits for the same pair. A *strip* is a few neighbouring rows, and no kernel stores
+more scores than those of one strip with all rows.
 """
 
 import numpy as np
@@ -12,16 +12,20 @@ from .jit import borrowing_kernel, kernel
 from .label_ranks import precision_of_ranked
 from .row_argsort import DIGITS, argsort_row, top_k_of_row
 
-# The number of rows that are multiplied by a panel while it is in the cache.
+# The number of rows of a strip of pair_histograms. All of them are multiplied by a panel while the
+# panel is in the cache.
 STRIP = 16 * ROWS
-# The position of the score -1 within the first bin. With this offset, 0 and other simple fractions
-# lie inside a bin and not on an edge.
+# The position of the score -1 within the first bin, in widths of a bin. With this offset, the score
+# 0 and other simple fractions lie inside a bin and not on an edge.
 OFFSET = 0.3719
 
 
 @borrowing_kernel
 def count_score(score, margin, histogram, near):
-    """Count a score in its bin, and also in near[0] if it is within `margin` bins of an edge."""
+    """Count a score in its bin, and also in near[0] if it is near an edge of the bin.
+
+    A score is near an edge if its distance from the edge is less than `margin` widths of a bin.
+    """
     n_bins = histogram.shape[0]
     # Bins have the width 2 / (n_bins - 2).
     place = (score + 1.0) * (0.5 * n_bins - 1.0) + OFFSET
@@ -32,7 +36,7 @@ def count_score(score, margin, histogram, near):
 
 @borrowing_kernel
 def _stratum_of(level, boundaries, stratum):
-    """Return the number of boundaries below level, by a search that starts at `stratum`."""
+    """Return the number of ascending boundaries below a level; the search starts at `stratum`."""
     while stratum < boundaries.shape[0] and level > boundaries[stratum]:
         stratum += 1
     while stratum > 0 and level <= boundaries[stratum - 1]:
@@ -44,13 +48,14 @@ def _stratum_of(level, boundaries, stratum):
 def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
     """Count the pairs i < j by stratum, by same or different cluster, and by the bin of the score.
 
-    The kernel counts parts lo to hi of the strips of 96 rows from begin to stop. With Q parts, part
-    q consists of every Q-th strip. Row i of a pair lies in the strip. clustered is a ClusteredRows,
-    and margin bounds the rounding error of a score, in bins. The pairs are added to counts (parts,
-    strata, 2, bins) int64, whose third index is 0 for different clusters and 1 for the same
-    cluster. The scores that may belong to the next bin are added to near (parts, strata, 2, 1)
-    int64. The kernel takes O(96 n d) time per strip. If there are strata, it is fastest if
-    neighbouring rows have similar levels.
+    The rows are divided into strips of 96 rows, and only the pairs whose row i lies in a strip from
+    begin to stop are counted. These strips are divided into Q parts: part q consists of every Q-th
+    strip, and the kernel counts the parts lo to hi. clustered is a ClusteredRows, and margin bounds
+    the rounding error of a score, in widths of a bin. The pairs are added to counts (parts, strata,
+    2, bins) int64, whose third index is 0 for different clusters and 1 for the same cluster. The
+    scores that may belong to the next bin are added to near (parts, strata, 2, 1) int64. The kernel
+    takes O(96 n d) time per strip. If there are strata, the kernel is fastest if neighbouring rows
+    have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -67,8 +72,8 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # Rows are sorted by cluster, so the cluster of i begins at or before
-                        # column.
+                        # Rows are sorted by cluster and column > i, so the columns before ends[i]
+                        # are in the cluster of row i.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
                             for j in range(start, last):
@@ -83,10 +88,11 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 
 @kernel
 def score_strip(first_row, last_row, rows, panels, scores):
-    """Set scores[i - first_row, j] to rows[i] . row j of the packed matrix, within [-1, 1].
+    """Set scores[i - first_row, j] to the score of row i and row j, clipped to [-1, 1].
 
-    The output is scores (strip, 32 * number of panels) float64. Each of its columns belongs to one
-    row of the packed matrix; the columns of the padding after the last row are 0.
+    Row i, from first_row to last_row, is a row of `rows`, and row j one of the rows in panels. The
+    output is scores (strip, 32 * number of panels) float64. Each of its columns belongs to one row
+    of panels; the columns of the padding after the last row are 0.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):
@@ -94,19 +100,19 @@ def score_strip(first_row, last_row, rows, panels, scores):
         for tile_row in range(first_row, last_row, ROWS):
             dot_tile(rows, tile_row, panels, panel, tile)
             for r in range(min(ROWS, last_row - tile_row)):
-                line = scores[tile_row - first_row + r]
+                row_scores = scores[tile_row - first_row + r]
                 for c in range(COLUMNS):
-                    line[first + c] = min(max(tile[r, c], -1.0), 1.0)
+                    row_scores[first + c] = min(max(tile[r, c], -1.0), 1.0)
 
 
 @kernel
 def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
-    """Write the average precision at R of row queries[q] over all rows to values[q], for lo to hi.
+    """Write the average precision at R of row queries[q] to values[q], for q from lo to hi.
 
-    The average precision at R is (1/R) times the sum over ranks r <= R of rel(r) P(r), where R is
-    the number of other rows with the label of the query. queries (n_q,) is int64, rows (n, d) holds
-    float64 unit rows, and panels the same rows packed. codes (n,) is int64, and sizes (C,) int64 is
-    the number of rows per code, at least 2 for the code of a query. The output is values (n_q,)
+    R is the number of other rows with the label of the query, and ``label_ranks`` defines the
+    average precision. queries (n_q,) is int64, rows (n, d) holds float64 unit rows, and panels the
+    same rows packed. codes (n,) int64 holds the codes of the rows' labels, and sizes (C,) int64 the
+    number of rows per code, at least 2 for the code of a query. The output is values (n_q,)
     float64. The kernel takes O((hi - lo) n d) time and allocates 9 n scores.
     """
     n = rows.shape[0]
@@ -129,7 +135,11 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
 @borrowing_kernel
 def rank_excess(scores, self_row, neighbors):
-    """Return the sum over k neighbours of max(0, rank in the scores - k), for trustworthiness."""
+    """Return the sum, over the k rows in neighbors, of the amount by which their rank exceeds k.
+
+    The rank of a row is its rank among all rows except self_row, by descending score, equal scores
+    by lower row. Trustworthiness is computed from these sums.
+    """
     total, k = 0, neighbors.shape[0]
     for j in neighbors:
         score, ahead = scores[j], 0
@@ -145,11 +155,12 @@ def rank_excess(scores, self_row, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """Write the rank excess in X of the k nearest rows in Y, and the reverse, for rows lo to hi.
+    """Write the rank excess of the k nearest rows of each of the rows lo to hi to excess (n, 2).
 
-    X and Y (n, d) hold float64 unit rows, and X_panels and Y_panels the same rows packed. The
-    output is excess (n, 2) int64. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n
-    scores.
+    excess is int64. excess[i, 0] is the result of rank_excess for the k rows that are nearest to
+    row i in Y and the scores in X, and excess[i, 1] the result for the k rows that are nearest in X
+    and the scores in Y. X and Y (n, d) hold float64 unit rows, and X_panels and Y_panels the same
+    rows packed. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))
@@ -160,11 +171,11 @@ def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
         score_strip(first, last, X, X_panels, x_scores)
         score_strip(first, last, Y, Y_panels, y_scores)
         for i in range(first, last):
-            x_line, y_line = x_scores[i - first, :n], y_scores[i - first, :n]
-            top_k_of_row(y_line, i, k, neighbors)
-            excess[i, 0] = rank_excess(x_line, i, neighbors)
-            top_k_of_row(x_line, i, k, neighbors)
-            excess[i, 1] = rank_excess(y_line, i, neighbors)
+            x_row_scores, y_row_scores = x_scores[i - first, :n], y_scores[i - first, :n]
+            top_k_of_row(y_row_scores, i, k, neighbors)
+            excess[i, 0] = rank_excess(x_row_scores, i, neighbors)
+            top_k_of_row(x_row_scores, i, k, neighbors)
+            excess[i, 1] = rank_excess(y_row_scores, i, neighbors)
 
 
 @borrowing_kernel

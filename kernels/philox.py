@@ -1,8 +1,8 @@
 """Counter-based random numbers by Philox4x32-10, in which no state passes from row to row.
 
 Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words of
-32 bits are held in int64. A product may overflow, but its lower 64 bits, which are used, stay
-correct.
+32 bits are held in int64. A product of two words may overflow, but only its lower 64 bits are used,
+and they are correct.
 """
 
 from .jit import borrowing_kernel

@@ -11,17 +11,17 @@ LEVELS = 2**32
 DIGIT_BITS = 11
 # The number of values that a digit can have.
 DIGITS = 2**DIGIT_BITS
-# The quantisation of scores neither overflows nor underflows if the range of the scores is between
-# these two numbers. If the range is not between them, all levels are 0.
-LEAST_RANGE = 2.0**-900
-MOST_RANGE = 2.0**900
+# The quantisation of scores neither overflows nor underflows if the difference between the highest
+# and the lowest score is between these two numbers. Otherwise, all levels are 0.
+MIN_RANGE = 2.0**-900
+MAX_RANGE = 2.0**900
 # A sort key is the level, followed by the column number in this many lower bits.
 COLUMN_BITS = 31
 
 
 @borrowing_kernel
 def sort_by_score(scores, columns):
-    """Sort columns in place by descending score, equal scores by column, with Shell's sort."""
+    """Sort columns in place by descending score, equal scores by lower column, by Shell's sort."""
     for gap in GAPS:
         for c in range(gap, columns.shape[0]):
             column, at = columns[c], c
@@ -38,7 +38,10 @@ def sort_by_score(scores, columns):
 
 @borrowing_kernel
 def level_scale(scores):
-    """Return the highest score, and the levels per unit of score (0 if the range is unsuitable)."""
+    """Return the highest score, and the number of levels per unit of score.
+
+    The second number is 0 if the range of the scores is not between MIN_RANGE and MAX_RANGE.
+    """
     lowest = highest = scores[0]
     for score in scores:
         if score < lowest:
@@ -46,19 +49,25 @@ def level_scale(scores):
         if score > highest:
             highest = score
     span = highest - lowest
-    return highest, (LEVELS - 1) / span if LEAST_RANGE < span < MOST_RANGE else 0.0
+    return highest, (LEVELS - 1) / span if MIN_RANGE < span < MAX_RANGE else 0.0
 
 
 @borrowing_kernel
 def level_of(score, highest, scale):
-    """Return the level of a score, from 0 for the highest up to LEVELS - 1, the level of NaN."""
+    """Return the level of a score: 0 for the highest score, up to LEVELS - 1 for the lowest or NaN.
+
+    highest and scale are the results of level_scale.
+    """
     depth = (highest - score) * scale if scale > 0 else 0.0
     return np.int64(depth) if depth < LEVELS else LEVELS - 1
 
 
 @borrowing_kernel
 def _counting_sort(keys, shift, starts, sorted_keys):
-    """Sort keys stably by the digit at `shift` into sorted_keys; starts holds the digit counts."""
+    """Copy keys to sorted_keys, sorted stably by the digit whose lowest bit is number `shift`.
+
+    starts holds the number of keys with each value of the digit, and is overwritten.
+    """
     total = 0
     for digit in range(starts.shape[0]):
         size, starts[digit] = starts[digit], total
@@ -71,9 +80,10 @@ def _counting_sort(keys, shift, starts, sorted_keys):
 
 @borrowing_kernel
 def radix_sort_best(scores, self_column, k, keys, starts):
-    """Sort at least the k columns with the best levels into keys[1]; return the number of columns.
+    """Write the keys of at least the k columns with the best levels to keys[1], sorted.
 
-    Columns of one level are in ascending order. No branch depends on the scores.
+    The function returns the number of these columns. Columns of one level are in ascending order.
+    The arguments are those of argsort_row. No branch depends on the scores.
     """
     highest, scale = level_scale(scores)
     starts[:] = 0
@@ -129,7 +139,10 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
 
 @borrowing_kernel
 def top_k_of_row(scores, self_column, k, best):
-    """Write the k best columns other than self_column to best, in argsort_row's order."""
+    """Write the k best columns other than self_column to best[:k], in the order of argsort_row.
+
+    The columns are inserted one by one, which takes O(n k) time in the worst case.
+    """
     count = 0
     for j in range(scores.shape[0]):
         if j == self_column or (count == k and not scores[j] > scores[best[k - 1]]):

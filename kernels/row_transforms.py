@@ -1,8 +1,8 @@
 """Row transforms of the measures, and scores of candidate lists.
 
-A transformed row depends only on the original row, not on the other rows of the call. Duplicates
-therefore remain duplicates, and ties are broken by item number. A matrix product by BLAS would not
-guarantee that duplicates remain duplicates.
+A transformed row depends only on the original row, not on the other rows of the call. Equal rows
+therefore remain equal, and their equal scores are ordered by item number. After a matrix product by
+BLAS, equal rows may differ.
 """
 
 import numpy as np
@@ -12,24 +12,26 @@ from .pair_scores import score_items
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
-# The number of rows ahead of the current one that are prefetched. For 30,000 rows of 384 columns,
-# scoring a pair takes 100 ns if 16 or 32 rows are prefetched ahead, and 160 ns if 4 rows are.
+# The number of rows by which the prefetch is ahead of the row that is scored. For 30,000 rows of
+# 384 columns, scoring a pair takes 100 ns if the prefetch is 16 or 32 rows ahead, and 160 ns if it
+# is 4 rows ahead.
 _AHEAD = 16
 # The number of rows that are multiplied together, so that each row of the map is loaded only once.
 _ROWS = 4
-# The number of rows that are hashed together, because the steps of one hash depend on each other.
+# The number of rows that are hashed at the same time, because each step of a hash has to wait for
+# the step before it.
 _HASHED = 8
 
 
 @kernel
 def map_rows(lo, hi, rows, mean, root, largest, out):
-    """Set out[i] to (rows[i] - mean) root for rows lo to hi, or to 0 for a mere rounding error.
+    """Set out[i] to the vector rows[i] - mean times the matrix root, for rows lo to hi.
 
     rows (n, d) is a float array, mean (d,) and root (d, r) are float64, and largest is at least the
-    largest singular value of root. The result is written to out (n, r) float64. A row of out is
-    zero if |out[i]| <= 1e-12 largest |rows[i] - mean|, or if every entry of rows[i] equals the mean
-    up to a relative difference of 1e-14. The kernel takes O((hi - lo) d r) time, and adds each sum
-    in the order of the columns.
+    largest singular value of root. The result is written to out (n, r) float64. A row of out that
+    would hold only rounding errors is set to zero: if |out[i]| <= 1e-12 largest |rows[i] - mean|,
+    or if every entry of rows[i] equals the mean up to a relative difference of 1e-14. The kernel
+    takes O((hi - lo) d r) time, and adds each sum in the order of the columns.
     """
     depth, width = root.shape
     centred = np.empty((_ROWS, depth))
@@ -79,11 +81,11 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
 
 @kernel
 def rank_rows(lo, hi, rows, out):
-    """Set out[i] to the ranks of the entries of rows[i], minus the mean rank.
+    """Set out[i] to the ranks of the entries of rows[i], minus the mean rank, for rows lo to hi.
 
     Equal entries share their mean rank. rows (n, d) is a float array. The ranks are written to out
-    (n, d) float32; they are multiples of 1/2 and therefore exact. A constant row gives zeros. The
-    kernel takes O((hi - lo) d log d) time.
+    (n, d) float32; they are multiples of 1/2, which float32 represents exactly. A constant row
+    gives zeros. The kernel takes O((hi - lo) d log d) time.
     """
     depth = rows.shape[1]
     middle = 0.5 * (depth - 1)
@@ -117,24 +119,26 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 
 
 @kernel
-def list_scores(lo, hi, scoring, columns, scores):
-    """Write exact scores of query i and the items columns[i] to scores[i], for queries lo to hi.
+def list_scores(lo, hi, scoring, lists, scores):
+    """Write exact scores of query i and the items lists[i] to scores[i], for queries lo to hi.
 
-    scoring is a PairScoring, columns (n, k) is int64, and scores (n, k) float64 is the output. The
-    kernel takes O((hi - lo) k d) time.
+    scoring is a PairScoring, lists (n, k) int64 holds item numbers, and scores (n, k) float64 is
+    the output. The kernel takes O((hi - lo) k d) time.
     """
     for i in range(lo, hi):
-        score_items(scoring, i, columns[i], columns.shape[1], scores[i])
+        score_items(scoring, i, lists[i], lists.shape[1], scores[i])
 
 
 @kernel
-def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, scores):
-    """Write the recos similarity of query i and the items columns[i] to scores[i], for lo to hi.
+def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scores):
+    """Write the recos similarity of query i and the items lists[i] to scores[i], for lo to hi.
 
-    recos is the inner product of two rows, divided by the inner product of their sorted entries; an
-    undefined value counts as 0. queries (n, d) and items (p, d) have one dtype, and sorted_queries
-    and sorted_items hold the same rows with sorted entries. columns (n, c) int64 is padded by -1.
-    The output scores (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
+    The recos similarity is the inner product of two rows, divided by the magnitude of the inner
+    product of their sorted entries. If the inner product of the rows is negative, the entries of
+    the query are sorted in descending order. An undefined value counts as 0.
+    queries (n, d) and items (p, d) have one dtype, and sorted_queries and sorted_items hold the
+    same rows with ascending entries. lists (n, c) int64 holds item numbers and is padded by -1. The
+    output scores (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -143,18 +147,18 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, sc
     for i in range(lo, hi):
         for j in range(depth):
             descending[j] = sorted_queries[i, depth - 1 - j]
-        for entry in range(-_AHEAD, columns.shape[1]):
-            ahead = columns[i, min(entry + _AHEAD, columns.shape[1] - 1)]
-            if ahead >= 0:
-                prefetch_row(flat_items, ahead * depth, depth)
-                prefetch_row(flat_sorted_items, ahead * depth, depth)
+        for entry in range(-_AHEAD, lists.shape[1]):
+            later_item = lists[i, min(entry + _AHEAD, lists.shape[1] - 1)]
+            if later_item >= 0:
+                prefetch_row(flat_items, later_item * depth, depth)
+                prefetch_row(flat_sorted_items, later_item * depth, depth)
             if entry < 0:
                 continue
-            column = columns[i, entry]
-            if column < 0:
+            item = lists[i, entry]
+            if item < 0:
                 scores[i, entry] = -np.inf
                 continue
-            start = column * depth
+            start = item * depth
             top = product(flat_queries, i * depth, flat_items, start, depth)
             if top < 0.0:
                 bottom = abs(product(descending, 0, flat_sorted_items, start, depth))
@@ -166,18 +170,19 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, columns, sc
 
 
 @kernel
-def centroid_distances(lo, hi, rows, items, columns, out):
-    """Set out[i] to |rows[i] - mean of items[columns[i]]|^2 for rows lo to hi.
+def centroid_distances(lo, hi, rows, items, lists, out):
+    """Set out[i] to the squared distance of rows[i] from the mean of the items lists[i].
 
-    rows (n, d) and items (p, d) are float64, columns (n, k) is int64, and out (n,) float64 is the
-    output. The kernel takes O((hi - lo) k d) time.
+    The kernel does this for the rows i from lo to hi. rows (n, d) and items (p, d) are float64,
+    lists (n, k) int64 holds item numbers, and out (n,) float64 is the output. The kernel takes
+    O((hi - lo) k d) time.
     """
-    depth, k = rows.shape[1], columns.shape[1]
+    depth, k = rows.shape[1], lists.shape[1]
     total = np.empty(depth)
     for i in range(lo, hi):
         total[:] = 0.0
         for entry in range(k):
-            item = items[columns[i, entry]]
+            item = items[lists[i, entry]]
             for j in range(depth):
                 total[j] += item[j]
         square = 0.0
@@ -189,10 +194,11 @@ def centroid_distances(lo, hi, rows, items, columns, out):
 
 @kernel
 def fingerprint_rows(lo, hi, rows, out):
-    """Set out[i] to a 64-bit hash of rows[i], which is the same for float32 and float64.
+    """Set out[i] to a 64-bit hash of rows[i], for rows lo to hi.
 
-    rows is a float array (n, d), and the hashes are written to out (n,) uint64. The kernel takes
-    O((hi - lo) d) time. -0 counts as 0.
+    rows is a float array (n, d), and the hashes are written to out (n,) uint64. Rows of float32 and
+    of float64 with equal numbers have equal hashes, and -0 counts as 0. The kernel takes
+    O((hi - lo) d) time.
     """
     depth = rows.shape[1]
     values = np.empty((depth, _HASHED))

@@ -1,13 +1,13 @@
 """Successive sampling without replacement: items are drawn in proportion to their weights.
 
-For row i, an item of cluster c has the weight preference[i, c] * weight, so no row needs a list of
-the weights of all items. Two algorithms sample from this distribution:
+For row i, an item of cluster c has the weight preference[i, c] times its own weight, so no row
+needs a list of the weights of all p items. Two algorithms sample from this distribution:
 
 - Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
   O(log p) time.
-- The exponential race selects the k items with the largest log weight + Gumbel noise (Yellott 1977;
-  Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. The race adds
-  logarithms, so no weight is too small for the race.
+- The exponential race selects the k items with the largest sum of log weight and Gumbel noise
+  (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. It adds
+  logarithms, so no weight is too small for it.
 
 Given the items that have been drawn, the items that repeated draws would add next are a sample
 without replacement from the remaining items. A race among the remaining items may therefore replace
@@ -44,7 +44,7 @@ class Clusters(NamedTuple):
 
 @borrowing_kernel
 def _first_above(cumulative, first, last, target):
-    """Return the first t in [first, last) with cumulative[t] > target, or last - 1."""
+    """Return the first t in [first, last) with cumulative[t] > target, or else last - 1."""
     last -= 1
     while first < last:
         middle = (first + last) >> 1
@@ -57,7 +57,11 @@ def _first_above(cumulative, first, last, target):
 
 @borrowing_kernel
 def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, sample):
-    """Write distinct items to sample, in at most max_draws draws; return the number of items."""
+    """Draw distinct items for row i in at most max_draws draws; return the number of items.
+
+    The items are written to sample, and marked in is_taken. mass has one entry per cluster and is
+    overwritten. The other arguments are those of sample_rows.
+    """
     starts, item_at, cumulative, _ = clusters
     n_clusters, count = len(starts) - 1, 0
     total = 0.0
@@ -81,7 +85,10 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
 
 @borrowing_kernel
 def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
-    """Fill sample with items that are not yet taken, by an exponential race."""
+    """Fill sample with items for row i that are not yet taken, by an exponential race.
+
+    racers, keys and order have one entry per item and are overwritten.
+    """
     starts, item_at, _, log_weight = clusters
     count, v = 0, 0.0
     for c in range(len(starts) - 1):
@@ -134,13 +141,13 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     """Draw indptr[i + 1] - indptr[i] different items for rows lo to hi, sorted within each row.
 
     preference (n, C) is float64, clusters a Clusters, drawing a Drawing, and indptr (n + 1,) int64.
-    The items are written to indices (nnz,) int. For every row, at least as many items as the row
-    draws must have a positive weight. The items of row i depend only on the words of the key and on
-    i.
+    The items are written to indices (nnz,) int. For every row, at least as many items as are drawn
+    must have a positive weight. The items of row i depend only on the words of the key and on i.
 
-    A repeated draw rounds a probability by at most p 2^-52; the race works on logarithms and needs
-    no such bound. A row takes O(k log p) time if its k items have a small part of the total weight,
-    and otherwise O(max_draws log p + p) time. A call allocates O(p + C) memory.
+    In repeated draws, the rounding error of a probability is at most p 2^-52; the race works on
+    logarithms and needs no such bound. A row takes O(k log p) time if its k items have a small part
+    of the total weight, and otherwise O(max_draws log p + p) time. A call allocates O(p + C)
+    memory.
     """
     key_0, key_1, max_draws = drawing.key_0, drawing.key_1, drawing.max_draws
     n_items = len(clusters.item_at)

@@ -1,10 +1,10 @@
 """Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q.
 
-The columns of the dense matrix are processed in panels of 64, 32, 16, 4 and 1 columns, each of
-which is held in registers (``simd.sparse_row``). Every product is added with one rounding, in the
-order of the non-zeros of a row, so results are bit-for-bit identical to those of the plain loops
-(``*_plain``). The plain loops run on CPUs for which there is no vector code. If all values of X are
-1, data is None.
+The columns of the dense matrix are processed in panels of 64, 32, 16, 4 or 1 columns. The sums of
+one row of a panel stay in registers (``simd.sparse_row``). Every product is added with one
+rounding, in the order of the non-zeros of a row, so results are bit-for-bit identical to those of
+the plain loops (``*_plain``), which run on CPUs for which there is no vector code. If all values of
+X are 1, data is None.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from .simd.arithmetic import multiply_add
 from .simd.memory import prefetch
 from .simd.sparse_row import fence, gram_row, scatter_row, sum_row
 
-# The number of non-zeros that are validated and then multiplied. With float32 values, 4,096
+# The number of non-zeros that are validated before they are multiplied. With float32 values, 4,096
 # non-zeros take 32 KiB and stay in the first-level cache.
 _VALIDATED_AT_ONCE = 4096
 # The number of rows that are multiplied between two rounds of prefetches.
@@ -30,8 +30,8 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 
     X is a Csr (n, p), and A a float array (p, l) in C order. The result is written to Y (n, l),
     which has the type of A. An empty row of X gives a row of zeros. The kernel takes O(nnz l) time.
-    If is_streamed is true, Y is stored past the caches; l must then be a multiple of 64, and Y
-    aligned to a cache line.
+    If is_streamed is true, Y is written to memory without passing through the caches; l must then
+    be a multiple of 64, and Y must begin at a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
@@ -40,7 +40,11 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def _multiply(lo, hi, X, A, Y, is_streamed):
-    """Compute matmul_rows; return whether one column of every row is finite."""
+    """Compute matmul_rows without a fence; return whether one entry of each row of Y is finite.
+
+    The entry is one of the last panel of columns. Every entry of a row is not finite if a value of
+    this row of X is not finite.
+    """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
     for i in range(lo, hi):
@@ -54,11 +58,11 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
     """Set Y[i] to X[i] A as matmul_rows does, and validate X in the same pass over memory.
 
     The kernel validates a few thousand indices, multiplies the corresponding values, and meanwhile
-    prefetches the next indices and values. A value that is not finite makes every sum of its row
-    non-finite, even if it is multiplied by 0. columns holds the indices, viewed as unsigned
-    integers. A must be finite, and data must be an array. is_rejected (n,) bool is an output, which
-    is true if Y[i] is not valid, because row i or a row near it has an index out of range or a sum
-    that is not finite.
+    prefetches the indices and values that follow. A value that is not finite makes every sum of its
+    row non-finite, even if it is multiplied by 0. columns holds the indices, viewed as unsigned
+    integers. A must be finite, and data must be an array. The output is_rejected (n,) bool is true
+    for each row i whose Y[i] is not valid, because row i or a row near it has an index out of range
+    or a sum that is not finite.
     """
     indptr = X.indptr
     first = lo
@@ -77,7 +81,11 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
 @kernel
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
-    """Multiply a few rows at a time, and prefetch the same number of non-zeros of later rows."""
+    """Multiply rows first to last as _multiply does, and prefetch non-zeros of later rows.
+
+    Before a few rows are multiplied, as many non-zeros are prefetched as these rows have, from
+    _VALIDATED_AT_ONCE non-zeros later on.
+    """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
     for i in range(first, last, _ROWS_AT_ONCE):
@@ -91,7 +99,7 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 
 @kernel
 def _plus(total, data, t, factor):
-    """Return total + (value t) * factor with one rounding, where the value is 1 if data is None."""
+    """Return total + data[t] * factor, rounded once; data[t] counts as 1 if data is None."""
     return total + factor if data is None else multiply_add(data[t], factor, total)
 
 
@@ -110,12 +118,12 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def rmatmul_parts(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
-    """Set Z[part] to X[rows of the part]' Y[rows of the part, y_column : y_column + w].
+    """Set Z[part] to X'Y for the rows of a part and w columns of Y, for the parts lo to hi.
 
-    The kernel does this for the parts lo to hi. X is a Csr, boundaries (parts + 1,) int64 holds the
-    row at which each part begins, and Y (n, l) is a float array in C order. The result is written
-    to Z (parts, p, w), which has the type of Y; if accumulate is true, the result is added to
-    Z[part] instead. The rows of a part are added in order. The kernel takes O(nnz w) time.
+    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, Y (n, l) is a
+    float array in C order, and its columns from y_column to y_column + w are read. The result is
+    written to Z (parts, p, w), which has the type of Y; if accumulate is true, the result is added
+    to Z[part] instead. The rows of a part are added in order. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
@@ -142,12 +150,12 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
 
 @kernel
 def gram_parts(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
-    """Set Z[part] to X[rows]'(X[rows] Q[:, q_column : q_column + w]) for the rows of each part.
+    """Set Z[part] to X'X Q for the rows X of a part and w columns of Q, for the parts lo to hi.
 
-    The kernel does this for the parts lo to hi. X is a Csr, boundaries (parts + 1,) int64 holds the
-    row at which each part begins, and Q (p, l) is a float array in C order. The result is written
-    to Z (parts, p, w), which has the type of Q; if accumulate is true, the result is added to
-    Z[part] instead. X Q is never stored, because the product of a row stays in registers. The
+    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, Q (p, l) is a
+    float array in C order, and its columns from q_column to q_column + w are read. The result is
+    written to Z (parts, p, w), which has the type of Q; if accumulate is true, the result is added
+    to Z[part] instead. X Q is never stored, because the product of a row stays in registers. The
     kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
@@ -182,10 +190,10 @@ def gram_parts_plain(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
 
 @kernel
 def add_parts(lo, hi, Z, column, out):
-    """Add Z[0, j] + Z[1, j] + ..., in this order, to out[j, column : column + w].
+    """Add Z[0, j], Z[1, j], ..., in this order, to out[j, column : column + w].
 
-    The kernel does this for the rows j from lo to hi. Z has the shape (parts, p, w), and out
-    (p, l) is changed in place. The kernel takes O((hi - lo) parts w) time.
+    The kernel does this for the rows j from lo to hi. Z has the shape (parts, p, w), and out (p, l)
+    is changed in place. The kernel takes O((hi - lo) parts w) time.
     """
     for j in range(lo, hi):
         for part in range(Z.shape[0]):

@@ -1,11 +1,12 @@
 """X A and X'(X Q) in blocks of rows, for factors that are larger than the cache.
 
-A block of rows Y_b = X_b Q stays in the second-level cache. If the rows of X are long, Y_b is
-summed one range of items at a time, so that the rows of Q in the range stay in this cache as well.
-X_b'Y_b is then summed column by column with the transpose of the block. Z = X'(X Q) is therefore
-read and written sequentially, once per block, whereas the row-wise form (``sparse``) updates random
-rows of Z, one per non-zero. For 18 million non-zeros in 27,000 columns with Zipfian frequencies,
-X'(X Q) is twice as fast as in the row-wise form.
+X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
+the rows of X are long, Y_b is summed over one range of columns of X at a time, so that the rows of
+Q in the range stay in this cache as well. X_b'Y_b is then summed column by column with the
+transpose of the block. Z = X'(X Q) is therefore read and written sequentially, once per block,
+whereas the row-wise form (``sparse``) updates random rows of Z, one per non-zero. For 18 million
+non-zeros in 27,000 columns with Zipfian frequencies, X'(X Q) is twice as fast as in the row-wise
+form.
 
 Sums are added in the order of the row-wise form, so results are bit-for-bit identical to those of
 the row-wise form. Dense factors are passed in padded panels of exactly 64, 32 or 16 columns. If all
@@ -33,8 +34,9 @@ class Transposes(NamedTuple):
     """The transposes of blocks of up to ROWS rows.
 
     boundaries (blocks + 1,) int64 holds the row at which each block begins. starts (blocks, p + 1)
-    int32 holds the first entry of each column, counted from the first non-zero of the block. rows
-    (nnz,) uint16 is counted from the first row of the block. values is an array (nnz,) or None.
+    int32 holds the position of the first entry of each column, counted from the first non-zero of
+    the block. rows (nnz,) uint16 holds the row of each entry, counted from the first row of the
+    block. values (nnz,) holds the values of the entries, or is None if all values are 1.
     """
 
     boundaries: Any
@@ -45,7 +47,7 @@ class Transposes(NamedTuple):
 
 @kernel
 def transpose_blocks(lo, hi, X, transposes):
-    """Write the transposes of blocks lo to hi, in which rows ascend within a column.
+    """Write the transposes of blocks lo to hi of X, in which rows ascend within a column.
 
     X is a Csr. The results are written to the arrays of transposes, a Transposes, whose boundaries
     are an input. The kernel takes O(nnz + (hi - lo) p) time and allocates O(p) memory.
@@ -58,7 +60,11 @@ def transpose_blocks(lo, hi, X, transposes):
 
 @kernel
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
-    """Transpose as transpose_blocks does; data may be None here, unlike a member of a record."""
+    """Transpose as transpose_blocks does.
+
+    The arrays are arguments of their own, because Numba removes the code for data only if data is
+    an argument that is None, and not the member of a record.
+    """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
         start, base = starts[block], indptr[boundaries[block]]
@@ -80,7 +86,10 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
 @kernel
 def _add_row(data, indices, first, last, A, Y, row, bound):
-    """Add a sum as bounded_row_sum does, for each of the possible numbers of columns of A."""
+    """Add the product of one row of X with A to Y[row], as ``bounded_row_sum`` does.
+
+    A has 64, 32 or 16 columns.
+    """
     width = A.shape[1]
     if width == 64:
         return _add_64(data, indices, first, last, A, Y, row, bound)
@@ -91,9 +100,9 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 @kernel
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
-    """Set Y[i - first] to X[i] panel, and read item_rows rows of the panel at a time.
+    """Set Y[i - first] to X[i] panel, for the rows i from first to last.
 
-    The rows i run from first to last.
+    The product is summed over item_rows rows of the panel at a time, for all rows i.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:
@@ -114,9 +123,9 @@ def _multiply_block(first, last, X, panel, item_rows, places, Y):
 def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
     """Set Y[i, column : column + width] to X[i] panel[:, :width] for rows lo to hi.
 
-    X is a Csr whose indices ascend within a row, and panel (p, 64, 32 or 16) is a float array in C
-    order. item_rows > 0 is the number of rows of the panel that one pass reads. The output Y (n, l)
-    has the type of the panel. The kernel takes O(nnz width) time.
+    X is a Csr whose indices ascend within a row, and panel is a float array in C order with p rows
+    and 64, 32 or 16 columns. item_rows > 0 is the number of rows of the panel that one pass reads.
+    The output Y (n, l) has the type of the panel. The kernel takes O(nnz width) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)
@@ -130,11 +139,11 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """Set Z[part] to X[rows]'(X[rows] panel) for the rows of the blocks of parts lo to hi.
+    """Set Z[part] to X'X panel for the rows X of all blocks of a part, for the parts lo to hi.
 
-    first_blocks (parts + 1,) int64 holds the block at which each part begins, and transposes is a
-    Transposes. X, panel and item_rows are described in matmul_blocks. The output is Z (parts, p,
-    width of the panel). The kernel takes O(nnz width + blocks p) time.
+    first_blocks (parts + 1,) int64 holds the block at which each part begins, and transposes is the
+    Transposes of X. X, panel and item_rows are described in matmul_blocks. The output is Z (parts,
+    p, width of the panel). The kernel takes O(nnz width + blocks p) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)

@@ -21,10 +21,11 @@ from .select import keep_best, kth_largest, write_best
 from .simd.arithmetic import lowest_bit
 from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
-# The number of sums is padded to a multiple of this number, which is 16 lanes of float32 times
-# GROUP.
+# The number of sums is padded to a multiple of this number: GROUP times the 16 float32 of a 512-bit
+# register.
 STRIP = 256
-# A threshold times this factor is smaller by more than the 4 roundings of a float32 comparison.
+# A threshold is multiplied by this factor before it is compared with float32 scores, so that the
+# four rounding errors of such a comparison drop no item.
 _ROUNDING_MARGIN = 1.0 - 2.0**-20
 
 
@@ -33,8 +34,9 @@ class Queries(NamedTuple):
 
     indptr (n + 1,) is int64. indices and values have the shape (nnz,); values have the type of the
     items' values, or are None if all values of queries and items are 1. norms (n,) is float64.
-    self_rows (n,) int64 holds the number of the item that is the query itself, or -1.
-    excluded_indptr and excluded_indices are the CSR arrays of the excluded items, with sorted rows.
+    self_rows (n,) int64 holds, for each query, the number of the item that is the query itself, or
+    -1. The items excluded_indices[excluded_indptr[i] : excluded_indptr[i + 1]], which ascend, are
+    excluded from the results of query i.
     """
 
     indptr: Any
@@ -47,14 +49,25 @@ class Queries(NamedTuple):
 
 
 class Items(NamedTuple):
-    """Inverted lists of the items: the transpose of the items' rows, as CSR.
+    """Inverted lists of m items with d columns: the transpose of the items' rows, as CSR.
 
-    list_indptr (d + 1,) is int64. list_items (nnz,) ascends within a list. list_values (nnz,) is
-    None if all values are 1 or if list_items also contains the values (see ``inverted_lists``).
-    norms (m,) is float64. factors has m entries, rounded up to a multiple of STRIP: 1 / norm for
-    cosines and 1 for inner products, and 0 for zero rows and beyond m. The factors are float32 with
-    int32 sums, and otherwise float64. is_cosine is a bool. sum_type is an empty array of the type
-    of the sums, int32 or float64.
+    Attributes
+    ----------
+    list_indptr : int64 array (d + 1,)
+        The position at which the list of each column begins.
+    list_items : array (nnz,)
+        The items of all lists, ascending within a list.
+    list_values : array (nnz,) or None
+        The values of these items. None if all values are 1, or if list_items also contains the
+        values (see ``inverted_lists``).
+    norms : float64 array (m,)
+    factors : float32 or float64 array (m rounded up to a multiple of STRIP,)
+        The factor by which the sum of each item is multiplied: 1 / norm for cosines and 1 for inner
+        products, and 0 for zero rows and for the padding. The factors are float32 if the sums are
+        int32, and otherwise float64.
+    is_cosine : bool
+    sum_type : array (0,)
+        An empty array of the type of the sums, int32 or float64.
     """
 
     list_indptr: Any
@@ -68,7 +81,10 @@ class Items(NamedTuple):
 
 @kernel
 def row_norms(lo, hi, indptr, data, norms):
-    """Write |row i| to norms (n,) float64 for rows lo to hi; data is None if all values are 1."""
+    """Write the norms of rows lo to hi of a CSR matrix to norms (n,) float64.
+
+    data is None if all values are 1.
+    """
     for i in range(lo, hi):
         if data is None:
             norms[i] = math.sqrt(indptr[i + 1] - indptr[i])
@@ -81,6 +97,7 @@ def row_norms(lo, hi, indptr, data, norms):
 
 @kernel
 def _score(is_cosine, total, query_norm, item_norm):
+    """Return the float64 score of a query and an item whose inner product is `total`."""
     if not is_cosine:
         return np.float64(total)
     if query_norm == 0.0 or item_norm == 0.0:
@@ -89,17 +106,22 @@ def _score(is_cosine, total, query_norm, item_norm):
 
 
 @kernel
-def _may_find(self_row, excluded, j):
+def _passes_filters(self_row, excluded, j):
+    """Return whether a query may return item j: it is neither the query itself nor excluded."""
     return j != self_row and not is_excluded(j, excluded, 0, excluded.shape[0])
 
 
 @kernel
 def _first_threshold(n_excluded, k, sums, factors, maxima):
-    """Return a score that k + n_excluded items reach, because so many groups have such an item."""
+    """Return a lower bound of the scaled sum of the (k + n_excluded)-th best item, above 0.
+
+    The bound is a rank among the largest scaled sums of groups of items: each group with such a sum
+    contains an item that reaches the bound. maxima has one entry per group and is overwritten.
+    """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # The smallest positive number of float64. Scores in float32 are scaled sums of integers, and
-    # are therefore never this small.
+    # tiny is the smallest positive number of float64. In float32, the smallest normal number takes
+    # its place, because scores in float32 are scaled sums of integers and never as small.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny
@@ -125,7 +147,11 @@ def _keep_positive(
     is_cosine, norm, self_row, excluded, norms, factors, minimum, k, sums, bound, scores, columns,
     scratch,
 ):  # fmt: skip
-    """Write the best k items of positive score to scores and columns; return their number."""
+    """Write the best k items of positive score to scores and columns; return their number.
+
+    The scaled sums of these items must reach `bound`, and their scores `minimum`. scores, columns
+    and scratch are buffers of 2 k + 64 entries.
+    """
     scale = norm if is_cosine else 1.0
     count, threshold = 0, 0.0
     for start in range(0, sums.shape[0], CHUNK):
@@ -135,8 +161,8 @@ def _keep_positive(
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
             # Items are visited in ascending order, so an item whose score only equals the k-th best
-            # score comes after the k best.
-            if score < minimum or score <= threshold or not _may_find(self_row, excluded, j):
+            # score so far comes after the k best.
+            if score < minimum or score <= threshold or not _passes_filters(self_row, excluded, j):
                 continue
             scores[count], columns[count] = score, j
             count += 1
@@ -151,19 +177,22 @@ def _keep_positive(
 def _append_nonpositive(
     is_cosine, norm, self_row, excluded, norms, minimum, k, sums, count, scores, columns, scratch
 ):
-    """Append items of score 0, then of negative score, up to k; return the number of items."""
+    """Append items of score 0, and then items of negative score, to the first `count` items.
+
+    Items are appended until there are k items; the function returns the number of items.
+    """
     n_items = norms.shape[0]
     for j in range(n_items):
         if count == k or minimum > 0.0:
             return count
         score = _score(is_cosine, sums[j], norm, norms[j])
-        if score == 0.0 and _may_find(self_row, excluded, j):
+        if score == 0.0 and _passes_filters(self_row, excluded, j):
             scores[count], columns[count] = score, j
             count += 1
     negative_scores, negative_columns, n_negative = scores[count:], columns[count:], 0
     for j in range(n_items):
         score = _score(is_cosine, sums[j], norm, norms[j])
-        if score < 0.0 and score >= minimum and _may_find(self_row, excluded, j):
+        if score < 0.0 and score >= minimum and _passes_filters(self_row, excluded, j):
             negative_scores[n_negative], negative_columns[n_negative] = score, j
             n_negative += 1
             if n_negative == negative_scores.shape[0]:
@@ -179,8 +208,8 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
 
     queries is a Queries, items an Items, and minimum (float64) the lowest score to keep. The
     results are written to scores (n, k) float64 and columns (n, k) int64, padded by -inf and -1.
-    The kernel takes O(total length of the lists of the query's columns + m) time per query, and
-    allocates O(m + k) memory.
+    For each query, the kernel takes O(m + total length of the lists of the query's columns) time.
+    It allocates O(m + k) memory.
     """
     k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64
@@ -193,7 +222,7 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip
-        # The kernels below receive arrays instead of the tuples, so they are compiled only once for
+        # The kernels below receive arrays instead of records, so they are compiled only once for
         # all types of values.
         norm, self_row = queries.norms[query], queries.self_rows[query]
         first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]

@@ -1,10 +1,10 @@
 """Tall-skinny products of a basis with a block of few columns: B'Z and Z + B C.
 
-BLAS is as fast as these kernels. However, after a call, the threads of BLAS keep cores busy for
-milliseconds that the next sparse product needs, and the results of BLAS depend on the number of
-threads. These kernels are LLVM vector IR that keeps tiles of 8 x 16 sums in registers. Every
-product and every sum is rounded separately, so results are bit-for-bit identical to the results of
-the plain loops, ``*_plain``, on every CPU.
+BLAS is as fast as these kernels. However, after a call, the idle threads of BLAS keep cores busy
+for milliseconds while the next sparse product needs these cores, and the results of BLAS depend on
+the number of threads. These kernels keep tiles of 8 x 16 sums in registers (``simd.tall_skinny``).
+Every product and every sum is rounded separately, so results are bit-for-bit identical to the
+results of the plain loops, ``*_plain``, on every CPU.
 """
 
 from .jit import kernel
@@ -19,18 +19,18 @@ from .simd.tall_skinny import (
     cross_16,
 )
 
-# The number of rows of the basis per pass. 64 rows stay in the first-level cache. With 256 rows,
-# the product takes twice as long, because hardware prefetching fails.
+# The number of rows of the basis that are read in one pass, and that then stay in the first-level
+# cache. With 256 rows, the product takes twice as long, because hardware prefetching fails.
 _ROWS = 64
 
 
 @kernel
 def cross_parts(lo, hi, boundaries, B, Z, C):
-    """Set C[part] to B[rows]'Z[rows] for the rows of each of the parts lo to hi.
+    """Set C[part] to B'Z for the rows of a part and the first m columns of B, for parts lo to hi.
 
-    boundaries (parts + 1,) int64 holds the row at which each part begins. B (p, at least m rounded
-    up to a multiple of 8) and Z (p, w) have one float type and C order, and the output C (parts, m,
-    w) has the same type. The kernel takes O(rows m w) time.
+    boundaries (parts + 1,) int64 holds the row at which each part begins. B (p, c) and Z (p, w)
+    have one float type and C order, and c is at least m rounded up to a multiple of 8. The output C
+    (parts, m, w) has the same type. The kernel takes O(rows m w) time.
     """
     width = Z.shape[1]
     for part in range(lo, hi):
@@ -61,24 +61,24 @@ def cross_parts_plain(lo, hi, boundaries, B, Z, C):
 
 @kernel
 def add_product_rows(lo, hi, B, C, Z):
-    """Add B[i, :m] C to Z[i] for rows lo to hi.
+    """Add the product of B[i, :m] and C to Z[i], for rows lo to hi.
 
-    B (p, at least m), C (m, w) and Z (p, w) have one float type and C order; Z is changed in place.
-    The kernel takes O((hi - lo) m w) time.
+    B (p, c), C (m, w) and Z (p, w) have one float type and C order, and c is at least m. Z is
+    changed in place. The kernel takes O((hi - lo) m w) time.
     """
     m, width = C.shape
-    tiled = lo + (hi - lo) // TILE * TILE
+    end_of_tiles = lo + (hi - lo) // TILE * TILE
     column = 0
     while column + LANES <= width:
-        for i in range(lo, tiled, TILE):
+        for i in range(lo, end_of_tiles, TILE):
             add_8_16(B, m, C, i, Z, column)
-        for i in range(tiled, hi):
+        for i in range(end_of_tiles, hi):
             add_1_16(B, m, C, i, Z, column)
         column += LANES
     while column < width:
-        for i in range(lo, tiled, TILE):
+        for i in range(lo, end_of_tiles, TILE):
             add_8_1(B, m, C, i, Z, column)
-        for i in range(tiled, hi):
+        for i in range(end_of_tiles, hi):
             add_1_1(B, m, C, i, Z, column)
         column += 1
 

@@ -1,4 +1,4 @@
-"""Tiles of 32 items and 32 queries: how large their scores may become, and their memory.
+"""Limits and memory of the tiles, each of which compares 32 items with 32 queries.
 
 ``simd.tile_scores`` computes the scores of a tile, ``simd.hits`` lists the scores that reach the
 threshold of their query, and ``simd.panel`` describes the layout of packed items and queries.
@@ -11,18 +11,20 @@ from .jit import DISABLE_JIT, kernel
 # Tiled kernels consist of vector IR, which must be compiled. If compilation is disabled, callers
 # score every pair instead.
 AVAILABLE = not DISABLE_JIT
-# Up to this many columns, a sum of products of numbers in -127 .. 127 and 1 .. 255 fits in int32.
-MOST_CODES = 65_000
+# Rows with more columns than this are not packed as codes. Up to this many columns, the sum of the
+# products of query codes (-127 to 127) and item codes plus 128 (1 to 255) fits in int32.
+MAX_CODED_COLUMNS = 65_000
 
 
 def configuration():
-    """Return the configuration (64,) uint8, in palette 1, of 8 tile registers of 16 x 64 bytes."""
-    shape = np.zeros(64, np.uint8)
-    shape[0] = 1
-    # In the tile configuration, the numbers of bytes per row of the tiles begin at byte 16 (one
-    # uint16 per tile), and the numbers of rows of the tiles begin at byte 48 (one uint8 per tile).
-    shape[16:32:2], shape[48:56] = 64, 16
-    return shape
+    """Return the configuration of AMX, (64,) uint8, for 8 tile registers of 16 rows of 64 bytes."""
+    content = np.zeros(64, np.uint8)
+    # Byte 0 is the number of the palette; palette 1 has 8 tile registers. The numbers of bytes per
+    # row of the tiles begin at byte 16 (one uint16 per tile), and the numbers of rows of the tiles
+    # begin at byte 48 (one uint8 per tile).
+    content[0] = 1
+    content[16:32:2], content[48:56] = 64, 16
+    return content
 
 
 @kernel
@@ -39,7 +41,10 @@ def aligned_empty(size, like):
 
 @kernel
 def numbers_below(n):
-    """Return the numbers from 0 to n - 1, (n,) int64; Numba takes 0.2 s to compile np.arange."""
+    """Return the numbers from 0 to n - 1, (n,) int64.
+
+    The function replaces np.arange, which Numba takes 0.2 s to compile.
+    """
     numbers = np.empty(n, np.int64)
     for i in range(n):
         numbers[i] = i

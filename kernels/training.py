@@ -1,16 +1,17 @@
 """One step of training of the cosine model: gradients by user, then updates by item.
 
-The vector of user u is s = sum of x a over the user's items. An interaction is scored without its
-own item: logit = (s - x a) . b / temperature + bias. If unit is true, the inner product is divided
-by both norms. The first kernel reads the vectors of the items and writes the gradients of each
-user. The second kernel reads the gradients of an item's users, in order, and updates the vectors of
-the item, so users and items take turns, as in alternating least squares. No two threads write the
-same vector, so results are bit-for-bit identical for any number of threads. Results may differ
-between CPUs, because the order in which float32 terms are added depends on the vector width of the
-CPU.
+Each item has two vectors, a (a row of A) and b (a row of B), and a bias. The vector s of a user is
+the sum of x a over the items of the user, where x is the value of the interaction. An interaction
+is scored without its own item: logit = (s - x a) . b / temperature + bias. If ``unit`` is true, the
+inner product is divided by both norms. ``user_gradients`` reads the vectors of the items and writes
+the gradients of each user. ``item_updates`` reads the gradients of an item's users, in order, and
+updates the vectors of the item, so users and items take turns, as in alternating least squares. No
+two threads write the same vector, so results are bit-for-bit identical for any number of threads.
+Results may differ between CPUs, because the order in which float32 terms are added depends on the
+vector width of the CPU.
 
 The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
-has interacted, including held-out items, are masked for that user.
+has interacted, including held-out items, are masked for that user: they do not count as negatives.
 """
 
 import math
@@ -25,17 +26,18 @@ ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
 # If a user has only one item, s - x a is zero up to rounding errors. If |s - x a|^2 is below this
-# share of |s|^2, it counts as such a rounding error.
+# share of |s|^2, s - x a counts as zero.
 ROUNDING = np.float32(1e-10)
 # The logit of an item of the pool with which the user has interacted.
 MASKED = np.float32(-np.inf)
 
 
 class Pool(NamedTuple):
-    """The negatives of a step: rows (m, d) of B, their transpose, bias and counts (m,), float32.
+    """The m negatives of a step.
 
-    position_of (p,) int32 holds the position of each item in the pool, or -1 for an item that is
-    not in the pool.
+    rows (m, d) holds their rows of B, columns the transpose of rows, bias (m,) their biases, and
+    counts (m,) how often each of them was sampled; these arrays are float32. position_of (p,) int32
+    holds the position of each of the p items in the pool, or -1 for an item that is not in it.
     """
 
     rows: Any
@@ -46,10 +48,10 @@ class Pool(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """The objective: its scale 1 / temperature, its norm penalty, and its two variants.
+    """The objective of the training.
 
-    scale and penalty are float32. unit says whether rows are normalised, and softmax whether the
-    loss is a softmax.
+    scale is 1 / temperature, and penalty the weight of the norm penalty; both are float32. unit
+    says whether rows are normalised, and softmax whether the loss is a softmax.
     """
 
     scale: Any
@@ -61,9 +63,9 @@ class Objective(NamedTuple):
 class LossInputs(NamedTuple):
     """The inputs of a loss other than the interactions.
 
-    model holds A, B (p, d) and bias (p,) in float32; the rows of B have norm 1 if unit is true.
-    seen holds indptr and indices of the CSR matrix of the items to mask in the pool. pool is a Pool
-    and objective an Objective.
+    model holds the float32 arrays A and B (p, d) and bias (p,); the rows of B have norm 1 if unit
+    is true. seen holds indptr and indices of the CSR matrix of the items to mask in the pool. pool
+    is a Pool and objective an Objective.
     """
 
     model: Any
@@ -75,8 +77,9 @@ class LossInputs(NamedTuple):
 class StepByItem(NamedTuple):
     """The interactions of a step by item.
 
-    starts, users and entries are the transpose of the CSR matrix of the step. entries holds
-    positions in the values (nnz,) of that matrix.
+    starts, users and entries are the transpose of the CSR matrix of the step: the users of item i
+    are users[starts[i] : starts[i + 1]], and entries holds the position of each of these
+    interactions in the values (nnz,) of the CSR matrix.
     """
 
     starts: Any
@@ -88,9 +91,9 @@ class StepByItem(NamedTuple):
 class Adagrad(NamedTuple):
     """The state of the optimiser.
 
-    rate is a float32. accumulators holds three arrays (p, 1) float32, the summed squares of the
-    gradients of A, B and bias. raw is B before its rows are normalised. The arrays are changed in
-    place.
+    rate is the learning rate, a float32. accumulators holds three arrays (p, 1) float32, the summed
+    squares of the gradients of A, B and bias. raw is B before its rows are normalised. The arrays
+    are changed in place.
     """
 
     rate: Any
@@ -101,10 +104,11 @@ class Adagrad(NamedTuple):
 class Gradients(NamedTuple):
     """The float32 gradients that the users of a step pass on to their items.
 
-    sums (b, d) holds the vectors s, units (b, d) the normalised vectors, and by_sum (b, d) the
-    gradients with respect to s. by_entry (nnz, 3) holds the slope of the loss with respect to the
-    logit, and the factors of B and of the sum in the gradient with respect to the sum without the
-    item. by_pool (b, m) holds the slopes with respect to the logits of the pool.
+    The step has b users. sums (b, d) holds their vectors s, units (b, d) the normalised vectors,
+    and by_sum (b, d) the gradients of the loss with respect to s. by_entry (nnz, 3) holds three
+    numbers for each interaction: the slope of the loss with respect to the logit, and two factors f
+    and g; the gradient of the loss with respect to s - x a is f b - g (s - x a). by_pool (b, m)
+    holds the slopes of the loss with respect to the logits of the pool.
     """
 
     sums: Any
@@ -132,7 +136,10 @@ def add(factor, x, y):
 
 @relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to out, or x if unit is false; return x's factor. A zero row stays zero."""
+    """Write x / |x| to out, or x if unit is false, and return the factor by which x is multiplied.
+
+    A zero row stays zero.
+    """
     factor = ONE
     if unit:
         squared = dot(x, x)
@@ -155,7 +162,10 @@ def subtract(s, x, a, b):
 
 @relaxed_kernel
 def pool_logits(user, scale, columns, bias, logits):
-    """Set logits[j] to scale user . column j + bias[j], where columns is (d, m), in O(d m) time."""
+    """Set logits[j] to scale times the dot product of user and column j, plus bias[j].
+
+    columns has the shape (d, m), and the kernel takes O(d m) time.
+    """
     d = len(user)
     for j in range(len(logits)):
         logits[j] = bias[j]
@@ -178,10 +188,11 @@ def mask(items, position_of, logits):
 
 @relaxed_kernel
 def prepare_pool(softmax, counts, logits):
-    """Return the largest logit of the pool and, for softmax, sum of counts exp(logit - largest).
+    """Return the largest logit of the pool, and the total of the negatives for softmax.
 
-    For softmax, these exponentials replace the logits. If the whole pool is masked, the largest
-    logit is -inf.
+    The total is the sum of counts exp(logit - largest), and exp(logit - largest) replaces each
+    logit. Without softmax, the total is 0 and the logits stay unchanged. If the whole pool is
+    masked, the largest logit is -inf.
     """
     largest, total = MASKED, ZERO
     for j in range(len(logits)):
@@ -195,10 +206,11 @@ def prepare_pool(softmax, counts, logits):
 
 @relaxed_kernel
 def positive_loss(softmax, logit, largest, negatives_total, weight):
-    """Return one interaction's loss, its derivative by the logit, and the negatives' factor.
+    """Return the loss of an interaction, its derivative by the logit, and the negatives' factor.
 
     The loss is -ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
-    otherwise -ln sigmoid(logit).
+    otherwise -ln sigmoid(logit). negative_loss multiplies the terms of the negatives by the sum of
+    the factors of all interactions of a user.
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -215,10 +227,10 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace the values of prepare_pool by derivatives of the loss by the logits; return the loss.
+    """Replace the logits of prepare_pool by the derivatives of the loss by them; return the loss.
 
-    With softmax, the loss of the negatives is part of the loss of the interactions, so 0 is
-    returned.
+    rate is the sum of the factors that positive_loss returns for the interactions of the user. With
+    softmax, the loss of the negatives is part of the loss of the interactions, so 0 is returned.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -243,7 +255,10 @@ def add_profile(items, values, A, s):
 
 @relaxed_kernel
 def penalise_norm(penalty, x, gradient):
-    """Add the gradient of penalty (|x| - 1)^2 to gradient, and return this penalty."""
+    """Add the gradient of the norm penalty to gradient, and return the norm penalty.
+
+    The norm penalty of a vector x is penalty (|x| - 1)^2.
+    """
     norm = np.sqrt(dot(x, x))
     if penalty > 0 and norm > 0:
         add(TWO * penalty * (ONE - ONE / norm), x, gradient)
@@ -254,10 +269,10 @@ def penalise_norm(penalty, x, gradient):
 def score_profile(
     s, items, values, weights, model, objective, largest, negatives_total, slopes, gradient
 ):
-    """Score each item of a user without itself, and return the loss and the negatives' factor.
+    """Score each item of a user without itself; return the loss and the factor of the negatives.
 
-    The slopes (len, 3) and the gradient (d,) with respect to s are written to the last two
-    arguments.
+    s is the vector of the user. The three numbers of Gradients.by_entry of each item are written to
+    slopes, and the gradient with respect to s is written to gradient (d,).
     """
     A, B, bias = model
     scale, _, unit, softmax = objective
@@ -290,9 +305,9 @@ def score_profile(
 def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
     """Write the gradients of the loss for users lo to hi; row 0 of the outputs is user `first`.
 
-    interactions holds indptr, indices, values (x) and weights in the loss of a CSR matrix, and
-    inputs is a LossInputs. The results are written to gradients, a Gradients, and to losses (b,)
-    float64. The kernel takes O((nnz + b m) d) time.
+    interactions holds four arrays of a CSR matrix: indptr, indices, the values x, and the weights
+    of the interactions in the loss. inputs is a LossInputs. The results are written to gradients, a
+    Gradients, and to losses (b,) float64. The kernel takes O((nnz + b m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values, weights = interactions
@@ -332,9 +347,9 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
 
 @relaxed_kernel
 def adagrad_step(rate, gradient, accumulator, row):
-    """Subtract rate gradient / sqrt(summed |gradient|^2) from a row, by Adagrad.
+    """Take one step of Adagrad, which subtracts rate gradient / sqrt(accumulator) from a row.
 
-    Each row has one accumulator.
+    accumulator (1,) holds the sum of |gradient|^2 of the row over all steps, and is updated.
     """
     squared = dot(gradient, gradient)
     if squared > 0:
@@ -400,8 +415,8 @@ def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
     """Write the loss of each user's held-out interactions to losses (n,), for users lo to hi.
 
     The vector of a user is the sum over all of the user's interactions. interactions holds indptr,
-    indices and values of a CSR matrix, held_out holds indptr, indices and weights, and inputs is a
-    LossInputs. The kernel takes O((nnz + n m) d) time.
+    indices and values of a CSR matrix, and held_out the indptr, indices and weights of the matrix
+    of held-out interactions. inputs is a LossInputs. The kernel takes O((nnz + n m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values = interactions

@@ -1,10 +1,11 @@
 """A search for a single rescaling under which most neighbours leave the k nearest at once.
 
-The weights w of the metric diag(w) are a vertex of the box [1, K]^d, so each weight is 1 or K. A
-step flips one weight. An edge is a pair of a row and one of its k nearest neighbours. The search
-counts the edges for which at least k listed items are nearer than the neighbour. Such an edge is
-certainly lost, because items beyond the lists can only increase the number of nearer items. The
-search counts in float32, and its result is counted again in float64.
+The weights w of the metric diag(w) are a vertex of the box [1, K]^d (``intervals``), so each weight
+is 1 or K. A step of the search flips one weight. An edge is a pair of a row and one of its k
+nearest neighbours. The search counts the edges for which at least k listed items are nearer than
+the neighbour. Such an edge is certainly lost, because items outside the lists can only increase the
+number of nearer items. The search counts in float32, and the edges that are lost at its result are
+counted again in float64.
 """
 
 from typing import Any, NamedTuple
@@ -19,11 +20,11 @@ SEARCH_MARGIN = np.float32(2e-6)
 
 
 class EdgeLists(NamedTuple):
-    """The listed items of rows.
+    """Lists of the nearest items of some rows.
 
-    rows (n,) holds row numbers. neighbors (n, m) is ordered by descending cosine, and the first k
-    neighbours of a row are its edges. lengths holds the number of neighbours that are considered;
-    its shape is (n,), or (s, n) for s searches.
+    rows (n,) holds row numbers. neighbors (n, m) holds the nearest items of each row, ordered by
+    descending cosine, and the first k of them form the edges of the row. lengths holds the number
+    of items of each list that are considered; its shape is (n,), or (s, n) for s searches.
     """
 
     rows: Any
@@ -35,8 +36,8 @@ class EdgeLists(NamedTuple):
 class LocalSearch(NamedTuple):
     """The settings of s local searches, which are called climbs.
 
-    ends (s,) float32 holds the value K of each climb, and n_counts the number of counts after which
-    a climb ends. orders (s, n_rounds, d) holds the order of the dimensions in each round, and
+    ends (s,) float32 holds the number K of each climb. After n_counts calls of count_lost, a climb
+    ends. orders (s, n_rounds, d) holds the order of the dimensions in each round of a climb, and
     perturbations (s, n_rounds, t) the dimensions whose weights are flipped between two rounds.
     """
 
@@ -48,7 +49,12 @@ class LocalSearch(NamedTuple):
 
 @kernel
 def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
-    """Add weight times one dimension of all rows, unit (p,), to their products and squares."""
+    """Add the terms of one dimension, times `weight`, to the products and squares of rows.
+
+    unit (p,) holds the dimension of all rows. squares (p,) holds the weighted squared norm of each
+    row, and products (n, m) the weighted inner product of each of the n listed rows with the items
+    of its list.
+    """
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]
     for i in range(rows.shape[0]):
@@ -61,8 +67,9 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
     """Count the edges that are lost if `weight` is added to the weight of one dimension.
 
-    An edge is lost if at least k listed items are nearer. unit (p,) holds that dimension of all
-    rows. inverse (p,) and scores (m,) are overwritten.
+    An edge is lost if at least k listed items are nearer than its neighbour. unit (p,) holds the
+    dimension of all rows. products and squares are described in add_dimension and belong to the
+    present weights. inverse (p,) and scores (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -94,14 +101,14 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 @kernel
 def climb(lo, hi, units, lists, search, weights, counts):
-    """Flip single weights of each start of weights[lo:hi] as long as a flip loses more edges.
+    """Flip single weights of weights[s], for s from lo to hi, as long as a flip loses more edges.
 
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). When no flip of a
     single weight loses more edges, the best weights so far are flipped in the dimensions of
-    ``perturbations``, and the climb continues from there, until n_counts counts have been made.
-    units (d, p) float32 holds the transposed unit rows, lists is an EdgeLists, and search a
-    LocalSearch. weights (s, d) float32, with entries 1 or K, is changed in place, and the numbers
-    of lost edges are written to counts (s,) int64.
+    ``perturbations``, and the climb continues from there, until count_lost has been called n_counts
+    times. units (d, p) float32 holds the transposed unit rows, lists is an EdgeLists, and search a
+    LocalSearch. weights (s, d) float32, with entries 1 or K, holds the start of each climb and is
+    replaced by the best weights. The numbers of lost edges are written to counts (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search
@@ -159,7 +166,11 @@ def climb(lo, hi, units, lists, search, weights, counts):
 
 @relaxed_kernel
 def cosines_of_list(image, mapped, inverse, list_items, scores):
-    """Write the products of an image (d,) with listed rows of mapped (p, d), times inverse (p,)."""
+    """Write the cosines of a mapped row with listed items to scores.
+
+    image (d,) is the mapped row at norm 1, mapped (p, d) holds all mapped items, and inverse (p,)
+    holds 1 over the norm of each mapped item. list_items holds item numbers.
+    """
     for r in range(list_items.shape[0]):
         item, product = list_items[r], 0.0
         for j in range(mapped.shape[1]):
@@ -173,9 +184,9 @@ def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
 
     An edge is lost if at least k listed items are nearer than the neighbour under the map.
 
-    images (n, d) holds the mapped rows at length 1, and mapped (p, d) all mapped items. inverse
-    (p,) holds 1 over the length of each mapped item, or 0 for a zero row, which has no edges. lists
-    is an EdgeLists whose lengths have the shape (n,). The output is lost (n,) int64.
+    images (n, d) holds the mapped rows at norm 1, and mapped (p, d) all mapped items. inverse (p,)
+    holds 1 over the norm of each mapped item, or 0 for a zero row, which has no edges. lists is an
+    EdgeLists whose lengths have the shape (n,). The output is lost (n,) int64.
     """
     _, neighbors, lengths, k = lists
     scores = np.empty(neighbors.shape[1])

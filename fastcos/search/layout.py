@@ -43,7 +43,7 @@ def tile_layout(isa: str, n_columns: int) -> TileLayout:
     Rows are packed as int8 codes if the instruction set can multiply codes and if an int32 sum
     holds all products of a row. Otherwise they are packed as float32 numbers.
     """
-    if n_columns > tiles.MOST_CODES or not INSTRUCTION_SETS[isa].has_codes:
+    if n_columns > tiles.MAX_CODED_COLUMNS or not INSTRUCTION_SETS[isa].has_codes:
         return float_layout(isa, n_columns)
     rotated_columns = max(n_columns, _MIN_ROTATED_COLUMNS)
     # A tile of AMX multiplies 64 codes of a row at a time; other instruction sets multiply 8 codes.

@@ -1,9 +1,11 @@
 """Operations on vector registers that Numba cannot express, one file for each operation.
 
-An operation is an *intrinsic*: a function that kernels call, and that writes LLVM IR in place of
-the call. Wherever the meaning of an operation is short, the meaning is also written as plain Python
-beside the intrinsic. The plain function runs with ``NUMBA_DISABLE_JIT``, and the tests compare it
-with the IR on every instruction set of the CPU.
+An operation is an *intrinsic*: a function that kernels call, and that writes LLVM IR, the
+intermediate code of the compiler, in place of the call. If the meaning of an operation is short, it
+is also written as plain Python beside the intrinsic. The plain function runs if the variable
+``NUMBA_DISABLE_JIT`` is set, and the tests compare it with the IR on every instruction set of the
+CPU. You need not read this package to understand a kernel: the docstring of each operation says
+what it computes.
 
 ================== =============================================================================
 ``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)
@@ -17,6 +19,7 @@ with the IR on every instruction set of the CPU.
 ``arithmetic``     one multiplication and addition; ``memory``: prefetches; ``addresses``: arrays
 ================== =============================================================================
 
-``emit`` has the few helpers that write IR: loads, stores, broadcasts, loops. ``instruction_sets``
-lists the instruction sets of the tiles and their properties. No other folder contains LLVM IR.
+``emit`` contains the few helpers that write IR: loads, stores, broadcasts, loops.
+``instruction_sets`` lists the instruction sets of the tiles and their properties. No other folder
+contains LLVM IR.
 """

@@ -9,8 +9,8 @@ def emit_multiply_add(builder, a, b, c):
     """Emit a b + c with one rounding, for three scalars or three vectors of one type.
 
     ``llvm.fma`` gives the same bits with all flags and optimisations. On a CPU without the
-    instruction, ``llvm.fma`` would call the C library, which makes X A thirteen times as slow. On
-    such a CPU, the product is therefore rounded separately.
+    instruction, ``llvm.fma`` would call the C library, with which a sparse product takes 13 times
+    as long. On such a CPU, the product is therefore rounded separately.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)

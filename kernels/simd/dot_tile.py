@@ -1,4 +1,4 @@
-"""Float64 dot products of 6 rows with 32 columns, every operation rounded separately."""
+"""Float64 dot products of 6 rows with 32 columns; every operation is rounded separately."""
 
 from ..cpu import ISA_FEATURES, cpu_features
 from ..jit import intrinsic, ir, types
@@ -12,8 +12,8 @@ COLUMNS = 32
 
 # The number of columns whose sums stay in registers. 6 x 32 sums fill 24 of the 32 registers of
 # AVX-512, and 6 x 8 sums fill 12 of the 16 registers of AVX2. The width is chosen by cpu_features
-# instead of supported_isas, because supported_isas asks Linux for a permission for the whole
-# process, and an import must not do that.
+# instead of supported_isas, because supported_isas asks Linux for the permission to use tile
+# registers, which holds for the whole process, and an import must not do that.
 WIDTH = COLUMNS if cpu_features().issuperset(ISA_FEATURES["avx512"]) else 8
 # The number of float64 numbers in one vector of the IR, which is a 512-bit register.
 LANES = 8
@@ -21,9 +21,10 @@ LANES = 8
 
 @intrinsic
 def dot_products(typing, rows, first_row, panels, panel, column, out):
-    """Set out[r, column:column+WIDTH] to rows[first_row+r] . panels[panel, :, column:column+WIDTH].
+    """Set out[r, c] to the dot product of row first_row + r with column c of a panel.
 
-    r runs from 0 to 5. If first_row + r is past the last row, the last row is read instead.
+    r runs from 0 to 5, and c from `column` to column + WIDTH - 1. Column c is panels[panel, :, c].
+    If first_row + r is past the last row, the last row is read instead.
     """
 
     def codegen(context, builder, signature, arguments):

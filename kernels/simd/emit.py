@@ -1,9 +1,10 @@
 """Helpers that emit LLVM vector IR inside Numba intrinsics.
 
-Numba has no vector type, and its vectoriser uses 256-bit registers on many CPUs. The few loops that
-determine the speed are therefore written as vector IR. LLVM splits vectors that are wider than the
-registers of the CPU, so portable operations (load, multiply, add, shuffle) give the same bits on
-every CPU. Only intrinsics that are named after a CPU require features of this CPU.
+Numba has no vector type, and on many CPUs its vectoriser uses only 256-bit registers. The few loops
+that determine the speed are therefore written as vector IR. LLVM splits vectors that are wider than
+the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the same bits
+on every CPU. Only LLVM's intrinsics that are named after a CPU, such as llvm.x86.avx2.pmadd.wd,
+require features of this CPU.
 """
 
 from ..jit import cgutils, ir
@@ -22,7 +23,10 @@ def pointer(context, builder, array_type, array, offset):
 
 
 def pointers(context, builder, signature, arguments, *places):
-    """Return pointers to elements of arrays; a place is an argument number and an offset."""
+    """Return pointers to elements of arrays among the arguments of an intrinsic.
+
+    Each place is a pair: the number of an argument, and the offset of an element.
+    """
     return [pointer(context, builder, signature.args[i], arguments[i], at) for i, at in places]
 
 
@@ -32,27 +36,27 @@ def byte_pointer(context, builder, array_type, array, offset):
 
 
 def element_type(start):
-    """Return the type of the elements behind a pointer.
+    """Return the type of the elements to which a pointer points.
 
-    LLVM's own pointers no longer have an element type. llvmlite keeps this type in pointers that it
-    calls temporary, and Numba's arrays have such pointers. Only this function reads the type.
+    LLVM's own pointers no longer have an element type. llvmlite still stores this type in some
+    pointers, and the pointers of Numba's arrays are among them. Only this function reads the type.
     """
     return start.type.pointee
 
 
 def element_size(start):
-    """Return the number of bytes of an element behind a pointer."""
+    """Return the number of bytes of an element to which a pointer points."""
     return _BYTES_OF[element_type(start)]
 
 
 def load(builder, start, vector_type, offset=0):
-    """Load one vector, `offset` elements after a typed pointer, with an element's alignment."""
+    """Load one vector that begins `offset` elements after a pointer, aligned like an element."""
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())
     return builder.load(at, align=_BYTES_OF[vector_type.element])
 
 
 def store(builder, vector, start, offset=0):
-    """Store one vector, `offset` elements after a typed pointer, with an element's alignment."""
+    """Store one vector `offset` elements after a pointer, aligned like an element."""
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector.type.as_pointer())
     builder.store(vector, at, align=_BYTES_OF[vector.type.element])
 
@@ -72,14 +76,18 @@ def function(builder, name, result, arguments):
 
 
 def loop(builder, count, carried, step):
-    """Emit `for k in range(count): carried = step(k, carried)`, with carried in registers."""
+    """Emit `for k in range(count): carried = step(k, carried)`, and return the last carried values.
+
+    carried is a list of values, which stay in registers.
+    """
     return while_loop(builder, count, carried, step)[1]
 
 
 def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
-    """Emit a loop over range(first or 0, end, stride); return the last k and the carried values.
+    """Emit `for k in range(first, end, stride): carried = step(k, carried)`.
 
-    With a condition, the loop ends at the first k for which condition(k) is false.
+    The function returns the last k and the last carried values; k begins with 0 if first is None.
+    If a condition is given, the loop ends at the first k for which condition(k) is false.
     """
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
@@ -110,7 +118,11 @@ def while_loop(builder, end, carried, step, condition=None, first=None, stride=1
 
 
 def fold(builder, vector, operation):
-    """Combine all lanes pairwise: lanes l and l + 8, then lanes l and l + 4, and so on."""
+    """Combine all lanes of a vector by an operation, and return the result.
+
+    Lanes are combined pairwise: of 16 lanes, first lanes l and l + 8, then lanes l and l + 4, and
+    so on.
+    """
     count = vector.type.count
     while count > 1:
         count //= 2

@@ -1,4 +1,4 @@
-"""Numbers of bits that a row of words shares with eight other rows, or by which it differs."""
+"""The numbers of bits that a row of words has in common with eight rows, or that differ."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
@@ -8,12 +8,12 @@ LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """Write the number of bits that item l and the query share, or differ in, to counts[l].
+    """Write the number of common or of different bits of item l and the query to counts[l].
 
     If `both` is true, the bits that are 1 in both rows are counted, and otherwise the bits that
-    differ. counts (8,) is int64. words is flat uint64, with word j of item l at start + 8 j + l.
-    query is flat, with the words of the query from `first` on. The function returns a word whose
-    bit l is 1 if the count, or minus the number of differing bits, exceeds
+    differ. counts (8,) is int64. words is flat uint64: word j of item l is words[start + 8 j + l].
+    The words of the query are query[first : first + length]. The function returns a word whose bit
+    l is 1 if the number of common bits, or minus the number of different bits, exceeds
     slope norms[item + l] + base.
     """
     mask = 0
@@ -31,7 +31,7 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
 def count_bits(
     typingctx, words, start, query, first, length, both, norms, item, slope, base, counts
 ):
-    """Count shared or differing bits of eight items and a query; see _count_bits_plain."""
+    """Count common or different bits of eight items and a query; see _count_bits_plain."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3]), (6, arguments[7]), (10, I64(0))

@@ -313,7 +313,7 @@ def _reached(builder, values, first, threshold):
 
     The sign of a difference is shifted into the word. Shifting needs no branch and no mask
     register, of which CPUs write at most one per cycle. Differences fit in int32, because scores
-    are at most 127^2 MOST_CODES, and thresholds at most 1.05e9 (_round_down).
+    are at most 127^2 MAX_CODED_COLUMNS, and thresholds at most 1.05e9 (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)

@@ -22,14 +22,15 @@ class InstructionSet:
     has_tile_registers : bool
         Whether a tile is multiplied by the registers of AMX.
     int8_lanes, int8_sums : int
-        The number of lanes of a register, and of registers of sums, when codes are multiplied
-        without AMX.
+        For the multiplication of codes without AMX, the number of int32 numbers in a register
+        (lanes), and the number of registers that hold sums.
     float_rows, float_lanes : int
-        The number of items, and of lanes of a register, in a block of float32 products.
+        For float32 products, the number of items of a block, and the number of float32 numbers in a
+        register.
     int16_words : int
         The number of words of a row whose products are added in int16 before they are widened to
-        int32, which limits the codes of a query (``packing.query_step``). It is 0 if products are
-        widened at once.
+        int32, which limits the codes of a query (``packing.query_step``). The number is 0 if
+        products are widened at once.
     """
 
     __slots__ = ()
@@ -62,7 +63,7 @@ class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
 
 
 class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
-    """The instruction vpdpbusd in registers of 8 lanes."""
+    """vpdpbusd multiplies as with AVX512_VNNI, in registers of 8 lanes."""
 
     __slots__ = ()
     name = "avxvnni"
@@ -72,10 +73,11 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 
 
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
-    """vpmaddubsw, vpaddw and vpmaddwd: 5 instructions for 64 products in two words of 8 lanes.
+    """vpmaddubsw, vpaddw and vpmaddwd multiply: 5 instructions compute and add 64 products.
 
-    vpmaddubsw adds the products of two neighbouring codes in int16, and vpaddw adds the results of
-    two words in int16. Widening every result of vpmaddubsw would take 6 instructions.
+    The 64 products belong to two words in each of 8 lanes. vpmaddubsw adds the products of two
+    neighbouring codes in int16, vpaddw adds the results of the two words in int16, and vpmaddwd
+    widens the sums to int32. Widening every result of vpmaddubsw would take 6 instructions.
     """
 
     __slots__ = ()
@@ -87,7 +89,7 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
 
 
 class AVX512_FLOAT(InstructionSet, namedtuple("AVX512_FLOAT", ())):
-    """float32 products in registers of 16 lanes."""
+    """Rows are float32, and are multiplied in registers of 16 lanes."""
 
     __slots__ = ()
     name = "avx512"
@@ -95,13 +97,14 @@ class AVX512_FLOAT(InstructionSet, namedtuple("AVX512_FLOAT", ())):
 
 
 class GENERIC(InstructionSet, namedtuple("GENERIC", ())):
-    """float32 products in registers of 4 lanes, on any CPU."""
+    """Rows are float32, and are multiplied in registers of 4 lanes, on any CPU."""
 
     __slots__ = ()
     name = "generic"
 
 
-# The argument of kernels for the name of each instruction set, the widest instruction set first.
+# For each name of an instruction set, the object that kernels take as an argument. The widest
+# instruction set comes first.
 INSTRUCTION_SETS = {
     instruction_set.name: instruction_set()
     for instruction_set in (AMX, AVX512_VNNI, AVX_VNNI, AVX2, AVX512_FLOAT, GENERIC)
@@ -114,7 +117,10 @@ def of(signature):
 
 
 def _constant(attribute):
-    """Return a function that kernels call to read an attribute of their instruction set."""
+    """Return a function of an instruction set that returns its attribute of this name.
+
+    In compiled kernels, the result is a constant, so branches that depend on it disappear.
+    """
 
     def plain(isa):
         return getattr(isa, attribute)

@@ -23,14 +23,14 @@ LANES = 16
 
 
 def _sum_plain(terms):
-    """Sum terms in the order of the emitted code."""
+    """Return the sum of terms, added in the same order as by the code that _emit_sums emits."""
     whole = len(terms) - len(terms) % LANES
     lanes = [0.0] * LANES
     for j in range(whole):
         lanes[j % LANES] += terms[j]
     while len(lanes) > 1:
-        half = len(lanes) // 2
-        lanes = [lanes[lane] + lanes[lane + half] for lane in range(half)]
+        n_sums = len(lanes) // 2
+        lanes = [lanes[lane] + lanes[lane + n_sums] for lane in range(n_sums)]
     total = lanes[0]
     for term in terms[whole:]:
         total += term
@@ -63,10 +63,12 @@ def _square_and_product_plain(x, x0, later, y, depth):
 
 
 def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
-    """Emit sums of terms over rows, where `add` adds one term of each row to the sums.
+    """Emit `count` sums over the columns of some rows.
 
-    rows holds pointers. Each entry of later is a pair: a pointer to a row to prefetch, and the
-    level of the cache into which the row is prefetched.
+    rows holds a pointer to each row, and dtypes their NumPy types. add(builder, sums, elements)
+    emits the sums plus the terms of one column, or of 16 columns in the lanes of vectors; elements
+    holds one number or vector per row. Each entry of later is a pair: a pointer to a row to
+    prefetch, and the level of the cache into which the row is prefetched.
     """
 
     def block(k, sums):
@@ -97,9 +99,10 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
 
 
 def _multiply_add(builder, x, y, total, is_exact):
-    """Emit total + x y, fused if the product is exact, which does not change the result.
+    """Emit total + x y; if is_exact is true, with one instruction.
 
-    The product of two float32 numbers is exact in float64.
+    is_exact says that the product is exact, so that fusing does not change the result. The product
+    of two float32 numbers is exact in float64.
     """
     if is_exact:
         return emit_multiply_add(builder, x, y, total)
@@ -107,7 +110,7 @@ def _multiply_add(builder, x, y, total, is_exact):
 
 
 def _emit(difference):
-    """Return a function that emits sum x y, or sum (x - y)^2, over two rows of flat arrays."""
+    """Return the code generator of ``product`` or, if difference is true, squared_distance."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3])
@@ -119,11 +122,11 @@ def _emit(difference):
 
 
 def _emit_two(difference):
-    """Return a function that emits the sums of two pairs of rows and prefetches two rows of y.
+    """Return the code generator of two_products or, if difference is true, two_squared_distances.
 
-    The prefetched rows belong to the next two pairs. Each addition to a sum waits for the addition
-    before it, so two sums at a time are faster than one. For 30,000 rows of 384 columns, two pairs
-    at a time take 75 ns per pair, and one pair at a time takes 100 ns (Xeon).
+    Each addition to a sum waits for the addition before it, so two sums at a time are faster than
+    one. For 30,000 rows of 384 columns, two pairs at a time take 75 ns per pair, and one pair at a
+    time takes 100 ns (Xeon).
     """
 
     def codegen(context, builder, signature, arguments):
@@ -148,9 +151,9 @@ def _emit_two(difference):
 
 
 def _term(dtypes, difference):
-    """Return a function that adds x y, or (x - y)^2, to a sum.
+    """Return the argument `add` of _emit_sums for one sum of x y.
 
-    Products of float32 numbers are exact in float64.
+    If difference is true, it is the sum of (x - y)^2.
     """
     is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
@@ -165,13 +168,19 @@ def _term(dtypes, difference):
 
 @intrinsic_of(_product_plain)
 def product(typingctx, x, x0, y, y0, depth):
-    """Return the float64 inner product of two rows of flat arrays."""
+    """Return the float64 inner product of x[x0 : x0 + depth] and y[y0 : y0 + depth].
+
+    x and y are flat arrays of any type that ``low_precision`` or NumPy's floats represent.
+    """
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
 
 
 @intrinsic_of(_squared_distance_plain)
 def squared_distance(typingctx, x, x0, y, y0, depth):
-    """Return the float64 squared distance of two rows of flat arrays."""
+    """Return the float64 squared distance of x[x0 : x0 + depth] and y[y0 : y0 + depth].
+
+    For x and y, see ``product``.
+    """
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
 
 
@@ -195,9 +204,10 @@ def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
 
 @intrinsic_of(_square_and_product_plain)
 def square_and_product(typingctx, x, x0, later, y, depth):
-    """Return <x, x> and <x, y>, and prefetch the row of x that starts at ``later``.
+    """Return the inner products of a row of x with itself and with y (depth,).
 
-    y (d,) is float64. If x is float32, y must hold float32 numbers, which the caller has widened.
+    The row is x[x0 : x0 + depth], and the row of x that starts at ``later`` is prefetched. y is
+    float64; if x is float32, y must hold float32 numbers, which the caller has widened.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -1,4 +1,4 @@
-"""Sums over the non-zeros of one CSR row, accumulated in vector registers, as LLVM vector IR.
+"""Sums over the non-zeros of one CSR row, accumulated in vector registers.
 
 The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Numba's
 vectoriser loads and stores that sum once per non-zero. The IR in this module keeps a panel of the
@@ -25,7 +25,11 @@ CACHE_LINE = 64
 
 
 class _RowCode:
-    """A helper that emits loops over the non-zeros from first to last of one CSR row."""
+    """A helper that emits loops over the non-zeros of one row of a CSR matrix.
+
+    The first four arguments of the intrinsic are the values and the indices of the matrix, and the
+    positions at which the row begins and ends. A panel is a number of columns of a dense matrix.
+    """
 
     def __init__(self, context, builder, signature, arguments, element, width):
         self._context, self._builder = context, builder
@@ -48,21 +52,28 @@ class _RowCode:
         return start, self._builder.extract_value(array.shape, 1)
 
     def row(self, panel, index):
+        """Return a pointer to row `index` of a panel."""
         start, length = panel
         return self._builder.gep(start, [self._builder.mul(index, length)])
 
     def zeros(self):
+        """Return the vectors of a row of a panel, all of them 0."""
         return [ir.Constant(self._vector, [0.0] * self._vector.count) for _ in self._places]
 
     def read(self, start):
+        """Emit loads of the vectors of a row of a panel that begins at a pointer."""
         return [load(self._builder, start, self._vector, at) for at in self._places]
 
     def write(self, values, start):
+        """Emit stores of the vectors of a row of a panel to a pointer."""
         for at, value in zip(self._places, values, strict=True):
             store(self._builder, value, start, at)
 
     def stream(self, values, start):
-        """Store values past the caches, at a pointer that is aligned to a cache line."""
+        """Emit stores as ``write`` does, which do not pass through the caches.
+
+        The pointer must be aligned to a cache line.
+        """
         builder, hint = self._builder, self._builder.module.add_metadata([I32(1)])
         for at, value in zip(self._places, values, strict=True):
             place = builder.bitcast(builder.gep(start, [I64(at)]), self._vector.as_pointer())
@@ -70,7 +81,10 @@ class _RowCode:
             stored.set_metadata("nontemporal", hint)
 
     def plus_products(self, sums, entry, vectors):
-        """Return sums + (value of entry number `entry` of the row) * vectors."""
+        """Emit the sums plus the value of one non-zero times vectors.
+
+        entry is the number of the non-zero in the row.
+        """
         builder, element = self._builder, self._vector.element
         if self._values is None:
             return [builder.fadd(a, b) for a, b in zip(sums, vectors, strict=True)]
@@ -84,10 +98,11 @@ class _RowCode:
         ]
 
     def for_each_entry(self, carried, step, bound=None):
-        """Emit carried = step(entry, index, carried) for every non-zero of the row.
+        """Emit a loop `carried = step(entry, index, carried)` over the non-zeros of the row.
 
-        The method returns the position at which the loop ends, and the final carried values. With a
-        bound, the loop ends at the first index that is not below the bound.
+        entry is the number of the non-zero in the row, and index its column. The method returns the
+        number of the non-zero at which the loop ends, and the final carried values. If a bound is
+        given, the loop ends at the first index that is not below the bound.
         """
 
         def is_below(entry):
@@ -100,6 +115,7 @@ class _RowCode:
         )  # fmt: skip
 
     def _index(self, entry):
+        """Emit a load of the column of a non-zero, as int64."""
         index = self._builder.load(self._builder.gep(self._indices, [entry]))
         if index.type == I64:
             return index
@@ -107,7 +123,11 @@ class _RowCode:
         return extend(index, I64)
 
     def weighted_sum(self, panel, start=None, bound=None):
-        """Return start + sum of value times panel row over the non-zeros, and the end position."""
+        """Emit start plus a sum over the non-zeros: each value times a row of a panel.
+
+        It is the row whose number is the index of the non-zero. The method returns the sum and the
+        number of the non-zero at which the loop ends.
+        """
 
         def step(entry, index, sums):
             return self.plus_products(sums, entry, self.read(self.row(panel, index)))
@@ -117,7 +137,10 @@ class _RowCode:
         return sums, entry
 
     def scatter(self, vectors, panel):
-        """Add the value of every non-zero times vectors to the panel row of the non-zero."""
+        """Emit a loop that adds the value of every non-zero times vectors to a row of a panel.
+
+        It is the row whose number is the index of the non-zero.
+        """
 
         def step(entry, index, _):
             target = self.row(panel, index)
@@ -128,9 +151,10 @@ class _RowCode:
 
 
 def _for_each_panel(context, builder, signature, arguments, matrix, carried, emit):
-    """Emit carried = emit(code, column, carried) for panels of WIDTHS from column 0 on.
+    """Emit `carried = emit(code, column, carried)` for panels that cover the columns of a matrix.
 
-    The panels cover the columns of the matrix that is argument number `matrix`.
+    The matrix is argument number `matrix`. code is a _RowCode, and column the first column of a
+    panel. The widest panels of WIDTHS come first.
     """
     n_columns = builder.extract_value(
         context.make_array(signature.args[matrix])(context, builder, arguments[matrix]).shape, 1
@@ -146,10 +170,11 @@ def _for_each_panel(context, builder, signature, arguments, matrix, carried, emi
 
 @intrinsic
 def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
-    """Set Y[row] to sum x_t A[j_t]; return one entry of Y[row], or 0 if there is none.
+    """Set Y[row] to the sum of data[t] A[indices[t]] over t from first to last.
 
-    If is_streamed is true, panels of 64 columns are stored past the caches. The panels must then be
-    aligned to a cache line, and `fence` must follow the last row.
+    The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
+    panels of 64 columns are stored without passing through the caches. The panels must then be
+    aligned to a cache line, and a call of `fence` must follow the last row.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -175,7 +200,10 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
 
 @intrinsic
 def fence(typing):
-    """Make streamed stores visible to other threads before any later store."""
+    """Make stores that did not pass through the caches visible to other threads.
+
+    They become visible before any store that follows the fence.
+    """
 
     def codegen(context, builder, signature, arguments):
         builder.fence("seq_cst")
@@ -185,11 +213,12 @@ def fence(typing):
 
 
 def bounded_row_sum(width):
-    """Return the intrinsic (data, indices, first, last, A, Y, i, bound): Y[i] += sum x_t A[j_t].
+    """Return an intrinsic that adds the sum of data[t] A[indices[t]] to a row of Y.
 
-    A and Y have `width` columns. The sum ends at the first index >= bound, and the intrinsic
-    returns the position of this index, or last. If bound is None, Y[i] is set to the sum of all
-    terms.
+    The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound; A and Y have
+    `width` columns. t runs from `first` up to the first index that is at least bound, or to `last`,
+    and the intrinsic returns the t at which it ends. If bound is None, t runs from first to last,
+    and Y[row] is set to the sum.
     """
 
     @intrinsic
@@ -211,7 +240,10 @@ def bounded_row_sum(width):
 
 @intrinsic
 def scatter_row(typing, data, indices, first, last, Y, row, y_column, Z):
-    """Add x_t Y[row, y_column : y_column + w] to Z[j_t], where Z has w columns."""
+    """Add data[t] Y[row, y_column : y_column + w] to Z[indices[t]], for t from first to last.
+
+    Z has w columns.
+    """
 
     def codegen(context, builder, signature, arguments):
         def emit(code, column, _):
@@ -227,7 +259,11 @@ def scatter_row(typing, data, indices, first, last, Y, row, y_column, Z):
 
 @intrinsic
 def gram_row(typing, data, indices, first, last, Q, q_column, Z):
-    """Add x_t s to Z[j_t], where s is the row's sum of x_t Q[j_t, q_column : q_column + w]."""
+    """Add data[t] s to Z[indices[t]], for t from first to last.
+
+    s is the sum, over the same t, of data[t] Q[indices[t], q_column : q_column + w], where w is the
+    number of columns of Z.
+    """
 
     def codegen(context, builder, signature, arguments):
         def emit(code, column, _):

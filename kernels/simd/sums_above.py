@@ -1,4 +1,7 @@
-"""Scaled sums of a sparse search: the largest of each group, and the sums that reach a bound."""
+"""Scaled sums of a sparse search: the largest of each group, and the sums that reach a bound.
+
+A scaled sum is a sum times the factor of its item.
+"""
 
 import numpy as np
 
@@ -7,13 +10,13 @@ from .emit import F64, I32, I64, broadcast, element_type, load, pointers, store
 
 # The number of sums that are compared at once, whose results fill the bits of a uint64.
 CHUNK = 64
-# The number of sums in a group. The largest sum of each group enters the estimate of the first
-# threshold.
+# The number of sums in a group. The first threshold is estimated from the largest sum of each
+# group.
 GROUP = 16
 
 
 def _scores(builder, sums_at, factors_at, kind, offset):
-    """Emit a vector of scaled sums, which are sums times factors, from an offset on."""
+    """Emit a vector of type `kind` of the scaled sums from an offset on."""
     values = load(builder, sums_at, ir.VectorType(element_type(sums_at), kind.count), offset)
     if element_type(sums_at) == I32:
         values = builder.sitofp(values, kind)
@@ -27,7 +30,11 @@ def _kind(factors_at):
 
 
 def _largest_of_groups_plain(sums, factors, start, maxima, at):
-    """Write the largest sums[j] * factors[j] of 16 groups (8 with float64) of 16 sums to maxima."""
+    """Write the largest scaled sum of each of 16 groups (8 with float64) to maxima[at:].
+
+    The groups consist of the sums from sums[start] on. Group g contains every 16th sum (every 8th
+    with float64) from sums[start + g] on, 16 sums in all.
+    """
     lanes = 64 // factors.itemsize
     scores = sums[start : start + GROUP * lanes] * factors[start : start + GROUP * lanes]
     largest = scores.reshape(GROUP, lanes).max(axis=0)

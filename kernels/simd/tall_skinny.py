@@ -1,9 +1,9 @@
-"""Tiles of 8 x 16 sums of tall-skinny products, every operation rounded separately."""
+"""Tiles of 8 x 16 sums of tall-skinny products, in which every operation is rounded separately."""
 
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
 
-# The number of basis columns, or of rows of Z, in a tile.
+# The number of columns of the basis B, or of rows of Z, in a tile.
 TILE = 8
 
 # The number of columns of Z in a tile, which fill one 512-bit register of float32.
@@ -11,7 +11,10 @@ LANES = 16
 
 
 def _entry_of(context, builder, kinds, arguments):
-    """Return at(a, row, column), a pointer to an entry of the C-order matrix in argument a."""
+    """Return a function at(a, row, column) that emits a pointer to an entry of argument number a.
+
+    The argument is a matrix in C order.
+    """
 
     def at(a, row, column):
         matrix = context.make_array(kinds[a])(context, builder, arguments[a])
@@ -22,23 +25,27 @@ def _entry_of(context, builder, kinds, arguments):
 
 
 def _plus_products(builder, totals, places, vector):
-    """Emit totals + (scalars at the places) * vector, and return the new totals."""
+    """Emit the totals plus the numbers to which `places` point times a vector; return the sums."""
     scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
     products = [builder.fmul(scalar, vector) for scalar in scalars]
     return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]
 
 
 def _accumulate(builder, count, targets, vector, step):
-    """Add to the vectors at the targets, by totals = step(k, totals) for each k below count."""
+    """Emit a loop that changes the vectors to which `targets` point.
+
+    The vectors are loaded as totals, step(k, totals) is called for each k below count and returns
+    the new totals, and the last totals are stored.
+    """
     totals = [load(builder, target, vector) for target in targets]
     for total, target in zip(loop(builder, count, totals, step), targets, strict=True):
         store(builder, total, target)
 
 
 def _cross(lanes):
-    """Return the intrinsic (B, first, last, j, Z, c, C): C[j:j+8, c:c+lanes] += B'Z.
+    """Return the intrinsic (B, first, last, j, Z, c, C) that adds B'Z to C[j:j+8, c:c+lanes].
 
-    B stands for B[first:last, j:j+8], and Z for Z[first:last, c:c+lanes].
+    In this product, B is B[first:last, j:j+8], and Z is Z[first:last, c:c+lanes].
     """
 
     @intrinsic
@@ -66,9 +73,9 @@ def _cross(lanes):
 
 
 def _add(rows, lanes):
-    """Return the intrinsic (B, m, C, i, Z, c): Z[i:i+rows, c:c+lanes] += B C.
+    """Return the intrinsic (B, m, C, i, Z, c) that adds B C to Z[i:i+rows, c:c+lanes].
 
-    B stands for B[i:i+rows, :m], and C for C[:m, c:c+lanes].
+    In this product, B is B[i:i+rows, :m], and C is C[:m, c:c+lanes].
     """
 
     @intrinsic

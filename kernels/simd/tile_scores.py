@@ -18,7 +18,7 @@ GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   
 Except with AMX, 128 is added to the codes of items, because these instructions multiply unsigned
 codes by signed codes. The sum of products is then too large by 128 times the sum of the query's
 codes, so minus this number, the *correction* of the query, is added to every score. Scores of int8
-codes are exact up to ``kernels.tiles.MOST_CODES`` columns.
+codes are exact up to ``kernels.tiles.MAX_CODED_COLUMNS`` columns.
 """
 
 from ..jit import cgutils, intrinsic, ir, types

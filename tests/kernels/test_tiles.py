@@ -78,7 +78,7 @@ def laid_out(isa, items, queries):
 
 
 @pytest.mark.parametrize("isa", ["amx", "vnni", "avxvnni", "avx2"])
-@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MOST_CODES])
+@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MAX_CODED_COLUMNS])
 def test_score_panel_int8_is_exact(isa, depth):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
@@ -96,7 +96,7 @@ def test_score_panel_int8_is_exact(isa, depth):
 
 
 @pytest.mark.parametrize("isa", ["vnni", "avxvnni", "avx2"])
-@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MOST_CODES])
+@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MAX_CODED_COLUMNS])
 @pytest.mark.parametrize("by_item", [False, True])
 def test_score_run_is_exact(isa, depth, by_item):
     """Two panels of a run, with another between them."""
@@ -154,7 +154,7 @@ def test_score_panel_float32_is_within_its_bound(isa, depth):
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("threshold", [-1e12, -5e8, 5e8, 1e12])
 def test_list_tile_hits_does_not_overflow(sign, threshold):
-    scores = np.full(1024, sign * 127**2 * tiles.MOST_CODES, np.int32)
+    scores = np.full(1024, sign * 127**2 * tiles.MAX_CODED_COLUMNS, np.int32)
     bound_terms = np.zeros((4, 32), np.float32)
     bound_terms[0] = threshold
     hits, largest = np.zeros(1024, np.int32), np.zeros(32, np.float32)
