@@ -28,7 +28,8 @@ that a kernel uses (``fingerprint``). The dispatcher loads the code from a file,
 saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
 that finds native code (``native``) takes none of these steps and never imports Numba.
 
-In the table, an arrow leads from a file to a file that uses it.
+Between kernels, an arrow in the table leads from a file to a file that uses it; in the last row, it
+leads to a file that is used.
 
 ================ =================================================================================
 dense search     few_queries: a few queries, each of which is compared with the codes of all items;

@@ -1,7 +1,8 @@
 """The code of this package that needs Numba: compilation, intrinsics, and the loop over blocks.
 
-This module is imported when the first kernel is compiled or loaded from the cache, because Numba
-takes 0.3 s to import. ``numba_internals`` uses the undocumented parts of Numba, such as its cache.
+This module is imported only when the first kernel is compiled or loaded from the cache, because
+importing Numba takes 0.3 s. ``numba_internals`` uses the undocumented parts of Numba, such as its
+cache.
 """
 
 import contextlib
@@ -35,7 +36,7 @@ from .numba_internals import (
 )
 
 # The memory that must be free when a compilation starts, because LLVM ends the process if it cannot
-# allocate memory. The compilation of the search of 64 columns takes 144 MiB.
+# allocate memory. Compiling the search kernel for rows of 64 columns takes 144 MiB.
 _COMPILER_BYTES = 2**28
 # The number of new objects after which Python collects garbage during a compilation, which makes
 # many objects. A compilation then takes 8 % less time and 40 MiB more memory than with Python's

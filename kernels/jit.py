@@ -188,7 +188,7 @@ class Kernel:
         return self.dispatcher, arrays
 
     def call(self, kinds, lo, hi, *arguments):
-        """Run rows lo to hi, and save the time in which __call__ checks the argument types.
+        """Run rows lo to hi without the check of the argument types that __call__ makes.
 
         kinds is hashable. A caller that passes equal kinds promises arguments of equal types.
         """

@@ -15,7 +15,6 @@ from .rotation import rotate_row
 from .select import sort_best_first
 from .simd.hadamard import LANES
 from .simd.instruction_sets import has_codes, has_tile_registers, int16_words
-from .simd.load_row import load_elements
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 from .simd.panel import (
@@ -27,7 +26,7 @@ from .simd.panel import (
     MIN_OFFSET,
     PANEL,
 )
-from .simd.quantise import largest_group_sum, measure_row, quantise_row
+from .simd.quantise import largest_group_sum, load_elements, measure_row, quantise_row
 
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
 # covers the rotation of both rows, their rounding to float32, and the rounding of thresholds.

@@ -16,7 +16,7 @@ import numpy as np
 from .jit import borrowing_kernel, kernel
 from .pair_scores import COSINE, EUCLIDEAN
 from .records import Items, Projection, Queries, QueryFilters, QueryScaling
-from .simd.addresses import array_at, as_read_only
+from .simd.memory import array_at, as_read_only
 from .simd.pair_products import product
 from .simd.panel import N_STATISTICS, PANEL
 

@@ -10,13 +10,15 @@ what it computes.
 ================== =============================================================================
 ``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)
 ``hits``           the scores of a tile that reach the thresholds of their queries
-``hadamard``       butterflies of the rotation; ``quantise``: int8 codes of a row
-``load_row``       a scaled and shifted row in float32; ``low_precision``: float16, bfloat16, int8
+``hadamard``       butterflies of the rotation of a row
+``quantise``       a scaled and shifted row in float32, and its int8 codes
+``low_precision``  conversion of float16, bfloat16 and int8 to floats
 ``pair_products``  float64 products and squared distances, in the order that defines exact scores
 ``sparse_row``     sums over the non-zeros of a row; ``sums_above``: sums that reach a bound
 ``dot_tile``       float64 products for metrics; ``tall_skinny``: products of an SVD's basis
 ``hamming``        bits that rows have in common
-``arithmetic``     one multiplication and addition; ``memory``: prefetches; ``addresses``: arrays
+``memory``         prefetches, and arrays at an address
+``arithmetic``     a multiplication and an addition with one rounding; the lowest bit of a word
 ================== =============================================================================
 
 ``emit`` contains the few helpers that write IR: loads, stores, broadcasts, loops.
