@@ -150,9 +150,11 @@ def is_excluded(row, excluded_rows, first, last):
 
 @borrowing_kernel
 def passes_filters(row, query, filters):
-    """Return whether a query may return an item: it is allowed, not the query itself, not excluded.
+    """Return whether an item is allowed in the results of a query.
 
-    filters is a QueryFilters whose self_rows and excluded_indptr are not empty.
+    filters is a QueryFilters whose self_rows and excluded_indptr are not empty. The result is False
+    if the item is the query itself, if it is excluded for the query, or if the mask of allowed
+    items is not empty and does not contain it.
     """
     self_rows, allowed = filters.self_rows, filters.allowed
     if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):

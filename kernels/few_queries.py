@@ -60,7 +60,7 @@ from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, R
 from .simd.tile_scores import score_run, score_run_by_item
 
 # The row number in rows[task, 0, 0] if the norm of a query is not ordinary: zero, not finite, or
-# not between 1e-100 and 1e100. Python then searches in another way.
+# not between 1e-100 and 1e100. If the caller reads this number, it searches in another way.
 NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256

@@ -455,7 +455,11 @@ class BitViews(NamedTuple):
 
 
 class SampledRows(NamedTuple):
-    """Items (p, d), their norms (p,), and the row numbers (n,) of the items that are examined."""
+    """Items and a sample of them.
+
+    items has the shape (p, d), norms (p,) holds the norms of all items, and rows (n,) the numbers
+    of the items in the sample.
+    """
 
     items: Any
     norms: Any
@@ -463,7 +467,10 @@ class SampledRows(NamedTuple):
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows x[i] and y[i], (n, d) float64, and the norms (n,) of all x[i] and y[i]."""
+    """Pairs of rows x[i] and y[i].
+
+    x and y (n, d) are float64, and x_norms and y_norms (n,) hold the norms of their rows.
+    """
 
     x: Any
     y: Any
@@ -481,7 +488,7 @@ class CertificateSearch(NamedTuple):
     complete : bool
         Whether each list contains all items.
     levels : float64 array
-        The conditions that a certified radius may have, in ascending order.
+        The conditions (see ``certificates``) that a certified radius may have, in ascending order.
     depth : int
         The largest number of times that ``certificates.refined_certificate`` bisects the range of a
         norm ratio.
@@ -508,10 +515,10 @@ class Attacks(NamedTuple):
 
 
 class BitRows(NamedTuple):
-    """Rows of packed bits, words (n, w) uint64, and their norms.
+    """Rows of packed bits, and their norms.
 
-    The norm of a row is the square root of the number of its bits that are 1. For items, norms has
-    8 more entries than there are items.
+    words (n, w) uint64 holds the bits of each row. The norm of a row is the square root of the
+    number of its bits that are 1. For items, norms has 8 more entries than there are items.
     """
 
     words: Any
@@ -519,7 +526,11 @@ class BitRows(NamedTuple):
 
 
 class LabelCodes(NamedTuple):
-    """The codes (m,) int64 of the labels of columns, and the number of columns per code, (C,)."""
+    """The labels of m columns, as codes.
+
+    codes (m,) int64 holds the code of the label of each column, and sizes (C,) the number of
+    columns with each of C codes.
+    """
 
     codes: Any
     sizes: Any

@@ -81,12 +81,6 @@ def sort_ascending(values):
 
 
 @borrowing_kernel
-def _comes_after(key, row, other_key, other_row):
-    """Return whether an entry comes after another entry in the order of results."""
-    return key < other_key or (key == other_key and row > other_row)
-
-
-@borrowing_kernel
 def sort_best_first(keys, rows, count):
     """Sort the first `count` entries in place by descending key, and equal keys by lower row.
 
@@ -101,7 +95,9 @@ def sort_best_first(keys, rows, count):
         for i in range(gap, count):
             key, row = keys[i], rows[i]
             j = i
-            while j >= gap and _comes_after(keys[j - gap], rows[j - gap], key, row):
+            while j >= gap and (
+                keys[j - gap] < key or (keys[j - gap] == key and rows[j - gap] > row)
+            ):
                 keys[j], rows[j] = keys[j - gap], rows[j - gap]
                 j -= gap
             keys[j], rows[j] = key, row

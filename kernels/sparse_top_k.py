@@ -107,7 +107,7 @@ def _score(is_cosine, total, query_norm, item_norm):
 
 @kernel
 def _passes_filters(self_row, excluded, j):
-    """Return whether a query may return item j: it is neither the query itself nor excluded."""
+    """Return whether item j is neither the query itself nor excluded from the query's results."""
     return j != self_row and not is_excluded(j, excluded, 0, excluded.shape[0])
 
 

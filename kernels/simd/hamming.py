@@ -1,4 +1,4 @@
-"""The numbers of bits that a row of words has in common with eight rows, or that differ."""
+"""The numbers of common bits, or of different bits, of a row of words and each of eight rows."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store

@@ -93,9 +93,9 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     kind = ir.VectorType(F64, LANES)
     blocks = builder.lshr(depth, I64(4))
     lanes = loop(builder, blocks, [broadcast(builder, F64(0.0), kind)] * count, block)
-    rest = builder.and_(depth, I64(LANES - 1))
+    n_singles = builder.and_(depth, I64(LANES - 1))
     sums = [fold(builder, lane_sums, builder.fadd) for lane_sums in lanes]
-    return loop(builder, rest, sums, single)
+    return loop(builder, n_singles, sums, single)
 
 
 def _multiply_add(builder, x, y, total, is_exact):

@@ -202,7 +202,7 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
 def fence(typing):
     """Make stores that did not pass through the caches visible to other threads.
 
-    They become visible before any store that follows the fence.
+    These stores become visible before any store that follows the fence.
     """
 
     def codegen(context, builder, signature, arguments):
