@@ -133,8 +133,9 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
             tile, measured,
         )  # fmt: skip
         # The projected codes have their own step and residuals; the other statistics are the same.
-        for column in (MAX_NORM, MAX_OFFSET, MIN_OFFSET):
-            projected.statistics[panel, column] = panels.statistics[panel, column]
+        projected.statistics[panel, MAX_NORM] = panels.statistics[panel, MAX_NORM]
+        projected.statistics[panel, MAX_OFFSET] = panels.statistics[panel, MAX_OFFSET]
+        projected.statistics[panel, MIN_OFFSET] = panels.statistics[panel, MIN_OFFSET]
 
 
 @borrowing_kernel
