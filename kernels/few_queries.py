@@ -108,9 +108,9 @@ class Buffers(NamedTuple):
     best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
         The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
-        The hits in one panel.
+        The numbers of the products in one panel that reach a threshold.
     panel_scores : float32 array (panels,)
-        An estimate of the best score in each panel.
+        For each panel, an estimate of its best score, in terms of K (``candidate_filter``).
     """
 
     rows: Any
@@ -257,6 +257,7 @@ def find_best(
     n_panels, panel_scores = largest_products.shape[0], buffers.panel_scores
     has_dropped = dropped_below > -NEVER
     n_best, kth_score, previous_threshold, rank = 0, -np.inf, NEVER, min(rank, n_panels)
+    # Step 4: slots with the largest products are scored until k rows have been found.
     while True:
         threshold = -NEVER
         if rank > 0:
@@ -277,6 +278,7 @@ def find_best(
         rank = min(4 * rank, n_panels) if rank < n_panels else 0
     if n_best < k:
         return n_best
+    # Step 5: of the other slots, those whose upper bounds reach the threshold are scored.
     threshold = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     if has_dropped and not threshold >= dropped_below:
         return -1
