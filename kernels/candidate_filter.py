@@ -104,12 +104,8 @@ def estimate_panel_scores(first, n_panels, largest_products, statistics, weight,
     """
     for p in range(n_panels):
         panel = first + p
-        offset = max(
-            weight * statistics[panel, MAX_OFFSET], weight * statistics[panel, MIN_OFFSET]
-        )
-        panel_scores[p] = (
-            np.float32(largest_products[p]) / statistics[panel, INVERSE_STEP] + offset
-        )
+        offset = max(weight * statistics[panel, MAX_OFFSET], weight * statistics[panel, MIN_OFFSET])
+        panel_scores[p] = np.float32(largest_products[p]) / statistics[panel, INVERSE_STEP] + offset
 
 
 @borrowing_kernel

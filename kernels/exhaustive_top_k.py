@@ -132,8 +132,8 @@ def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
 
     distinct is a DistinctResults, in which one item stands for all items that are equal to it, and
     groups is the CopyGroups of the items. Each neighbour in distinct is replaced by all members of
-    its group. self_rows (n,) holds, for each query, the number of the item that is the query itself, or
-    -1. The results are written to scores (n, k) float64 and rows (n, k) int64.
+    its group. self_rows (n,) holds, for each query, the number of the item that is the query
+    itself, or -1. The results are written to scores (n, k) float64 and rows (n, k) int64.
     """
     result_rows, result_scores, members = distinct.rows, distinct.scores, groups.members
     k = rows.shape[1]

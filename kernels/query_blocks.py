@@ -77,9 +77,9 @@ def pack_block(lo, hi, batch, queries, items, k):
     size = PANEL * items.words
     packed = aligned_empty(n_panels * size, items.packed)
     packed[:] = 0
-    bound_terms = aligned_empty(
-        n_panels * N_BOUND_TERMS * PANEL, np.empty(0, np.float32)
-    ).reshape(n_panels, N_BOUND_TERMS, PANEL)
+    bound_terms = aligned_empty(n_panels * N_BOUND_TERMS * PANEL, np.empty(0, np.float32)).reshape(
+        n_panels, N_BOUND_TERMS, PANEL
+    )
     bound_terms[:] = np.float32(0.0)
     bound_terms[:, THRESHOLD] = NEVER
     steps = np.empty((n_panels, PANEL), np.float32)
@@ -100,12 +100,8 @@ def pack_block(lo, hi, batch, queries, items, k):
         set_bound_terms(bound_terms[q], j, step, norm, residual, scaling.weights[query])
     scores, hits = aligned_empty(PANEL * PANEL, items.packed), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
-    projected = pack_projected_queries(
-        lo, hi, batch, queries, items, k, packed, bound_terms, steps
-    )
-    return Block(
-        packed, size, hi - lo, bound_terms, steps, corrections, scores, hits, projected
-    )
+    projected = pack_projected_queries(lo, hi, batch, queries, items, k, packed, bound_terms, steps)
+    return Block(packed, size, hi - lo, bound_terms, steps, corrections, scores, hits, projected)
 
 
 @inlined_kernel
@@ -213,9 +209,7 @@ def rank_hits(p, q, n_hits, items, block, best, largest):
     for at in range(n_hits):
         hit = block.hits[at]
         weight = bound_terms[OFFSET_WEIGHT, hit & 31]
-        score = np.float32(block.scores[hit]) * step + max(
-            weight * max_offset, weight * min_offset
-        )
+        score = np.float32(block.scores[hit]) * step + max(weight * max_offset, weight * min_offset)
         largest[hit & 31] = max(largest[hit & 31], score)
     _insert_scores(largest, best)
     for j in range(PANEL):

@@ -72,9 +72,7 @@ def list_candidates_of_few(lo, hi, items, queries, min_scores, lists):
     for first in range(0, n_panels, PANEL):
         last = min(first + PANEL, n_panels)
         if is_costly:
-            multiply_codes(
-                first, last, first, lo, hi, items, codes, products, largest_products
-            )
+            multiply_codes(first, last, first, lo, hi, items, codes, products, largest_products)
         else:
             n_hits += _multiply_by_projection(
                 first, last, lo, hi, items, codes, projected, projected_words, products,

@@ -104,9 +104,10 @@ def list_panel_hits_by_projection(
     """Write the items of a panel that list_tile_hits_by_projection would list for one query.
 
     The numbers of these items in the panel are written to hits from hit0 on, and the intrinsic
-    returns how many items there are. For the arguments from `items` to `correction`, see score_run. For the arguments from
-    `bound_terms` to `remainder_norms`, see list_tile_hits_by_projection; here they describe the
-    first panel of queries. The intrinsic works only for instruction sets that have codes.
+    returns how many items there are. For the arguments from `items` to `correction`, see score_run.
+    For the arguments from `bound_terms` to `remainder_norms`, see list_tile_hits_by_projection;
+    here they describe the first panel of queries. The intrinsic works only for instruction sets
+    that have codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, correction, query, bound_terms, projected_terms,
@@ -135,8 +136,8 @@ def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
     """Write the positions of those of scores[score0 : score0 + 32] that are at least `minimum`.
 
     The ascending positions in scores are written to hits, int32, from hit0 on, and the intrinsic
-    returns how many positions there are. scores is flat and int32; for float32 scores nothing is written. minimum is float32.
-    Scores from score0 + n_items on are ignored.
+    returns how many positions there are. scores is flat and int32; for float32 scores nothing is
+    written. minimum is float32. Scores from score0 + n_items on are ignored.
     """
 
     def codegen(context, builder, sig, a):

@@ -31,9 +31,7 @@ def one_run(isa, by_item, items, step, words, codes, correction, scores, largest
             isa, items, 0, step, 2, words, codes, 0, correction, scores, largest
         )
     else:
-        tile_scores.score_run(
-            isa, items, 0, step, 2, words, codes, 0, correction, scores, largest
-        )
+        tile_scores.score_run(isa, items, 0, step, 2, words, codes, 0, correction, scores, largest)
 
 
 @kernel
