@@ -47,7 +47,8 @@ def find_candidates(
     blocks = parallel.row_blocks(n, cost_model.COSTS.queries_per_range_block)
     parallel.run(
         range_search.list_candidates, blocks, packed.arrays, scaled_queries,
-        np.arange(n, dtype=np.int64), thresholds, lists, n_threads=options.n_threads, progress=options.progress,
+        np.arange(n, dtype=np.int64), thresholds, lists, n_threads=options.n_threads,
+        progress=options.progress,
     )  # fmt: skip
     return counts
 
