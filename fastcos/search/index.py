@@ -28,7 +28,7 @@ from fastcos.search.index_state import (
     state_of_contents,
     state_of_mapped_rows,
 )
-from fastcos.search.item_groups import ItemGroups, as_query_groups
+from fastcos.search.item_groups import ItemGroups, QueryGroups
 from fastcos.search.near_duplicates import (
     NearDuplicates,
     connected_contents,
@@ -380,7 +380,7 @@ class SimilarityIndex:
         query_groups = None
         if groups is not None:
             item_groups = index_changes.groups_of(state, groups)
-            query_groups = as_query_groups(item_groups, item_groups.find(groups, len(Q)))
+            query_groups = QueryGroups(item_groups, item_groups.find(groups, len(Q)))
         filters = as_filters(
             state, len(Q), allowed=allowed, exclude=exclude, allowed_ids=allowed_ids,
             exclude_ids=exclude_ids,

@@ -8,7 +8,7 @@ the segment exists.
 import dataclasses
 import weakref
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -186,7 +186,8 @@ class ItemGroups:
         return order
 
 
-class QueryGroups(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class QueryGroups:
     """The group of each query of a request.
 
     Attributes
@@ -194,17 +195,16 @@ class QueryGroups(NamedTuple):
     items : ItemGroups
         The groups of the items.
     codes : ndarray (n,), int64
-        For each query, the number of its group in ``items.labels``, or -1 if no item is in it.
+        For each query, the number of its group in ``items.labels``, or -1 if no item is in the
+        group.
     order : ndarray (n,), int64
         The numbers of the queries, ordered so that queries of a group are consecutive.
     """
 
     items: ItemGroups
     codes: Integers
-    order: Integers
 
-
-def as_query_groups(items: ItemGroups, codes: Integers) -> QueryGroups:
-    """Return QueryGroups of these codes, and order the queries by group."""
-    order = np.argsort(_short_codes(codes, len(items.labels)), kind="stable")
-    return QueryGroups(items, codes, order)
+    @parallel.lazy_attribute
+    def order(self) -> Integers:
+        """The numbers of the queries, ordered so that queries of a group are consecutive."""
+        return np.argsort(_short_codes(self.codes, len(self.items.labels)), kind="stable")

@@ -7,7 +7,7 @@ import numpy as np
 from fastcos import parallel, storage, validation
 from fastcos.search.bits import BIT_MEASURES, bit_top_k
 from fastcos.search.execute import execute
-from fastcos.search.item_groups import ItemGroups, QueryGroups, as_query_groups
+from fastcos.search.item_groups import ItemGroups, QueryGroups
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.request import (
     SearchRequest,
@@ -190,11 +190,11 @@ def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: in
     item_groups = ItemGroups.of(groups, len(X))
     if items is None:
         validation.check_none("query_groups", query_groups, "without items")
-        return as_query_groups(item_groups, item_groups.codes)
+        return QueryGroups(item_groups, item_groups.codes)
     if query_groups is None:
         raise ValueError("query_groups must be given with groups and items, got None")
     codes = item_groups.find(query_groups, n_queries, "query_groups")
-    return as_query_groups(item_groups, codes)
+    return QueryGroups(item_groups, codes)
 
 
 def _fit_and_search(
