@@ -319,7 +319,7 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return the seconds in which threads read `read` bytes in all, from `size` bytes of data."""
+    """Return the seconds in which threads read `read` bytes in total from `size` bytes of data."""
     if size <= costs.cached_bytes:
         return read / (n_threads * costs.cached_bytes_per_second_of_thread)
     return read / min(n_threads * costs.bytes_per_second_of_thread, costs.bytes_per_second)

@@ -451,7 +451,7 @@ def _explain(
 
 
 def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
-    """Return one of the plans for each method and division of the work that occurs."""
+    """Return the plans, without plans that repeat the method and the division of another plan."""
     by_shape: dict[tuple[str, TaskGrid], SearchPlan] = {}
     for plan in plans:
         by_shape.setdefault((plan.method, plan.grid), plan)

@@ -36,8 +36,9 @@ from fastcos.validation import Integers
 
 # The number of queries of one group that a thread searches at once.
 _QUERIES_PER_TASK = 512
-# The number of pairs that a thread scores at once: in float64, and by tiles.
+# The number of pairs that a thread scores in float64 in one block.
 _PAIRS_PER_BLOCK = 20_000
+# The number of pairs that a thread compares by tiles in one block.
 _TILED_PAIRS_PER_BLOCK = 200_000
 # The initial threshold of a query if no lower bound on the k-th best score of the query is known.
 _NO_THRESHOLD = np.float32(-3e38)

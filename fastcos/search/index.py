@@ -657,8 +657,9 @@ class SimilarityIndex:
         """Write the index to a directory. The write is atomic and durable.
 
         If the index was opened from this directory or was saved to this directory before, only the
-        changes are written. Writers wait for each other. If another process has saved a newer
-        version since then, ``save`` raises an error and does not overwrite this version.
+        changes are written. Processes that write to the same directory wait for each other. If
+        another process has saved a newer version since then, ``save`` raises an error and does not
+        overwrite this version.
 
         Parameters
         ----------

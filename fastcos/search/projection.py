@@ -54,8 +54,8 @@ class Axes(NamedTuple):
 
 
 # The largest number of indexes whose projections are computed at the same time, because each
-# computation keeps the rows of its index in memory. If there are more, the calling thread computes
-# the projection of a further index.
+# computation keeps the rows of its index in memory. If as many projections are being computed, the
+# calling thread computes the next projection itself.
 _MAX_THREADS = 4
 
 
