@@ -370,7 +370,7 @@ def test_hostile_name_is_text(browser, hostile, kind):
 
 def test_items_page_of_few_items_without_users(browser, embeddings, tmp_path):
     load(browser, items_page(embeddings[0][:2]), tmp_path)
-    assert "Without users" in text(browser, "fixed-note")
+    assert "because they need the embeddings of users" in text(browser, "fixed-note")
     assert browser.execute_script("return document.getElementById('query-block').hidden")
     check_silent(browser)
 
