@@ -100,7 +100,8 @@ def estimate_panel_scores(first, n_panels, largest_products, statistics, weight,
     """Estimate the best score of a query in each of n_panels panels, from panel `first` on.
 
     The estimate of K that follows from the largest product of a panel, largest_products[p] (int32),
-    is written to panel_scores[p] (float32). weight is the weight of the items' offsets.
+    is written to panel_scores[p] (float32). weight is the number by which the query multiplies the
+    offsets of items.
     """
     for p in range(n_panels):
         panel = first + p

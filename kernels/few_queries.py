@@ -9,9 +9,10 @@ and this file is its whole path, from top to bottom:
    packed (``encode_queries``).
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
    kernel stores the products, 4 bytes for each slot, and the largest product of each panel.
-4. The slots with the largest products are scored in float64. A slot is scored if its product
-   reaches the r-th largest of the panels' largest products, where r, called `rank` in the code, is
-   a little more than k (``find_best``).
+4. The slots with the largest products are scored in float64 (``find_best``). A slot is scored if
+   its product, multiplied by the quantisation step of its panel, reaches the r-th largest of the
+   panels' largest products, which are multiplied by their steps as well. The number r, called
+   `rank` in the code, is a little more than k.
 5. The k-th best of these scores is a lower bound of the k-th best of all scores, so it serves as a
    threshold. Of the other slots, only slots whose upper bound reaches the threshold are scored in
    float64. ``candidate_filter`` proves that no other slot can be among the best.

@@ -29,7 +29,8 @@ _BUCKETS = 2048
 # than it saves.
 _FEW_PAIRS = 256
 # Pairs of rows with fewer columns than this are scored one at a time, because short rows need no
-# prefetch. Two at a time, a self-join of 2,000 rows with 64 columns takes 1.08 times as long.
+# prefetch. If two pairs were scored at a time, a self-join of 2,000 rows with 64 columns would take
+# 1.08 times as long.
 _MIN_PREFETCHED_COLUMNS = 128
 # The values of metric_type: the inner product plus an offset, the cosine, and minus the squared
 # Euclidean distance.

@@ -120,7 +120,7 @@ class Gradients(NamedTuple):
 
 @relaxed_kernel
 def dot(x, y):
-    """Return x . y, float32."""
+    """Return the float32 dot product of two vectors."""
     total = ZERO
     for k in range(len(x)):
         total += x[k] * y[k]
@@ -129,7 +129,7 @@ def dot(x, y):
 
 @relaxed_kernel
 def add(factor, x, y):
-    """Add factor x to y."""
+    """Add factor times the vector x to the vector y."""
     for k in range(len(x)):
         y[k] += factor * x[k]
 

@@ -99,7 +99,7 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
 
 
 def _multiply_add(builder, x, y, total, is_exact):
-    """Emit total + x y; if is_exact is true, with one instruction.
+    """Emit total + x y, as one fused operation if is_exact is true.
 
     is_exact says that the product is exact, so that fusing does not change the result. The product
     of two float32 numbers is exact in float64.
