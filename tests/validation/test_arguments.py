@@ -600,3 +600,43 @@ def test_check_scorable_limit_depends_on_the_width():
         ):
             validation.check_scorable("x", 1.5 * rows.astype(float), 1.5 * other.astype(float))
     validation.check_scorable("x", 3e38 * small, small)
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 1e12), (np.float64, 1e60)])
+def test_check_squarable_refuses_magnitudes_beyond_both_limits(dtype, limit):
+    for values in ([0.0, 0.0], [0.0, 1.0], [-limit / 2], [2 / limit]):
+        validation.check_squarable("items", np.array(values, dtype))
+    for values in ([1.0, -2 * limit], [0.0, 0.5 / limit]):
+        with pytest.raises(ValueError, match=re.escape(f"from {1 / limit:g} to {limit:g} (scale")):
+            validation.check_squarable("items", np.array(values, dtype))
+
+
+def test_only_a_matrix_is_taken_for_one_mask_per_query():
+    with pytest.raises(
+        TypeError, match=r"got dtype bool of shape \(2, 3\) \(for one mask per query"
+    ):
+        validation.as_item_numbers("allowed", np.ones((2, 3), bool), 3)
+    with pytest.raises(TypeError, match=r"got dtype float64 of shape \(3,\)$"):
+        validation.as_item_numbers("allowed", np.ones(3), 3)
+
+
+@pytest.mark.parametrize("values", [[], (), set(), np.empty(0), np.empty(0, bool)])
+def test_empty_lists_are_empty(values):
+    assert validation.is_empty_list(values)
+
+
+@pytest.mark.parametrize("values", [None, [0], ("a",), {1}, np.empty((0, 2)), np.zeros(1), ""])
+def test_other_values_are_no_empty_lists(values):
+    assert not validation.is_empty_list(values)
+
+
+@pytest.mark.parametrize("length", [10, 11, 12, 300])
+def test_a_cut_text_has_its_length_and_both_ends(length):
+    text = "".join(map(str, range(500)))
+    cut = validation.cut(text, length)
+    start, end = cut.split("...")
+    assert len(cut) == length
+    assert text.startswith(start)
+    assert text.endswith(end)
+    assert len(end) == (length - 3) // 3
+    assert validation.cut(text[:length], length) == text[:length]
