@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.kernels import few_queries
-from fastcos.search import cost_model
 from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import IndexPart, ids_at
 from fastcos.search.launch import Launch, launch_of
@@ -33,7 +32,7 @@ from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
-# The largest number of prepared searches that an index stores.
+# The largest number of searches that an index stores, whether they can be prepared or not.
 _MAX_PREPARED = 256
 
 
@@ -50,8 +49,11 @@ class PreparedSearches:
         has_one_part = len(self._parts) == 1 and segment.first == 0 and segment.positions is None
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
         # The launches for all parts, by the numbers of queries and neighbours, and also by the
-        # options if the plans depend on the options. Only prepared searches are stored.
+        # options if the plans depend on the options.
         self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
+        # The numbers of queries and neighbours for which no search can be prepared, so that these
+        # searches are not planned here again.
+        self._cannot_be_prepared: set[tuple[int, int]] = set()
         # Cosines are in the range of float32, and most measures that compute cosines return them as
         # scores without conversion.
         self._scores_are_cosines = (
@@ -70,6 +72,8 @@ class PreparedSearches:
             return None
         rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
         launches = self._stored_launches((len(rows), k))
+        if launches is None and allowed is None and (len(rows), k) in self._cannot_be_prepared:
+            return None
         if launches is None or n_threads is not None or allowed is not None:
             # Launches that depend on the number of threads or on the memory are stored by these
             # options as well, so a search of many items calls _prepare every time.
@@ -115,8 +119,6 @@ class PreparedSearches:
 
         New launches are stored, unless ``allowed`` restricts the search.
         """
-        if n > cost_model.COSTS.max_queries_sharing_rows:
-            return None  # no plan for so many queries can be prepared, so nothing is planned here
         if any(not part.segment.packed_forms for part in self._parts):
             for part in self._parts:
                 part.segment.pack()
@@ -133,9 +135,12 @@ class PreparedSearches:
             launches = self._stored_launches((n, k, options))
         if launches is None:
             launches, fits_all_options = self._plan(n, k, options, None)
-            if launches is not None:
-                if len(self._launches) >= _MAX_PREPARED:
-                    self._launches.clear()
+            if len(self._launches) + len(self._cannot_be_prepared) >= _MAX_PREPARED:
+                self._launches.clear()
+                self._cannot_be_prepared.clear()
+            if launches is None:
+                self._cannot_be_prepared.add((n, k))
+            else:
                 self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
 
