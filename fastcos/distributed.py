@@ -122,8 +122,8 @@ def top_k(
     out : path-like
         A new directory that this process can write. The directory receives indices.npy, scores.npy
         and run.json, block by block. After a crash, the same call computes only the missing blocks.
-        client : distributed.Client, optional The client of the cluster; by default the current
-        client of Dask.
+    client : distributed.Client, optional
+        The client of the cluster; by default the current client of Dask.
 
     Examples
     --------

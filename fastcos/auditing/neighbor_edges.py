@@ -26,7 +26,9 @@ _COPY_BYTES = 4
 class ItemRows(NamedTuple):
     """Item embeddings, in memory or memory-mapped, with their norms, and a subset of the rows.
 
-    items: the item embeddings. norms: norms of all items. rows: row numbers of the subset.
+    items: the item embeddings.
+    norms: norms of all items.
+    rows: row numbers of the subset.
     get_index: a function that returns the index of all items, which it builds at the first call.
     working_memory: the largest amount of memory that a search may use, in MiB.
     max_rows: number of items that fit in working_memory, or the number of all items if they are in

@@ -65,9 +65,10 @@ class Audit(Record):
     n_sampled, n_listed : int
         Number of items whose neighbours were certified and attacked under rescalings, and number of
         items whose lists of neighbours were compared.
-    trained_on : {"dot", "ranking", "cosine", "unknown"} The argument ``trained_on`` of
-    :func:`fastcos.audit`. weight_decay_on : {"both", "not both", "unknown"} The argument
-    ``weight_decay_on`` of :func:`fastcos.audit`.
+    trained_on : {"dot", "ranking", "cosine", "unknown"}
+        The argument ``trained_on`` of :func:`fastcos.audit`.
+    weight_decay_on : {"both", "not both", "unknown"}
+        The argument ``weight_decay_on`` of :func:`fastcos.audit`.
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None

@@ -61,9 +61,9 @@ def queries_per_block(n_items: int) -> int:
 class Pairs:
     """The pairs that a calibration scores: each query is paired with each item.
 
-    self_join: whether the queries are the items. A row is then not paired with itself. n_scored:
-        number of queries that have been scored so far, in all passes over the pairs. The number of
-        passes is not known in advance.
+    self_join: whether the queries are the items. A row is then not paired with itself.
+    n_scored: number of queries that have been scored so far, in all passes over the pairs. The
+        number of passes is not known in advance.
     """
 
     measure: Measure
