@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels.select import GAPS, keep_best, kth_largest, sort_best_first
+from fastcos.kernels.select import (
+    GAPS,
+    keep_best,
+    kth_largest,
+    select_best,
+    sort_ascending,
+    sort_best_first,
+)
 
 
 @pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000, 5000])
@@ -26,6 +33,55 @@ def test_kth_largest_equals_sort(values):
             assert kth_largest(scores.copy(), count, k) == np.sort(scores)[count - k]
         for ordered in (np.sort(scores), np.sort(scores)[::-1].copy()):
             assert kth_largest(ordered, count, 1) == scores.max()
+
+
+def test_kth_largest_ranks_nan_below_all_numbers():
+    """Damaged rows have scores that are NaN, wherever they stand in the list."""
+    rng = np.random.default_rng(0)
+    for count in range(1, 12):
+        for n_nan in range(count + 1):
+            scores = rng.integers(0, 4, count) * 1.0
+            scores[rng.permutation(count)[:n_nan]] = np.nan
+            descending = -np.sort(-scores)  # NumPy sorts NaN last
+            for k in range(1, count + 1):
+                np.testing.assert_equal(kth_largest(scores.copy(), count, k), descending[k - 1])
+
+
+@pytest.mark.parametrize("count", [17, 100, 256])
+def test_nan_precedes_no_number_in_lists_of_medium_length(count):
+    """A damaged row must not displace a sound row from the best."""
+    rng = np.random.default_rng(count)
+    keys, columns = rng.integers(-5, 5, count) * 1.0, rng.permutation(count)
+    is_nan = np.arange(count) % 3 == 0
+    keys[is_nan] = np.nan
+    order = np.lexsort((columns[~is_nan], -keys[~is_nan]))
+    expected = keys[~is_nan][order], columns[~is_nan][order]
+    damaged = np.sort(columns[is_nan])
+    sort_best_first(keys, columns, count)
+    np.testing.assert_array_equal(keys[: len(order)], expected[0])
+    np.testing.assert_array_equal(columns[: len(order)], expected[1])
+    np.testing.assert_array_equal(np.sort(columns[len(order) :]), damaged)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 700, 5000])
+@pytest.mark.parametrize("values", [3, 10**9])
+def test_sort_ascending_equals_numpy(count, values):
+    numbers = np.random.default_rng(count).integers(-values, values, count)
+    for given in (numbers, np.sort(numbers), np.sort(numbers)[::-1]):
+        result = given.copy()
+        sort_ascending(result)
+        np.testing.assert_array_equal(result, np.sort(numbers))
+
+
+@pytest.mark.parametrize("values", [1, 4, 10**6])
+def test_select_best_moves_the_best_to_the_front_and_returns_the_worst_of_them(values):
+    rng = np.random.default_rng(2)
+    for count, k in ((1, 1), (7, 7), (40, 7), (500, 300), (500, 1)):
+        keys, columns = rng.integers(0, values, count) * 1.0, rng.permutation(count)
+        best = np.lexsort((columns, -keys))[:k]
+        expected = keys[best[-1]], dict(zip(columns[best], keys[best], strict=True))
+        assert select_best(keys, columns, count, k, np.empty(count)) == expected[0]
+        assert dict(zip(columns[:k], keys[:k], strict=True)) == expected[1]
 
 
 @pytest.mark.parametrize("values", [1, 4, 10**6])
