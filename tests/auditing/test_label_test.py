@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import fastcos
 from fastcos.metrics.label_permutation import Ranking, doubled_ranks, permute_labels
@@ -61,6 +62,52 @@ def test_shuffled_labels_are_not_shown():
         codes = rng.permutation(of).astype(np.int64)
         shown += permute_labels([ranking], items, items, codes, names, rng).test.shown
     assert shown <= 1
+
+
+def test_label_test_equals_its_definition():
+    """Lists reach beyond the queries, some items have no label, and one label occurs once."""
+    rng = np.random.default_rng(6)
+    rows, of = groups(rng, 3, 90, 1.0)
+    codes = of.astype(np.int64)
+    codes[12], codes[7::10] = 3, -1
+    queries, units = np.arange(0, 90, 2), np.flatnonzero(codes >= 0)[::2]
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines = unit @ unit.T
+    lists = np.argsort(-cosines + 9 * np.eye(90), axis=1)[queries, :8]
+    neighbors = np.where(codes[lists] >= 0, codes[lists], -1)
+    ranking = Ranking(
+        np.where(neighbors >= 0, lists, -1), doubled_ranks(cosines[np.ix_(units, units)])
+    )
+    result = permute_labels([ranking], queries, units, codes, ["a", "b", "c", "d"], rng).test
+
+    precisions, aucs = [], []
+    for label in range(3):
+        labels_near = neighbors[codes[queries] == label]
+        precisions.append((labels_near == label).sum() / (labels_near >= 0).sum())
+        of_label = []
+        for item in units[codes[units] == label]:
+            others = units[units != item]
+            of_label.append(roc_auc_score(codes[others] == label, cosines[item, others]))
+        aucs.append(np.mean(of_label))
+    assert result.precision == pytest.approx(np.mean(precisions), abs=1e-12)
+    assert result.auc == pytest.approx(np.mean(aucs), abs=1e-12)
+    # a permuted label is that of a neighbour about as often as it occurs
+    frequencies = np.bincount(codes[codes >= 0])[:3] / (codes >= 0).sum()
+    assert result.chance == pytest.approx(frequencies.mean(), abs=0.02)
+    assert (result.n_items, result.n_classes, result.n_tested) == ((codes >= 0).sum(), 4, 3)
+    for test in result.classes:
+        assert test.precision == pytest.approx(precisions["abc".index(test.label)], abs=1e-12)
+        assert test.n_items == (codes == "abc".index(test.label)).sum()
+
+
+def test_label_test_lists_the_labels_that_are_recovered_in_a_table():
+    rng = np.random.default_rng(8)
+    rows, of = groups(rng, 3, 150)
+    (section,) = label_test(rows, np.array(["x", "y", "z"])[of]).sections()
+    (table,) = section.tables
+    assert sorted(row[0] for row in table.rows) == ["x", "y", "z"]
+    (section,) = label_test(rng.standard_normal((150, 8)), of).sections()
+    assert not section.tables
 
 
 def test_labels_without_signal_are_not_shown_and_not_denied():
