@@ -30,6 +30,14 @@ from typing import IO, Any, NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+
+def modules(package: str) -> str:
+    """The names of the modules of a package of fastcos."""
+    paths = sorted((ROOT / "fastcos" / package).glob("*.py"))
+    return " ".join(f"fastcos.{package}.{p.stem}" for p in paths if p.stem != "__init__")
+
+
 # modules, and the files or folders of tests that must detect their mutants
 TARGETS = {
     "validation": (
@@ -37,13 +45,12 @@ TARGETS = {
         "validation metrics similarity/test_cosine_bounds.py linalg storage",
     ),
     "metrics": (
-        " ".join(
-            f"fastcos.metrics.{path.stem}"
-            for path in sorted((ROOT / "fastcos" / "metrics").glob("*.py"))
-            if path.stem != "__init__"
-        ),
-        "metrics comparison",
+        modules("metrics"),
+        "metrics comparison auditing/test_label_test.py auditing/test_label_recovery.py "
+        "auditing/test_alignment.py",
     ),
+    "readers": (modules("io"), "io"),
+    "products": ("fastcos.linalg.products", "linalg"),
     "rescalings": ("fastcos.similarity.rescalings", "similarity/test_rescalings.py test_theory.py"),
     "top_k": (
         "fastcos.kernels.exhaustive_top_k fastcos.kernels.select",
