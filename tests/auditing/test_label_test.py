@@ -4,10 +4,20 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.stats
 from sklearn.metrics import roc_auc_score
 
 import fastcos
-from fastcos.metrics.label_permutation import Ranking, doubled_ranks, permute_labels
+from fastcos.metrics import label_permutation
+from fastcos.metrics.label_permutation import (
+    SIGNIFICANT,
+    WEAK_AUC,
+    ClassTest,
+    LabelTest,
+    Ranking,
+    doubled_ranks,
+    permute_labels,
+)
 
 
 def groups(rng, n_groups, n_items, spread=0.1, d=20):
@@ -69,7 +79,7 @@ def test_label_test_equals_its_definition():
     rng = np.random.default_rng(6)
     rows, of = groups(rng, 3, 90, 1.0)
     codes = of.astype(np.int64)
-    codes[12], codes[7::10] = 3, -1
+    codes[13], codes[7::10] = 3, -1
     queries, units = np.arange(0, 90, 2), np.flatnonzero(codes >= 0)[::2]
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     cosines = unit @ unit.T
@@ -89,6 +99,7 @@ def test_label_test_equals_its_definition():
             others = units[units != item]
             of_label.append(roc_auc_score(codes[others] == label, cosines[item, others]))
         aucs.append(np.mean(of_label))
+    assert 13 in units
     assert result.precision == pytest.approx(np.mean(precisions), abs=1e-12)
     assert result.auc == pytest.approx(np.mean(aucs), abs=1e-12)
     # a permuted label is that of a neighbour about as often as it occurs
@@ -98,6 +109,112 @@ def test_label_test_equals_its_definition():
     for test in result.classes:
         assert test.precision == pytest.approx(precisions["abc".index(test.label)], abs=1e-12)
         assert test.n_items == (codes == "abc".index(test.label)).sum()
+
+
+def noisy_ranking(rng, codes):
+    """Lists and ranks of all items, by cosines that are a little higher within a label."""
+    same = codes[:, None] == codes
+    scores = same + 3 * rng.standard_normal(same.shape)
+    lists = np.argsort(-scores + 99 * np.eye(len(codes)), axis=1)[:, :5]
+    return Ranking(lists, doubled_ranks(scores))
+
+
+def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
+    codes, items = np.arange(40) % 3, np.arange(40)
+    ranking = noisy_ranking(np.random.default_rng(0), codes)
+
+    def result():
+        rng = np.random.default_rng(1)
+        return permute_labels([ranking], items, items, codes, ["a", "b", "c"], rng)
+
+    at_once = result()
+    for n_permutations in (1, 7, 599):
+        monkeypatch.setattr(label_permutation, "_ENTRIES", 40 * n_permutations)
+        assert result() == at_once
+
+
+def test_items_of_one_label_have_the_auc_of_chance():
+    """Without pairs of two labels among the units, there is nothing to compare."""
+    codes = np.repeat([0, 1], 20)
+    ranking = noisy_ranking(np.random.default_rng(0), codes)
+    units = np.arange(20)
+    ranking = ranking._replace(ranks=doubled_ranks(np.eye(20)))
+    rng = np.random.default_rng(1)
+    test = permute_labels([ranking], np.arange(40), units, codes, ["a", "b"], rng).test
+    assert (test.auc, test.auc_p) == (0.5, 1.0)
+
+
+def test_deviations_are_counted_in_standard_deviations():
+    """A value that varies little between permutations deviates as much as one that varies a lot."""
+    values = np.random.default_rng(0).standard_normal((2, 600, 3)) * [1e-6, 1.0, 1e6]
+    np.testing.assert_allclose(
+        label_permutation._deviations(values), scipy.stats.zscore(values, axis=1)
+    )
+    assert not label_permutation._deviations(np.full((1, 600), 0.5)).any()
+
+
+def test_each_test_names_the_similarity_that_recovers_best():
+    """Of three similarities, one recovers among neighbours, one over all pairs, one nothing."""
+    rng = np.random.default_rng(9)
+    n, codes = 120, np.repeat([0, 1], 60)
+    same = codes[:, None] == codes
+    noise = rng.random((n, n))
+    lists_of_noise = np.argsort(-noise + 9 * np.eye(n), axis=1)[:, :10]
+    lists = np.array([rng.permutation(np.flatnonzero(row))[:10] for row in same])
+    pairs = np.where(same, 1.0, 0.0) + rng.standard_normal((n, n))
+    nothing = Ranking(lists_of_noise, doubled_ranks(noise.copy()))
+    near = Ranking(lists, doubled_ranks(noise.T.copy()))
+    over_all_pairs = Ranking(lists_of_noise[::-1].copy(), doubled_ranks(pairs))
+    items = np.arange(n)
+    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        rankings = [(nothing, near, over_all_pairs)[which] for which in order]
+        best = permute_labels(rankings, items, items, codes, ["a", "b"], rng)
+        assert order[best.of_neighbors] == 1
+        assert order[best.of_pairs] == 2
+        assert {order[which] for which in best.of_classes} == {1}
+        assert best.test.precision == 1
+        assert best.test.auc > 0.7
+
+
+def a_label_test(**changes):
+    classes = tuple(ClassTest(name, 10, 0.9, 0.25, 0.001) for name in "pqrs")
+    values = {
+        "auc": 0.6, "auc_p": 1.0, "precision": 0.5, "chance": 0.25, "precision_p": 1.0,
+        "classes": classes[: changes.pop("n_found", 0)], "n_items": 40, "n_classes": 5,
+        "n_tested": 4,
+    }  # fmt: skip
+    return LabelTest(**{**values, **changes})
+
+
+def test_an_auc_is_weak_only_below_the_stated_value():
+    weak = a_label_test(auc=np.nextafter(WEAK_AUC, 0), auc_p=SIGNIFICANT)
+    assert "weakly over all pairs" in weak.verdict
+    assert "recovered over all pairs" in a_label_test(auc=WEAK_AUC, auc_p=SIGNIFICANT).verdict
+
+
+@pytest.mark.parametrize("p_value", ["auc_p", "precision_p"])
+def test_a_test_is_significant_up_to_the_stated_p_value(p_value):
+    for p, is_shown in ((SIGNIFICANT, True), (np.nextafter(SIGNIFICANT, 1), False)):
+        result = a_label_test(**{p_value: p})
+        assert result.shown == is_shown
+        assert result.verdict.startswith("The labels are recovered") == is_shown
+
+
+@pytest.mark.parametrize(
+    ("n_found", "end"),
+    [(0, "chance 0.25)."), (1, "recovered: p."), (3, "recovered: p, q, r."), (4, "chance 0.25).")],
+)
+def test_the_verdict_lists_single_labels_unless_none_or_all_are_recovered(n_found, end):
+    assert a_label_test(precision_p=0.001, n_found=n_found).verdict.endswith(end)
+    if n_found:
+        result = a_label_test(n_found=n_found)
+        assert result.shown
+        assert result.verdict.startswith("Only some labels are shown to be recovered")
+
+
+def test_the_verdict_names_three_labels_of_many():
+    verdict = a_label_test(precision_p=0.001, n_found=4, n_tested=9).verdict
+    assert verdict.endswith("4 of 9 labels are recovered: p, q, r, ...")
 
 
 def test_label_test_lists_the_labels_that_are_recovered_in_a_table():

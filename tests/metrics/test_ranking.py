@@ -108,6 +108,14 @@ def test_graded_gains_must_be_positive():
     assert metrics.ndcg_at_k([[1]], sp.csr_array(np.array([[1.0, -2.0]]))) == 1
 
 
+def test_ndcg_does_not_depend_on_the_unit_of_gains():
+    lists, held, k = random_case(3)
+    score = metrics.ndcg_at_k(lists, held, k=k, graded=True)
+    for unit in (1e-3, 1e3):
+        scaled = metrics.ndcg_at_k(lists, held * unit, k=k, graded=True)
+        assert scaled == pytest.approx(score, abs=1e-12)
+
+
 def test_users_without_held_out_items_are_skipped():
     held = sp.csr_array(np.array([[0.0, 0.0], [0.0, 1.0]]))
     with np.errstate(all="raise"):
