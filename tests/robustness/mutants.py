@@ -49,7 +49,12 @@ TARGETS = {
         "metrics comparison auditing/test_label_test.py auditing/test_label_recovery.py "
         "auditing/test_alignment.py",
     ),
-    "readers": (modules("io"), "io"),
+    # not io/test_same_table.py: Polars waits forever in a forked copy of its process
+    "readers": (
+        modules("io"),
+        "io/test_columns.py io/test_fitted_models.py io/test_ingest.py io/test_interactions.py "
+        "io/test_items.py io/test_vectors.py io/test_writing.py",
+    ),
     "products": ("fastcos.linalg.products", "linalg"),
     "rescalings": ("fastcos.similarity.rescalings", "similarity/test_rescalings.py test_theory.py"),
     "top_k": (
