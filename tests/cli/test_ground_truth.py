@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastcos.cli.main import main
-from fastcos.io import ann_files
+from fastcos.io import FastcosFormatError, ann_files
 from tests.oracles import dense as dense_oracle
 
 RANDOM = np.random.default_rng(0)
@@ -101,6 +101,25 @@ def test_ground_truth_maps_hdf5_and_writes_it(files, capsys):
     mapped = ann_files.read_vectors("ITEMS", "both.hdf5", "train")
     assert isinstance(mapped, np.memmap)
     np.testing.assert_array_equal(mapped, ITEMS)
+
+
+def test_hdf5_without_rows_of_numbers_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "v.hdf5"
+    with h5py.File(path, "w") as opened:
+        opened["line"], opened["cube"] = np.ones(3), np.ones((2, 2, 2))
+        opened["empty"], opened["flags"] = np.ones((0, 3)), np.ones((2, 2), bool)
+        opened.create_group("group")
+    for name in ("line", "cube", "empty", "flags", "group"):
+        with pytest.raises(FastcosFormatError, match=rf"rows \(n, d\) of numbers in '{name}'"):
+            ann_files.read_vectors("ITEMS", path, name)
+
+
+def test_vectors_of_an_unknown_format_are_refused(tmp_path):
+    path = tmp_path / "items.ivecs"
+    write_vecs(path, TRUTH)
+    with pytest.raises(ValueError, match=r"the suffix of ITEMS must be one of \.fvecs, \.fbin"):
+        ann_files.read_vectors("ITEMS", path, "train")
 
 
 def test_recall_counts_ties_and_repeated_numbers_once(files, capsys):

@@ -242,7 +242,25 @@ def test_parquet_bombs_are_refused(tmp_path, monkeypatch):
     assert path.stat().st_size < 10_000
     assert io.read_interactions(path).X.nnz == 1
     monkeypatch.setattr("fastcos.io.streams.LARGEST_FREE_SIZE", 1 << 20)
-    refused(path, "expand more than 100-fold")
+    refused(path, "expand more than 100-fold", "got 0.0 GiB")
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.jsonl", "r.parquet"])
+def test_progress_is_checked_before_the_file_is_opened(tmp_path, name):
+    with pytest.raises(TypeError, match="progress must be callable or None, got True"):
+        io.read_interactions(tmp_path / name, progress=True)
+
+
+@pytest.mark.parametrize("code", [0xD800, 0xDBFF, 0xDC00, 0xDC7F, 0xDD00, 0xDFFF])
+def test_half_a_character_of_json_is_refused(tmp_path, code):
+    path = written(tmp_path, "r.jsonl", f'{{"user": "a\\u{code:04x}", "item": 1}}')
+    refused(path, "column 'user' must be UTF-8 text")
+
+
+@pytest.mark.parametrize("byte", [0x80, 0xBF, 0xFF])
+def test_a_byte_that_is_not_utf_8_is_refused_and_shown(tmp_path, byte):
+    path = written(tmp_path, "r.csv", b"user,item\na" + bytes([byte]) + b",1\n")
+    refused(path, "column 'user' must be UTF-8 text", f"a\\x{byte:02x}")
 
 
 def test_progress_counts_stored_bytes(tmp_path):

@@ -188,3 +188,6 @@ def test_read_pairs_keeps_the_pairs_of_known_items(tmp_path):
     assert pairs.n_unknown == 1
     with pytest.raises(FastcosFormatError, match=r"two pairs of known items, got 1 of 4"):
         io.read_pairs(path, ["dog", "cat"])
+    path.write_text("cat\tdog\ntiger\tcat\n")
+    with pytest.raises(FastcosFormatError, match=r"three columns \(item, item, rating\), got 2"):
+        io.read_pairs(path, ["dog", "cat", "tiger"])
