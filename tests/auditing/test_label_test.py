@@ -133,6 +133,17 @@ def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
         assert result() == at_once
 
 
+def test_precision_divides_by_the_number_of_labelled_neighbours():
+    """Only one item has a neighbour with a label; the precision of the other label is 0."""
+    codes, items = np.repeat([0, 1], 10), np.arange(20)
+    lists = np.full((20, 3), -1)
+    lists[0, 1] = 1
+    ranking = Ranking(lists, doubled_ranks(np.eye(20)))
+    rng = np.random.default_rng(0)
+    test = permute_labels([ranking], items, items, codes, ["a", "b"], rng).test
+    assert test.precision == 0.5
+
+
 def test_items_of_one_label_have_the_auc_of_chance():
     """Without pairs of two labels among the units, there is nothing to compare."""
     codes = np.repeat([0, 1], 20)

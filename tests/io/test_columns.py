@@ -561,3 +561,19 @@ def test_commands_name_the_columns_that_they_read(tmp_path, monkeypatch, capsys)
     ):
         assert main(words) == 0
         assert named in capsys.readouterr().err
+
+
+# --- ids without a name that says so ---
+
+
+def test_whole_numbers_beside_vectors_are_ids_also_if_some_are_texts(tmp_path):
+    rows = [{"key": key, "v": row} for key, row in zip((12, "7"), ROWS, strict=True)]
+    path = write(tmp_path / "v.jsonl", "\n".join(map(json.dumps, rows)))
+    assert vectors_of(path) == ([12, 7], ROWS)
+
+
+def test_numbers_with_decimals_and_gaps_are_no_ids(tmp_path):
+    cells = zip(("a", "b"), (0.5, None), ROWS, strict=True)
+    rows = [{"key": key, "weight": weight, "v": row} for key, weight, row in cells]
+    path = write(tmp_path / "v.jsonl", "\n".join(map(json.dumps, rows)))
+    assert vectors_of(path) == (["a", "b"], ROWS)
