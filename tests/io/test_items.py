@@ -179,6 +179,14 @@ def test_positions_never_meet_the_ids_of_a_catalogue(movies):
     assert io.read_popularity(counts, numbers).n_unknown == 4  # names all rows, and more
 
 
+@pytest.mark.parametrize("line", ["9\t2\t1", "2\t9\t1"])
+def test_pairs_of_unknown_row_numbers_are_refused_in_either_column(tmp_path, line):
+    path = tmp_path / "pairs.txt"
+    path.write_text(f"1\t2\t5\n{line}\n2\t3\t1\n")
+    with pytest.raises(FastcosFormatError, match=r"numbers, 0 to 4, if no ids .*, got '9'"):
+        io.read_pairs(path, np.arange(5))
+
+
 def test_read_pairs_keeps_the_pairs_of_known_items(tmp_path):
     path = tmp_path / "pairs.txt"
     path.write_text("Tiger\tcat\t7.35\ncat\tdog\t6\nunicorn\tcat\t3\ndog\ttiger\t1.5\n")

@@ -343,6 +343,21 @@ def test_read_factors_keeps_a_column_of_ones_of_one_matrix(tmp_path):
         assert factors.notes == ()
 
 
+def test_strip_biases_leaves_at_least_one_column():
+    """One factor and a bias are the narrowest model of BPR."""
+    factor, bias, ones = np.full((4, 1), 0.5), np.full((4, 1), 0.25), np.ones((4, 1))
+    items, users, (note,) = strip_biases(np.hstack([factor, bias]), np.hstack([2 * factor, ones]))
+    np.testing.assert_array_equal(items, factor)
+    np.testing.assert_array_equal(users, 2 * factor)
+    assert "BPR" in note
+    items, users, (note,) = strip_biases(
+        np.hstack([factor, bias, ones]), np.hstack([2 * factor, ones, bias])
+    )
+    np.testing.assert_array_equal(items, factor)
+    np.testing.assert_array_equal(users, 2 * factor)
+    assert "logistic" in note
+
+
 def test_strip_biases_keeps_ordinary_columns():
     rng = np.random.default_rng(2)
     items, users = rng.standard_normal((9, 3)), rng.standard_normal((7, 3))

@@ -26,6 +26,11 @@ def test_neighbor_lists_errors_state_the_number():
         as_neighbor_lists("x", [[-3, 5]], n_items=5)
 
 
+def test_neighbor_lists_of_several_lengths_are_refused():
+    with pytest.raises(ValueError, match="x must have rows of one length, got 2 numbers in row 0"):
+        as_neighbor_lists("x", [[0, 5], [1]])
+
+
 def test_neighbor_purity_matches_query_labels_to_items():
     labels = np.array(["b", "a", "c", "a"])
     for known in (labels, labels.astype(object)):
