@@ -6,13 +6,16 @@
     python docs/renew.py --check                 # exit 1 if one of them is too old
 
 docs/renewed.csv holds the commit at which each of them was made last. The age is the number of
-later commits to the code that a number describes; at 200 it is too old. DATA is a folder with the
+later commits to the code that a number describes; at 200 it is too old. Commits that only change
+comments or docstrings are then left out of the count. DATA is a folder with the
 data sets, which the repository does not hold.
 """
 
 import argparse
+import ast
 import csv
 import datetime
+import itertools
 import shlex
 import subprocess
 import sys
@@ -217,16 +220,53 @@ def newest_comparison() -> dict[str, str]:
     return {"commit": document["commit"], "date": document["date"]}
 
 
-def age(renewal: Renewal, code: tuple[str, ...]) -> int | None:
-    """Return how many commits changed the code since a renewal, or None if git cannot tell."""
-    count = git("rev-list", "--count", f"{renewal.commit}..HEAD", "--", *code)
-    return None if count is None else int(count)
+def age(renewal: Renewal, code: tuple[str, ...], most_commits: int) -> int | None:
+    """Return how many commits changed the code since a renewal, or None if git cannot tell.
+
+    If there are more than most_commits commits, those that only change comments or docstrings are
+    left out, which takes some seconds, and the count ends at most_commits + 1.
+    """
+    commits = git("rev-list", f"{renewal.commit}..HEAD", "--", *code)
+    if commits is None:
+        return None
+    numbers = commits.split()
+    if len(numbers) <= most_commits:
+        return len(numbers)
+    changes = (commit for commit in numbers if changes_code(commit, code))
+    return sum(1 for _ in itertools.islice(changes, most_commits + 1))
+
+
+def changes_code(commit: str, code: tuple[str, ...]) -> bool:
+    """Return whether a commit changes more than the comments and docstrings of Python files."""
+    names = git("diff-tree", "--no-commit-id", "--name-only", "-r", commit, "--", *code) or ""
+    return any(
+        not name.endswith(".py")
+        or statements(f"{commit}^:{name}") != statements(f"{commit}:{name}")
+        for name in names.splitlines()
+    )
+
+
+def statements(version: str) -> str | None:
+    """Return the syntax tree of a file without docstrings, or None if there is no such file."""
+    text = git("show", version)
+    if text is None:
+        return None
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [
+                line
+                for line in body
+                if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+            ]
+    return ast.dump(tree)
 
 
 def ages(path: Path) -> dict[str, int | None]:
     """Return the age of everything that is published."""
     known = renewals(path)
-    return {name: age(known[name], one.code) for name, one in PUBLISHED.items()}
+    return {name: age(known[name], one.code, one.most_commits) for name, one in PUBLISHED.items()}
 
 
 def show(path: Path) -> None:
@@ -253,8 +293,8 @@ def check(path: Path) -> int:
     for name in too_old:
         one = PUBLISHED[name]
         print(
-            f"{one.shown_in}: {found[name]} commits changed {', '.join(one.code)} since these "
-            f"numbers were made, more than {one.most_commits}; run python docs/renew.py {name}"
+            f"{one.shown_in}: more than {one.most_commits} commits changed {', '.join(one.code)} "
+            f"since these numbers were made; run python docs/renew.py {name}"
         )
     return 1 if too_old else 0
 

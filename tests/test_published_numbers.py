@@ -56,16 +56,17 @@ def test_published_numbers_are_not_too_old(run):
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.parametrize("name", ["roofline", "estimates", "rounding"])
+@pytest.mark.slow  # it compares the syntax trees of some hundred commits
+@pytest.mark.parametrize("name", ["roofline", "rounding"])
 def test_check_fails_on_a_number_that_is_too_old(name, tmp_path, run):
     one = PUBLISHED[name]
     commits = commits_to(*one.code)
-    if len(commits) < one.most_commits + 2:
+    if len(commits) < 1.5 * one.most_commits:
         pytest.skip("this clone lacks the history")
-    answer = run("--check", "--record", str(record(tmp_path, name, commits[one.most_commits + 1])))
+    answer = run("--check", "--record", str(record(tmp_path, name, commits[-1])))
     assert answer.returncode == 1
     (line,) = answer.stdout.splitlines()
-    assert f"{one.most_commits + 1} commits changed {one.code[0]}" in line
+    assert f"more than {one.most_commits} commits changed {one.code[0]}" in line
     assert line.endswith(f"run python docs/renew.py {name}")
 
 

@@ -373,7 +373,7 @@ def draw(documents, path):
     dates = sorted({document["date"] for document in documents.values()})
     undecided = [comparison for rows in shown.values() for comparison in rows.values()
                  if comparison["verdict"] in ("busy", "undecided")]  # fmt: skip
-    notes = "Pale bars have no verdict. " if undecided else ""
+    notes = "Pale bars: undecided, or disturbed by other programs. " if undecided else ""
     if any(len(rows) < len(keys) for rows in shown.values()):
         notes += "Where a bar is missing, nothing was measured. "
     note = (
@@ -447,7 +447,7 @@ def readme_rows(documents):
         times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
         rows.append((title, times[0], f"{comparison['library']}: {times[1]}", ratio))
     lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
-    lines += [f"{summary(best.values())} {machine_line(document)}", ""]
+    lines += [f"{machine_line(document)} {summary(best.values())}", ""]
     return "\n".join([*lines, "fastcos is slower in these tasks:", "", *losses(documents), ""])
 
 

@@ -175,8 +175,8 @@ class Audit(Record):
         rescaling = f"rescaling with factors between 1 and {self.condition:g}"
         if self.is_free:
             return (
-                f"A {rescaling} replaces {replaced:.0%} of the {self.k} nearest neighbours; the "
-                "worst one may replace more."
+                f"A {rescaling} replaces {replaced:.0%} of the {self.k} nearest neighbours, and "
+                "another one may replace more."
             )
         if self.trained_on == "cosine":
             premise = (
