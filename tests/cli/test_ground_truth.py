@@ -115,6 +115,14 @@ def test_hdf5_without_rows_of_numbers_is_refused(tmp_path):
             ann_files.read_vectors("ITEMS", path, name)
 
 
+@pytest.mark.parametrize("kind", ["vecs", "bin"])
+def test_a_file_may_hold_a_single_number(tmp_path, kind):
+    one = np.full((1, 1), 0.5, np.float32)
+    WRITERS[kind](tmp_path / f"v.f{kind}", one)
+    rows = ann_files.read_vectors("ITEMS", tmp_path / f"v.f{kind}", "train")
+    np.testing.assert_array_equal(rows, one)
+
+
 def test_vectors_of_an_unknown_format_are_refused(tmp_path):
     path = tmp_path / "items.ivecs"
     write_vecs(path, TRUTH)

@@ -343,6 +343,27 @@ def test_read_factors_keeps_a_column_of_ones_of_one_matrix(tmp_path):
         assert factors.notes == ()
 
 
+def test_files_of_vectors_are_known_by_their_suffix_and_exports_by_their_files(tmp_path):
+    for suffix in (".npy", ".safetensors", ".vec", ".bin"):
+        assert holds_vectors(tmp_path / f"v{suffix}") is True
+    assert holds_vectors(tmp_path) is False
+    for name in ("items.npy", "export.json"):
+        assert holds_vectors(tmp_path) is False
+        (tmp_path / name).touch()
+    assert holds_vectors(tmp_path) is True
+
+
+def test_binary_vectors_of_one_letter_and_no_line_end_are_the_smallest(tmp_path):
+    rows = b"".join(b"%c " % letter + struct.pack("<f", 0.5) for letter in b"abcdef")
+    (tmp_path / "v.bin").write_bytes(b"6 1\n" + rows)
+    table = read_vectors(tmp_path / "v.bin")
+    assert table.ids.tolist() == list("abcdef")
+    np.testing.assert_array_equal(table.vectors, np.full((6, 1), 0.5))
+    (tmp_path / "v.bin").write_bytes(b"6 1\n" + rows[:-1])
+    with pytest.raises(FastcosFormatError):
+        read_vectors(tmp_path / "v.bin")
+
+
 def test_strip_biases_leaves_at_least_one_column():
     """One factor and a bias are the narrowest model of BPR."""
     factor, bias, ones = np.full((4, 1), 0.5), np.full((4, 1), 0.25), np.ones((4, 1))
