@@ -61,9 +61,9 @@ QUERIES_PER_TASK = 1 << 17
 # The smallest number of blocks of queries. With four blocks, two workers are 1.43 times as fast as
 # one worker; with eight blocks, two workers are 1.75 to 1.83 times as fast as one.
 MIN_BLOCKS = 8
-# The smallest number of items in a task. Starting another task takes as long per query as scoring
-# 100,000 more items. With 2^18 items per task, all tasks together take 1.20 times as long as one
-# search of all items.
+# The smallest number of items in a task. Every further task takes, per query, as long as
+# scoring 100,000 items. For example, with 2^18 items per task, we measured that all tasks together
+# take 1.20 times as long as one search of all items.
 MIN_ITEMS = 1 << 19
 # The largest number of tasks. The scheduler of Dask takes about 1 ms per task.
 MAX_TASKS = 1 << 15

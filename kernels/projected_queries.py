@@ -34,7 +34,8 @@ from .simd.panel import OFFSET_WEIGHT, PANEL, THRESHOLD
 from .simd.tile_scores import score_item
 from .tiles import numbers_below
 
-# The product of a slot whose projected codes show that it cannot reach the threshold.
+# The placeholder for the product of a slot whose projected codes already show that the slot cannot
+# reach the threshold.
 _DROPPED = np.int32(-(2**31))
 # Multiplying the full codes of one slot alone takes _COST_OF_SLOT + _COST_OF_QUERY * (number of
 # queries) times as long as multiplying them as part of a panel (measured on Zen 4).
@@ -43,7 +44,7 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @inlined_kernel
 def projection_costs_more(n_hits, n_panels, n_queries, items):
-    """Return whether multiplying the full codes of some panels would have taken less time.
+    """Return whether multiplying all full codes of the panels would have been faster.
 
     The projected codes of n_panels panels had n_hits hits, whose full codes were multiplied one by
     one.

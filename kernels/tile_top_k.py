@@ -328,7 +328,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
     """List the pairs of each query i of the block with its first front_counts[i] candidates.
 
     The function returns the query and the row of each pair, and the order in which the pairs are to
-    be scored, in which neighbouring items follow each other.
+    be scored: pairs whose items are adjacent in memory follow each other.
     """
     total = 0
     for n_front in front_counts:

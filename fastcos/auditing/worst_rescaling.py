@@ -54,8 +54,8 @@ _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # multiple of the largest change of a score that a map can cause. Each starting point uses another
 # multiple.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
-# The corresponding multiples for linear maps. Each search changes the eigenvalues of the gradient
-# at the map that the previous search found.
+# The same multiples for linear maps. Each search starts from the gradient at the map that the
+# previous search found, and uses the next multiple.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # Number of trial flips per dimension for the remaining conditions of a robustness curve. Each of
 # these searches starts from the map that was found for another condition, so 1, 2 and 4 flips yield

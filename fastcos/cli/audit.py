@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of item embeddings, or folder written by fastcos fit"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings or, if ITEMS is a folder of fastcos fit, file of "
+        "file of user or query embeddings or, if ITEMS is a folder that fastcos fit wrote, file of "
         "interactions"
     )
     add("--users", metavar="FILE", help=help_)
@@ -84,11 +84,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--against", metavar="OLD", help=help_)
     add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
-        "exit with status 1 if a share is below its limit. NAME is certified (the share of "
-        "neighbours that no rescaling up to --condition can remove), jaccard (the Jaccard index "
-        "between the neighbours in ITEMS and the neighbours in the parametrisation that differs "
-        "most), or unchanged (the share of neighbours that are also neighbours in OLD, after the "
-        "best linear map between the two versions)"
+        "exit with status 1 if a share is below its limit. NAME is one of three words. "
+        "'certified': the share of neighbours that no rescaling up to --condition can remove. "
+        "'jaccard': the Jaccard index between the neighbours in ITEMS and those in the "
+        "parametrisation that changes them most. 'unchanged': the share of neighbours that are "
+        "also neighbours in OLD, after the best linear map between the two versions"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -301,7 +301,7 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         return [*commands, (audit_with_users, reason)]
     row = metrics["query_metric"]
     reason = (
-        "writes embeddings whose cosines no rescaling changes; "
+        "writes embeddings whose cosines are the same under every rescaling; "
         f"{row.neighbors_kept:.0%} of the present neighbours remain neighbours"
     )
     if row.auc is not None and report.given.auc is not None:

@@ -187,7 +187,9 @@ def _next_commands(
     if calibration.is_reachable(args.fpr):
         file = str(Path(args.out) / "calibration.json")
         search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
-        return [([*search, *rate], "finds only neighbours whose score few random pairs reach")]
+        return [
+            ([*search, *rate], "finds only neighbours with a score that is rare among random pairs")
+        ]
     if args.only is not None or args.measure != "cosine":
         # Copies have already been removed, or the score of two copies is not known to be 1.
         return []

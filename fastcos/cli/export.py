@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of item embeddings, or folder written by fastcos fit"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings or, if ITEMS is a folder of fastcos fit, file of "
+        "file of user or query embeddings or, if ITEMS is a folder that fastcos fit wrote, file of "
         "interactions"
     )
     add("--users", metavar="FILE", help=help_)

@@ -72,8 +72,8 @@ def ingest_interactions(
         A shard contains the rows of whole users, and ends with the user whose rows make it reach
         this number of rows of the table.
     progress : callable, optional
-        Called as progress(done, total): first with numbers of bytes of a text file, and then,
-        starting from 0 again, with numbers of rows in shards.
+        Called as progress(done, total): first with the bytes of a text file that were read so far,
+        and then, starting from 0 again, with numbers of rows in shards.
 
     Returns
     -------

@@ -106,7 +106,7 @@ def read_interactions(
     quotes : bool
         Pass False if quotes are ordinary characters, as in some tab-separated files.
     progress : callable, optional
-        Called as progress(done, total) with numbers of bytes of a text file.
+        Called as progress(done, total) with the bytes of a text file that were read so far.
 
     Returns
     -------

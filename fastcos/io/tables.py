@@ -192,7 +192,7 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
     numbers = [field.strip() for field, kind in zip(first, kinds, strict=True) if kind == "number"]
     if not numbers:
         return True
-    # A blank field cannot be an id, so it is the empty name that pandas gives to an index column.
+    # A blank field cannot be an id, so the line is a header: pandas gives an index an empty name.
     is_named = any(
         kind == "blank" or (kind == "text" and names_ids(field))
         for field, kind in zip(first, kinds, strict=True)
@@ -333,8 +333,8 @@ def open_table(
 ) -> Iterator[Table]:
     """Open a table in the format of its suffix, and read its header.
 
-    While a text file is read, progress is called with numbers of bytes. If header is None, the
-    content decides whether the first line of delimited text is a header.
+    While a text file is read, progress is called with the number of bytes read so far. If header is
+    None, the content decides whether the first line of delimited text is a header.
     """
     if header is not None:
         header = as_flag("header", header)

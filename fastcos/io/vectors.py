@@ -291,7 +291,7 @@ def _read_columns(
 ) -> tuple[dict[str, Column], Integers]:
     """Read these columns, or all columns if names is None.
 
-    Return the columns, and the numbers of the lines of their cells.
+    Return the columns and, for every cell, the number of its line in the file.
     """
     columns: dict[str, Column] = {}
     lines = np.zeros(0, np.int64)

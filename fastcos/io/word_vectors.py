@@ -71,7 +71,7 @@ def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
         if len(fields) != 2 or not all(field.isdigit() for field in fields):
             raise _not_binary(path, f"a first line {head[:30]!r}")
         n, d = int(fields[0]), int(fields[1])
-        # A vector takes at least two bytes, a letter and a space, and the bytes of its numbers.
+        # A vector takes at least two bytes (a letter and a space) plus the bytes of its numbers.
         if not n or not d or n * (4 * d + 2) > size:
             raise _not_binary(path, f"{size} bytes for {n} vectors of {d} numbers")
         words, vectors, start = [], np.empty((n, d), np.float32), len(head)

@@ -24,8 +24,7 @@ from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
 
-# The number of steps by which a raw score is lowered; every step is twice as long as the step
-# before.
+# A raw score is lowered at most this many times; each step is twice as long as the one before.
 _DOUBLINGS = 40
 # The number of times that the last step is halved; the error is then 2 % of the step.
 _HALVINGS = 6

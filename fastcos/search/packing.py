@@ -50,8 +50,8 @@ _MIN_ITEMS = 256
 # Two directions with at least this cosine count as close. The error of a cosine by the codes is
 # about 0.02.
 _CLOSE_COSINE = 0.98
-# If at least this share of the directions is close to one of them, the centre of these directions
-# becomes the shift.
+# If one direction has at least this share of all directions close to it, the centre of these close
+# directions becomes the shift.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
 # shift. Subtracting a mean of this length shortens the rows by 2 %. The mean of 2,048 random
@@ -422,8 +422,8 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean reduces the error of the filter to 0.2 to 0.75 of the error without a shift.
-# The mean is not always the best shift. If the mean of other rows, for example of users, was
-# subtracted from the rows before, many rows are short, and all short rows point in the direction
+# The mean is not always the best shift. If the caller has already subtracted the mean of other
+# rows, for example of users, many rows are short, and all short rows point in the direction
 # opposite to this mean. The cosines of short rows differ by less than the error of the filter, so
 # nearly all pairs would be scored in float64, which takes 60 times as long as searching the
 # original rows (bench.lab.measure_costs). A direction to which many rows are close is therefore

@@ -97,7 +97,7 @@ class Recos(BaseMeasure):
         return float(np.arccos(np.clip(smallest, -1, 1))) + _ANGLE_SLACK
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return unit rows divided by the cosine of the sorted row and the axis.
+        """Return unit rows, each divided by the cosine between its sorted entries and the axis.
 
         The inner products of these rows select the candidates.
         """

@@ -3,8 +3,8 @@
 The lock of a directory is held on a regular file in it, ``.lock``, by POSIX record locks
 (``lockf``), which network file systems pass on to the server. By contrast, ``flock`` on the
 directory itself succeeds on NFS without excluding other machines. The holder of a lock removes the
-file when it ends, so a directory that nobody is writing contains only its content. A killed holder
-leaves the file, but not the lock, and the next holder takes over the file.
+file when it releases the lock, so a directory that nobody is writing contains no lock files. A
+killed holder leaves the file, but not the lock, and the next holder takes over the file.
 
 Record locks belong to a process. Record locks do not exclude the threads of this process, and the
 process loses a lock as soon as it closes any descriptor of the file. Therefore each directory also
@@ -179,8 +179,8 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
         except BaseException:  # Ctrl-C during the wait
             os.close(descriptor)
             raise
-        # The previous holder removes the file when it ends. A lock on a removed file excludes no
-        # other process, so this process must open the new file.
+        # The previous holder removes the file when it releases the lock. A lock on a removed file
+        # excludes no other process, so this process must open the new file.
         if _is_same(path, descriptor):
             # If the disk is full, the file does not name its holder.
             with contextlib.suppress(OSError):
