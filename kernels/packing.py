@@ -99,9 +99,9 @@ def query_step(isa, x, largest):
     partial sum lies between -255 N and 255 P, where P and -N are the sums of the positive and of
     the negative codes of the query in the group. The sums fit in int16 if N and P are at most 128,
     because 255 * 128 < 2^15. Rounding changes N or P by at most one half for every code, so before
-    rounding N and P may be 128 - int16_words. The step that is returned is finer than a step with
-    which every code is at most 128 / int16_words / 2, because the codes of a group are seldom large
-    together.
+    rounding N and P may be 128 - int16_words. To keep every
+    single code at most 64 / int16_words would also be safe. The codes of a group are seldom large
+    together, so the step that is returned is finer.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:

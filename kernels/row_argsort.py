@@ -110,7 +110,7 @@ def radix_sort_best(scores, self_column, k, keys, starts):
 
 @borrowing_kernel
 def argsort_row(scores, self_column, k, keys, starts, ranked):
-    """Write the k best columns other than self_column to ranked, by descending score.
+    """Write to ``ranked`` the k best columns, except self_column, by descending score.
 
     Equal scores are ordered by lower column. scores (n,) is float64, with k < n < 2^31. keys (2, n)
     int64 and starts (3, DIGITS) int64 are overwritten, and the columns are written to ranked[:k],
@@ -139,7 +139,7 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
 
 @borrowing_kernel
 def top_k_of_row(scores, self_column, k, best):
-    """Write the k best columns other than self_column to best[:k], in the order of argsort_row.
+    """Write to best[:k] the k best columns, except self_column, in the order of argsort_row.
 
     The columns are inserted one by one, which takes O(n k) time in the worst case.
     """

@@ -1,4 +1,4 @@
-"""Exact neighbours in the file formats of benchmarks for approximate indexes, and recall."""
+"""Write exact neighbours in the formats of approximate-index benchmarks, and compute recall."""
 
 import argparse
 from pathlib import Path

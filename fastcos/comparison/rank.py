@@ -140,11 +140,11 @@ def choose_rank(
 
 
 def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: int) -> LinearMF:
-    """Fit Eq. 1 with this rank; by default, λ is the square of singular value number 10."""
+    """Fit Eq. 1 with this rank; by default, λ is the square of the tenth singular value."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # The default of ``compare`` is the square of singular value number rank / 5. The paper uses
-        # rank 50, for which this number is 10.
+        # By default, ``compare`` uses the square of the (rank / 5)-th singular value, which is the
+        # tenth one for the rank 50 of the paper.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 

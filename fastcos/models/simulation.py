@@ -52,8 +52,8 @@ _LARGEST_EXPONENT = 20.0
 _SMALLEST_DRAWN_EXPONENT = 0.1
 # For a user who interacts with at least 1/4 of the items, the kernel draws a random key for every
 # item, and selects the items by their keys (a race). For other users, the kernel draws one item
-# after another, and ignores items that the user already has. If it has drawn as often as there are
-# items, it selects the missing items by a race.
+# after another, and ignores items that the user already has. After as many draws as there are
+# items, it selects the items that this user still needs by a race.
 _RACE_SHARE = 4
 # Number of interactions in a task, which takes about 20 ms.
 _WORK_PER_BLOCK = 100_000

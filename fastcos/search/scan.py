@@ -358,8 +358,8 @@ def _scan_query_blocks(
             unproved_thresholds[unproved_thresholds <= proved] = _NO_THRESHOLD
         unfinished = unfinished[unproved_thresholds > _NO_THRESHOLD]
         if grid.n_ranges > 1:
-            # Thresholds that tasks shared are not trusted (kernels.tile_top_k), but the scores of
-            # rows that were found are exact.
+            # Thresholds that are shared between tasks are not used here (kernels.tile_top_k says
+            # why); the scores of the neighbours that were found so far are exact.
             of_scores = _filter_thresholds(scaled_queries, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1

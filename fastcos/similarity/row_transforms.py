@@ -71,7 +71,7 @@ def list_scores(
 ) -> Floats:
     """Return the raw scores (n, k) of each query with its list of items, without biases.
 
-    queries (n, d), items (p, d); columns (n, k) contains the numbers of the items in each list.
+    queries (n, d), items (p, d); columns (n, k): the indices of the items in each list.
     norms (p,): norms of the items, or None to compute the norms.
     """
     norms = norms_of(items) if norms is None else norms
@@ -120,7 +120,7 @@ def over_lists(
 ) -> Floats:
     """Run a kernel that scores each query with its list of items; return the scores (n, k).
 
-    columns (n, k): the numbers of the items in each list. pairs_per_task: the number of pairs that
+    columns (n, k): the indices of the items in each list. pairs_per_task: the number of pairs that
     a thread scores in one task.
     """
     scores = parallel.unfilled(columns.shape, np.float64)
