@@ -220,20 +220,19 @@ def newest_comparison() -> dict[str, str]:
     return {"commit": document["commit"], "date": document["date"]}
 
 
-def age(renewal: Renewal, code: tuple[str, ...], most_commits: int) -> int | None:
-    """Return how many commits changed the code since a renewal, or None if git cannot tell.
-
-    If there are more than most_commits commits, those that only change comments or docstrings are
-    left out, which takes some seconds, and the count ends at most_commits + 1.
-    """
+def commits_since(renewal: Renewal, code: tuple[str, ...]) -> list[str] | None:
+    """Return the commits to the code since a renewal, or None if git cannot tell."""
     commits = git("rev-list", f"{renewal.commit}..HEAD", "--", *code)
-    if commits is None:
-        return None
-    numbers = commits.split()
-    if len(numbers) <= most_commits:
-        return len(numbers)
-    changes = (commit for commit in numbers if changes_code(commit, code))
-    return sum(1 for _ in itertools.islice(changes, most_commits + 1))
+    return None if commits is None else commits.split()
+
+
+def is_too_old(renewal: Renewal, one: Published) -> bool:
+    """Return whether too many commits changed more than comments and docstrings of the code."""
+    commits = commits_since(renewal, one.code) or []
+    if len(commits) <= one.most_commits:
+        return False
+    changes = (commit for commit in commits if changes_code(commit, one.code))
+    return sum(1 for _ in itertools.islice(changes, one.most_commits + 1)) > one.most_commits
 
 
 def changes_code(commit: str, code: tuple[str, ...]) -> bool:
@@ -263,18 +262,13 @@ def statements(version: str) -> str | None:
     return ast.dump(tree)
 
 
-def ages(path: Path) -> dict[str, int | None]:
-    """Return the age of everything that is published."""
-    known = renewals(path)
-    return {name: age(known[name], one.code, one.most_commits) for name, one in PUBLISHED.items()}
-
-
 def show(path: Path) -> None:
     """Print what is published: where, by which command, in what time, and how old it is."""
     known = renewals(path)
-    for name, commits in ages(path).items():
-        one, last = PUBLISHED[name], known[name]
-        old = "of unknown age" if commits is None else f"{commits} commits to its code ago"
+    for name, one in PUBLISHED.items():
+        last = known[name]
+        commits = commits_since(last, one.code)
+        old = "of unknown age" if commits is None else f"{len(commits)} commits to its code ago"
         print(f"{name}: {one.shown_in}")
         for command in one.commands:
             print(f"    {command}")
@@ -286,10 +280,10 @@ def show(path: Path) -> None:
 
 def check(path: Path) -> int:
     """Return 1, after naming them, if numbers are too old; else 0."""
-    found = ages(path)
-    if None in found.values():
+    known = renewals(path)
+    if any(commits_since(known[name], one.code) is None for name, one in PUBLISHED.items()):
         print("the age of the numbers is unknown: this clone lacks commits (git fetch --unshallow)")
-    too_old = [name for name, count in found.items() if (count or 0) > PUBLISHED[name].most_commits]
+    too_old = [name for name, one in PUBLISHED.items() if is_too_old(known[name], one)]
     for name in too_old:
         one = PUBLISHED[name]
         print(

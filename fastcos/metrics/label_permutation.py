@@ -26,7 +26,7 @@ _PERMUTATIONS = 599
 # enough to make such an AUC significant.
 WEAK_AUC = 0.55
 # Number of entries of the permutations that are in memory at a time. They take 64 MiB.
-_ENTRIES = 2**24
+MAX_ENTRIES = 2**24
 
 
 def check_testable(sizes: Integers) -> None:
@@ -312,7 +312,7 @@ def _shares(
     lists = [validation.read_only(positions[ranking.lists]) for ranking in rankings]
     shares = np.zeros((len(rankings), _PERMUTATIONS + 1, n_labels))
     permutations = _permutations(codes[items], len(queries), generator)
-    step = max(1, _ENTRIES // len(items))
+    step = max(1, MAX_ENTRIES // len(items))
     for lo in range(0, _PERMUTATIONS + 1, step):
         n = min(step, _PERMUTATIONS + 1 - lo)
         permuted_codes = validation.read_only(np.stack([next(permutations) for _ in range(n)]))

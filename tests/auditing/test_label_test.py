@@ -129,7 +129,7 @@ def test_label_test_does_not_depend_on_blocks_of_permutations(monkeypatch):
 
     at_once = result()
     for n_permutations in (1, 7, 599):
-        monkeypatch.setattr(label_permutation, "_ENTRIES", 40 * n_permutations)
+        monkeypatch.setattr(label_permutation, "MAX_ENTRIES", 40 * n_permutations)
         assert result() == at_once
 
 
