@@ -28,8 +28,8 @@ def ratio_of(theirs, ours):
     Returns
     -------
     ratio, low, high : float
-        How many times as fast as the other library fastcos is, and the ends of the interval, which
-        is infinite if there is only one process.
+        How many times as fast as the other library fastcos is, and the ends of the interval for the
+        ratio of a second run. The interval is infinite if there is only one process.
     """
     logs = np.array([
         statistics.median(math.log(a / b) for a, b in zip(their_turns, our_turns, strict=False))
@@ -37,7 +37,8 @@ def ratio_of(theirs, ours):
     ])  # fmt: skip
     n, mean, half = len(logs), logs.mean(), np.inf
     if n > 1:
-        # The mean of n other processes varies around the mean of these as sqrt(1/n + 1/n).
+        # The mean of n other processes varies around the mean of these as sqrt(1/n + 1/n), if the
+        # speed of the machine does not change between the two runs.
         half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(2 / n)
     return tuple(float(value) for value in np.exp([mean, mean - half, mean + half]))
 

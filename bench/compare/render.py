@@ -247,14 +247,15 @@ def versions_line(document):
 
 INTRODUCTION = """\
 This page shows how many times as fast as other libraries fastcos is, on every machine that was
-measured. The brackets after each ratio contain an interval: if the run is repeated, the new ratio
-lies in this interval with a probability of 95 %. A ratio in bold means that fastcos is slower. Each
-library runs in several processes, and its time is the geometric mean of the median times of these
-processes. In the tables of tasks, no time is reported for a library that returns a wrong answer. In
-the tables of the largest matrices, each time is the time of a single call; these tables show the
-error of each answer, and reject no answer. The page
-[Compare fastcos with other libraries](../compare/README.md) explains the method.
-`python -m bench.compare render` writes this page from the newest file of each machine.
+measured. The brackets after each ratio contain its 95 % interval for a second run on a machine
+whose speed has not changed ([how often a second run confirmed
+it](../compare/README.md#how-well-a-run-can-be-repeated)). A ratio in bold means that fastcos is
+slower. Each library runs in several processes, and its time is the geometric mean of the median
+times of these processes. In the tables of tasks, no time is reported for a library that returns a
+wrong answer. In the tables of the largest matrices, each time is the time of a single call; these
+tables show the error of each answer, and reject no answer. The page [Compare fastcos with other
+libraries](../compare/README.md) explains the method. `python -m bench.compare render` writes this
+page from the newest file of each machine.
 """
 
 
@@ -378,7 +379,7 @@ def draw(documents, path):
         notes += "Where a bar is missing, nothing was measured. "
     note = (
         "Time of the other library divided by the time of fastcos, on a logarithmic scale. "
-        "A repeated run lies within the thin line with a probability of 95 %. "
+        "Thin lines: 95 % intervals for a second run on an unchanged machine. "
         f"{notes}{threads} threads, {dates[-1]}."
     )
     axes.set_xlabel(textwrap.fill(note, 80), fontsize=9, loc="left")
@@ -390,10 +391,10 @@ PAGE = """<!doctype html>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>fastcos:
 results</title> <style> body {{ font: 15px system-ui, sans-serif; margin: 2em; }} table {{
 border-collapse: collapse; }} td, th {{ padding: .3em .7em; text-align: left; }} tr:nth-child(even)
-{{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>This
-page shows how many times as fast as the other library fastcos is. The brackets after each ratio
-contain an interval: if the run is repeated, the new ratio lies in this interval with a probability
-of 95 %. In the rows in bold, fastcos is slower.</p> <p>Show: {filters}</p>
+{{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>This page
+shows how many times as fast as the other library fastcos is. The brackets after each ratio contain
+its 95 % interval for a second run on a machine whose speed has not changed. In the rows in bold,
+fastcos is slower.</p> <p>Show: {filters}</p>
 <table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table> <script> const filters =
 [...document.querySelectorAll("select")]; const show = () => document.querySelectorAll("tbody
 tr").forEach(row => {{

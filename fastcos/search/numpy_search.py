@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import parallel
+from fastcos.parallel import background
 from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
@@ -45,8 +46,8 @@ _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # busy cores, every product of BLAS waits some milliseconds for its threads, so products of fewer
 # rows at a time took up to three times as long as those of plain NumPy.
 _ENTRIES_PER_CONVERSION = 1 << 23
-# Up to this number of queries, np.vecdot multiplies the rows, in one thread. On busy cores, such as
-# while another process compiles, a product of BLAS waits up to 10 ms for its second thread, which
+# While the background process compiles, np.vecdot multiplies the rows by up to this number of
+# queries, in one thread. A product of BLAS would then wait up to 10 ms for its second thread, which
 # is 20 times as long as the product of one query and 20,000 x 128 rows takes.
 _MAX_QUERIES_OF_VECDOT = 2
 
@@ -169,14 +170,14 @@ def _approximate_scores(
         query_rows = query_rows / np.where(query_norms > 0, query_norms, 1.0)[:, None]
     query_rows = query_rows.astype(dtype)
     estimates = np.empty((len(query_rows), len(block)), dtype)
-    is_same_type = items.rows.dtype == dtype
+    is_same_type, row_type = items.rows.dtype == dtype, items.rows.dtype.name
     for part in (
         [slice(0, len(block))]
         if is_same_type
         else slices(len(block), depth, _ENTRIES_PER_CONVERSION)
     ):
         right = _rows_of(items.rows, block[part]).astype(dtype, copy=False)
-        if len(query_rows) <= _MAX_QUERIES_OF_VECDOT:
+        if len(query_rows) <= _MAX_QUERIES_OF_VECDOT and background.is_running(row_type):
             np.vecdot(query_rows[:, None], right, out=estimates[:, part])
         else:
             with parallel.blas_lock():
