@@ -91,7 +91,7 @@ def state_of(page: str) -> str:
         for text in page.split("\n\n")
         if (found := re.search(machine, text))
     )
-    (date,) = set(re.findall(r"\d{4}-\d\d-\d\d", text))
+    date = max(re.findall(r"\d{4}-\d\d-\d\d", text))  # of the newest rows
     return f"{name}, {cores}, {date}"
 
 
