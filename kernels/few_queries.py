@@ -1,7 +1,7 @@
 """Exact top-k of a few queries among packed items: each query reads the codes of all items itself.
 
 A warm search of one query is one call of ``search_few_queries`` (from ``fastcos.search.launch``),
-and this file is its whole path, from top to bottom:
+and this file tells its path, from top to bottom:
 
 1. The record Items is made from the addresses of its arrays. The norms of the queries are computed,
    and the search ends if one of them is not ordinary.
@@ -27,8 +27,12 @@ a position in this order, and a *panel* is 32 slots. Python divides the panels i
 each task. Products are numbered within a range: product p belongs to slot 32 lo + p, where lo is
 the first panel of the range.
 
-To understand a search, read this file, the proof at the top of ``candidate_filter``, and the
-records Items and Queries in ``records``. The other functions that are called here do what their
+The result is exact for four reasons: the proof at the top of ``candidate_filter``; its term SLACK
+and the rotation, which changes no product, in ``packing``; the scores in float64 in
+``pair_scores``; and the order of equal scores in ``select``.
+
+To understand a search, read this file, that proof, and the records Items and Queries in
+``records``. The other functions that are called here do what their
 first line says: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one
 row, ``score_pairs`` computes float64 scores, the functions of ``select`` partition and sort short
 lists, and the functions of ``simd`` contain the vector instructions of one operation each.

@@ -142,7 +142,8 @@ class SearchPlan:
     capacity : int
         The number of candidates that the buffer of a query holds.
     sample : ThresholdSample
-        The panels from which the first threshold of a query is estimated.
+        The panels from which the first threshold of a query is estimated. Queries that are compared
+        one by one use it only if the items have a projection.
     compares_one_by_one : bool
         Whether there are so few queries that each of them is compared with the items by itself,
         while threads share the rows (``kernels.few_queries``). If not, queries are compared in
