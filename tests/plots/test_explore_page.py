@@ -410,7 +410,7 @@ def test_wide_items_page_is_small_and_has_the_query_metric(browser, tmp_path):
     items = rng.standard_normal((2000, 768)).astype(np.float32)
     users = (rng.standard_normal((900, 768)) * np.linspace(0.1, 3, 768)).astype(np.float32)
     page = items_page(items, users)
-    assert "The 182 first of 2,000 items" in page
+    assert "the 182 first of 2,000 items" in page
     assert len(page.encode()) < 2_500_000
     load(browser, page, tmp_path)
     order = order_of(page)
