@@ -1,4 +1,4 @@
-"""The command line: `python -m bench.compare` measures, and `render` publishes the results."""
+"""The command line: measure, `render` the published pages, and `confirm` a run by a later run."""
 
 import argparse
 import datetime
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bench import data, machine
-from bench.compare import hard, large, ratios, render, tasks, turns, worker
+from bench.compare import confirm, hard, large, ratios, render, tasks, turns, worker
 
 RESULTS = Path(__file__).parents[1] / "results"
 # How often processes that other programs disturbed are replaced at the end of the run.
@@ -29,7 +29,8 @@ examples:
   python -m bench.compare ratings.csv --library scipy mkl          # your interactions
   python -m bench.compare --task large --nnz 1e8                   # time, memory and certificate
   python -m bench.compare --save                                   # bench/results/DATE/MACHINE.json
-  python -m bench.compare render                                   # table, picture and page"""
+  python -m bench.compare render                                   # table, picture and page
+  python -m bench.compare confirm FIRST.json SECOND.json           # does a second run agree?"""
 
 
 def parser():
@@ -202,6 +203,11 @@ def main(words=None):
     words = sys.argv[1:] if words is None else words
     if words == ["render"]:
         render.publish(RESULTS)
+        return 0
+    if words[:1] == ["confirm"]:
+        if len(words) < 3:
+            raise SystemExit("confirm must be followed by two or more files of results")
+        confirm.report(words[1:])
         return 0
     command = parser()
     arguments = command.parse_args(words)

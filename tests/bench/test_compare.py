@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
-from bench.compare import __main__ as command, hard, ratios, render, tasks, turns, worker
+from bench.compare import __main__ as command, confirm, hard, ratios, render, tasks, turns, worker
 
 FAST = ("--processes", "1", "--seconds", "0.001")
 
@@ -250,6 +250,25 @@ def test_a_new_library_is_one_file_and_a_failure_is_reported(call, reason, monke
         assert result["libraries"]["fastcos"]["seconds"]
     finally:
         path.unlink()
+
+
+def test_a_later_run_is_counted_in_the_intervals_of_earlier_runs():
+    def results(theirs, ours=(1.0, 1.0, 1.0)):
+        libraries = {"fastcos": {"seconds": [[seconds] for seconds in ours]}}
+        libraries |= {name: {"seconds": [[time] for time in row]} for name, row in theirs.items()}
+        libraries["fast but approximate"] |= {"recall": 0.9}
+        return {"results": {"batch small": {"libraries": libraries}}}
+
+    early = results({"slow": (9.0, 9.1, 9.2), "exact": (2.0, 2.1, 2.2),
+                     "fast but approximate": (0.5, 0.5, 0.5)})  # fmt: skip
+    late = results({"slow": (5.0, 5.0, 5.0), "exact": (2.3, 2.0, 2.1),
+                    "fast but approximate": (0.5, 0.5, 0.5)})  # fmt: skip
+    counted = {name: rest for _, name, *rest in confirm.confirmations([early], late)}
+    assert counted == {
+        "slow": [False, False], "exact": [True, True], "fast but approximate": [False, True],
+    }  # fmt: skip
+    pooled = confirm.confirmations([early, late], late)
+    assert all(is_confirmed for *_, is_confirmed in pooled)
 
 
 @pytest.mark.slow  # several processes
