@@ -11,8 +11,8 @@ from pathlib import Path
 from . import native
 from .code_cache import has_compiler
 
-# The CPU features that each instruction set requires, the widest set first. "generic" code runs on
-# every CPU.
+# The CPU features that each instruction set requires, beginning with the instruction set of the
+# widest registers. Code for "generic" runs on every CPU.
 ISA_FEATURES = {
     "amx": ("avx512f", "avx512bw", "avx512vl", "amx-tile", "amx-int8"),
     "vnni": ("avx512f", "avx512bw", "avx512vl", "avx512vnni"),
@@ -29,16 +29,16 @@ def cpu_features():
 
     The variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict these features.
 
-    If there are native libraries, these are the features of the widest tier of CPUs that this CPU
-    supports. An intrinsic that the CPU lacks aborts the process during code generation, so callers
-    check the features before they choose an intrinsic.
+    If fastcos was installed with native libraries, the result is the set of features of the widest
+    tier that this CPU supports. Callers check the features before they choose an intrinsic, because
+    generating code for an instruction that the CPU lacks aborts the process.
     """
     tier = native.tier()
     if tier is not None:
         return frozenset(native.TIERS[tier][1])
     if not has_compiler():
         return frozenset()
-    import numba  # native code does not need this import of Numba
+    import numba  # imported here, because processes that use native code do not need Numba
     from llvmlite import binding
 
     if numba.config.CPU_FEATURES is not None:
@@ -50,9 +50,10 @@ def cpu_features():
 
 @functools.cache
 def has_instruction(feature):
-    """Return whether this CPU has fma (a b + c, rounded once) or f16c (float16 to float32).
+    """Return whether this CPU has the instruction `feature`.
 
-    x86 CPUs have both since 2013.
+    The feature is fma (a b + c, rounded once) or f16c (float16 to float32). Intel
+    introduced f16c in 2012 and fma in 2013. A CPU that is not x86 is assumed to have both.
     """
     is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
     return not is_x86 or feature in cpu_features()
@@ -62,9 +63,10 @@ def has_instruction(feature):
 def fast_cache_bytes():
     """Return the largest size, in bytes, of a table whose rows are read fast in any order.
 
-    Eight cores of an AMD CPU share a third-level cache of 16 MiB or more that answers nearly as
-    fast as the second-level cache. The third-level cache of Intel's servers is shared by all cores
-    and is slower, so on Intel's servers a table must fit in half of a second-level cache of 2 MiB.
+    Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more,
+    which answers nearly as fast as the second-level cache. The third-level cache of Intel's servers
+    is shared by all cores and is slower, so on Intel's servers a table must fit in half of a
+    second-level cache of 2 MiB.
     """
     try:
         is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
@@ -103,10 +105,11 @@ def code_name(tier):
 
 
 def _tile_registers_granted():
-    """Ask Linux, once per process, to save the AMX tile registers (8 KiB per thread).
+    """Ask Linux for permission to use the AMX tile registers; return whether it is granted.
 
-    Threads and forked children inherit the permission. Without the permission, the first tile
-    instruction raises SIGILL.
+    Linux must save these registers (8 KiB per thread) when it switches threads, so it asks each
+    process to request them. Threads and forked children inherit the permission. Without the
+    permission, the first tile instruction raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False

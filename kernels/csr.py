@@ -16,7 +16,7 @@ def check_rows(lo, hi, X, views, n_columns, findings):
     """Write the worst defect of each of the rows lo to hi of X to findings (n,) uint8.
 
     The constants VALID to EXPLICIT_ZERO of this module are the possible findings. X is a Csr whose
-    indptr is already validated, and views are its BitViews. The kernel takes O(nnz) time.
+    indptr is already validated, and views are the BitViews of X. The kernel takes O(nnz) time.
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
@@ -40,8 +40,9 @@ def _all_valid(lo, hi, X, views, n_columns):
         return True
     # The loops run over slices, because Numba would otherwise test whether each index is negative.
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
-    # Without the sign bit, the bits of a number that is not finite are at least the bits of
-    # infinity. An explicit zero fails the test as well, because 0 - 1 wraps to the largest integer.
+    # The bits of each value, without the sign bit, are compared as an integer with the bits of
+    # infinity. An infinite value or NaN is at least as large as infinity. An explicit zero fails
+    # this test as well, because 1 is subtracted first, and 0 - 1 wraps to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):
@@ -55,7 +56,7 @@ def _all_valid(lo, hi, X, views, n_columns):
         first, last = indptr[i] - start, indptr[i + 1] - start
         if first < last:
             # The columns of an ascending row lie between its first and its last column. A negative
-            # column, read as an unsigned number, is too large.
+            # column is read as an unsigned number, which is larger than n_columns.
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
             # The columns may decrease where a new row begins.
@@ -79,7 +80,7 @@ def are_within(start, stop, columns, n_columns):
 
 @kernel
 def _check_each_row(lo, hi, X, n_columns, findings):
-    """Compute the findings of check_rows, row by row."""
+    """Write the findings of check_rows for rows lo to hi, which are validated one by one."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for i in range(lo, hi):
         outside, broken, unsorted, zero = False, False, False, False
@@ -113,7 +114,8 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
     for part in range(lo, hi):
         part_counts = counts[part]
         part_counts[:] = 0
-        # The indices are unsigned, because Numba would otherwise test whether each is negative.
+        # The indices are unsigned, because Numba would otherwise test whether each index is
+        # negative.
         for column in indices[indptr[boundaries[part]] : indptr[boundaries[part + 1]]]:
             part_counts[np.uint64(column)] += 1
 
@@ -135,8 +137,8 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
     """Transpose as transpose_parts does.
 
-    The arrays are arguments of their own, because Numba removes the code for data only if data is
-    an argument that is None, and not the member of a record.
+    The arrays are separate arguments instead of fields of a record, because Numba can leave out the
+    code that reads data only if data is itself an argument and is None.
     """
     for part in range(lo, hi):
         next_of = positions[part]

@@ -1,12 +1,13 @@
 """Inverted lists of sparse items, and the accumulation of inner products along them.
 
 The list of a column holds the items that have a non-zero in the column. With int32 sums, a list is
-read 64 bits at a time. If all values are 1, these 64 bits hold four item numbers. Otherwise, they
-hold two items with their values: of each 32 bits, the lower 16 bits hold the item number and the
-upper 16 bits the value. Short lists are ordered by length, because the CPU mispredicts the end of a
-list less often if lists of the same length follow each other. Both measures together make a search
-of the Magic: The Gathering decks, whose lists have 31 entries on average, 1.3 times as fast as
-items and values in separate arrays and lists in the original order.
+read 64 bits at a time. If all values are 1, these 64 bits hold four item numbers. Otherwise, the 64
+bits hold two items with their values, in 32 bits each: the lower 16 bits hold the item number and
+the upper 16 bits the value. Short lists are ordered by length, because the CPU mispredicts the end
+of a list less often if lists of the same length follow each other. With this layout and this order
+of the lists, a search of the Magic: The Gathering decks, whose lists have 31 entries on average, is
+1.3 times as fast as with separate arrays for items and values and with the lists in their original
+order.
 """
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy as np
 from .jit import kernel
 from .simd.memory import load_64_bits, prefetch
 
-# The number of rows or lists ahead of the current one that are prefetched.
+# While one row or list is processed, the row or list that follows this many places later is
+# prefetched.
 _AHEAD = 12
 # The number of bytes in a cache line.
 _LINE = 64
-# Masks and shifts that extract the parts of 64 bits.
+# A mask and shifts that extract the items and values from 64 bits.
 _LOW_16 = np.uint64(0xFFFF)
 _BITS_16 = np.uint64(16)
 _BITS_32 = np.uint64(32)
@@ -27,10 +29,10 @@ _BITS_48 = np.uint64(48)
 
 @kernel
 def find_whole_rows(lo, hi, indptr, data, are_int16):
-    """Set are_int16[lo:hi] to whether all values of rows lo to hi of a CSR matrix fit in int16.
+    """Set are_int16[lo:hi] to whether rows lo to hi of a CSR matrix hold only int16 integers.
 
-    A value fits if it is an integer of int16. The rows are examined together, so all of them get
-    the same answer. data (nnz,) is a float array, and are_int16 (n,) bool the output.
+    The rows lo to hi are examined together, so are_int16 is the same for all of them. data (nnz,)
+    is a float array, and are_int16 (n,) bool the output.
     """
     n_violations = 0
     for value in data[indptr[lo] : indptr[hi]]:
@@ -40,10 +42,10 @@ def find_whole_rows(lo, hi, indptr, data, are_int16):
 
 @kernel
 def take_rows(lo, hi, order, X, reordered):
-    """Write rows lo to hi of a reordered matrix, whose row i is row order[i] of X.
+    """Write rows lo to hi of the reordered matrix whose row i is row order[i] of X.
 
-    X is a Csr, and reordered is the Csr of the reordered matrix. Its indptr is an input, and its
-    indices and its data, which is int16 or None, are outputs.
+    X is a Csr, and reordered is the Csr of the reordered matrix. The indptr of the reordered matrix
+    is an input. Its indices, and its data unless it is None, are outputs; the data is int16.
     """
     _take_arrays(
         lo, hi, order, X.indptr, X.indices, X.data, reordered.indptr, reordered.indices,
@@ -55,11 +57,12 @@ def take_rows(lo, hi, order, X, reordered):
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
     """Reorder rows as take_rows does.
 
-    The arrays are arguments of their own, because Numba removes the code for data only if data is
-    an argument that is None, and not the member of a record.
+    The arrays are separate arguments instead of fields of a record, because Numba can leave out the
+    code that reads data only if data is itself an argument and is None.
     """
     for i in range(lo, hi):
-        if i + _AHEAD < hi:  # rows are short and lie at random addresses
+        # The rows are short and lie at random addresses, so the hardware does not prefetch them.
+        if i + _AHEAD < hi:
             start = indptr[order[i + _AHEAD]]
             prefetch(indices, start)
             prefetch(indices, start + _LINE // indices.itemsize)
@@ -82,9 +85,9 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
     list_values and values are None, every value is 1. If only list_values is None, an entry of
     list_items (nnz,) int32 holds an item in its lower 16 bits and the value of the item in its
     upper 16 bits. The lists are short and lie at random addresses, so the first cache lines of each
-    list are prefetched: searches of the Magic: The Gathering decks are twice as fast as without the
-    prefetch. The loop over the lists calls no other kernel, because a call between kernels counts
-    references to arrays.
+    list are prefetched: a search of the Magic: The Gathering decks is then twice as fast as without
+    the prefetch. The loop over the lists calls no other kernel, because a call of another kernel
+    spends time on counting references to arrays.
     """
     if list_values is None:
         if values is None:
@@ -153,7 +156,7 @@ def _add_packed(first, last, indices, values, list_indptr, packed, sums):
 
 @kernel
 def _add_values(first, last, indices, values, list_indptr, items, item_values, sums):
-    """Compute add_lists if the values of the lists are in an array of their own."""
+    """Compute add_lists if the values of the lists are in a separate array."""
     item_line, value_line = _LINE // items.itemsize, _LINE // item_values.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:

@@ -26,10 +26,10 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
     """Recommend to each user the k unseen items that are most often neighbours of seen items.
 
     seen is the Csr of the items that users have seen. neighbors (p, K) int64 holds the nearest
-    items of every item, padded by -1, and weights (K,) float64 holds the votes for the first,
-    second, ... neighbour of a seen item. The recommended items are written to best (n, k) int64 by
-    descending votes, equal votes by lower item number, padded by -1. The kernel takes O(h K + p)
-    time for a user who has seen h items, and allocates p numbers.
+    items of every item, padded by -1, and weights (K,) float64 holds the number of votes that the
+    first, second, ... neighbour of a seen item receives. The recommended items are written to best
+    (n, k) int64 by descending votes, equal votes by lower item number, padded by -1. The kernel
+    takes O(h K + p) time for a user who has seen h items, and allocates an array of p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(neighbors.shape[0])
@@ -47,11 +47,11 @@ def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
     """Recommend to each of `users` the k unseen items that the nearest users have seen most often.
 
     users (m,) is int64. neighbors (m, K) int64 holds the nearest users of each user, padded by -1;
-    these neighbours vote for all items that they have seen. weights (K,) float64 holds the votes of
-    the first, second, ... neighbour, and seen is the Csr of the items that users have seen. The
-    recommended items are written to best (m, k) int64, in the order that recommend_by_items uses.
-    For each user, the kernel takes O(p + number of interactions of the neighbours) time. It
-    allocates p numbers.
+    these neighbours vote for all items that they have seen. weights (K,) float64 holds the weight
+    of the votes of the first, second, ... neighbour, and seen is the Csr of the items that users
+    have seen. The recommended items are written to best (m, k) int64, in the order that
+    recommend_by_items uses. For each user, the kernel takes O(p + number of interactions of the
+    neighbours) time. It allocates an array of p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

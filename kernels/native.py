@@ -1,4 +1,4 @@
-"""Kernels that were compiled when the wheel was built: one shared library for each tier of CPUs.
+"""Kernels that were compiled when the wheel was built, in one shared library for each tier of CPUs.
 
 A library holds the code of some signatures of some kernels, a table of these signatures, and the
 digest of the sources from which it was compiled. A library is used if its digest equals the digest
@@ -23,7 +23,8 @@ import numpy as np
 
 from .code_cache import HARMLESS_VARIABLES, exists, has_numba_file, sources_digest
 
-# The tiers of CPUs, the widest first, each with the name of a CPU and the CPU features for LLVM.
+# A tier is a group of CPUs with the same instructions. Each tier, the one with the widest registers
+# first, is mapped to a CPU name and to the CPU features for LLVM.
 _V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 TIERS = {
@@ -34,7 +35,8 @@ TIERS = {
 }
 # The flags of a NumPy array: C order, Fortran order, aligned, writeable.
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
-# The types that count as arrays. Other subclasses of ndarray may behave differently.
+# The types whose instances are passed to native code as arrays. Other subclasses of ndarray may
+# behave differently.
 _ARRAYS = frozenset((np.ndarray, np.memmap))
 # The Python types that kernels accept in addition to arrays and NumPy numbers, each with its format
 # character for the module struct.
@@ -48,8 +50,8 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# The build assigns a function to `recorder`, which is then called as recorder(kernel, arrays) at
-# every call of compiled code.
+# While native libraries are built, `recorder` is a function. Every call of compiled code then calls
+# recorder(kernel, arrays), so that the build learns which signatures to compile.
 recorder = None
 
 
@@ -71,7 +73,7 @@ def tier():
 
 
 def bind(kernel, *arrays):
-    """Return a kernel's code for arguments of these types, and the arguments after lo and hi."""
+    """Return a kernel's code for arguments of these types, and its arguments after lo and hi."""
     kinds, values = [], []
     _flatten(arrays, kinds, values)
     for entry in _entries(kernel).get(tuple(kinds), ()):
@@ -176,9 +178,9 @@ def _of_numpy(name):
 
 
 def _flatten(arguments, kinds, values):
-    """Append the types of arguments to kinds, and their values or addresses to values.
+    """Append the types of the arguments to kinds, and their values to values.
 
-    A tuple is appended member by member.
+    The value of an array is its address as a Python object. A tuple is appended member by member.
     """
     for argument in arguments:
         kind = type(argument)
@@ -196,7 +198,7 @@ def _flatten(arguments, kinds, values):
 
 @functools.cache
 def _entries(kernel):
-    """Return the entries of a kernel by the types of their arguments, the widest tier first."""
+    """Return a kernel's native code by the types of the arguments, the widest tier first."""
     entries = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):

@@ -1,8 +1,8 @@
 """Row transforms of the measures, and scores of candidate lists.
 
 A transformed row depends only on the original row, not on the other rows of the call. Equal rows
-therefore remain equal, and their equal scores are ordered by item number. After a matrix product by
-BLAS, equal rows may differ.
+therefore remain equal after the transform, and their scores, which are equal, are ordered by item
+number. A matrix product by BLAS, in contrast, may give different results for equal rows.
 """
 
 import numpy as np
@@ -12,11 +12,12 @@ from .pair_scores import score_items
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
-# The number of rows by which the prefetch is ahead of the row that is scored. For 30,000 rows of
-# 384 columns, scoring a pair takes 100 ns if the prefetch is 16 or 32 rows ahead, and 160 ns if it
-# is 4 rows ahead.
+# While one row is scored, the row that follows this many rows later is prefetched. For 30,000 rows
+# of 384 columns, scoring a pair takes 100 ns with a distance of 16 or 32 rows, and 160 ns with a
+# distance of 4 rows.
 _AHEAD = 16
-# The number of rows that are multiplied together, so that each row of the map is loaded only once.
+# The number of rows that are multiplied by the matrix `root` at the same time, so that each row of
+# this matrix is loaded only once for all of them.
 _ROWS = 4
 # The number of rows that are hashed at the same time, because each step of a hash has to wait for
 # the step before it.
@@ -94,7 +95,8 @@ def rank_rows(lo, hi, rows, out):
     for i in range(lo, hi):
         for j in range(depth):
             row[j] = rows[i, j]
-        order = np.argsort(row)  # row is always float64, because compiling a sort takes long
+        # `row` is float64 for every type of rows, because compiling the sort takes long.
+        order = np.argsort(row)
         first = 0
         while first < depth:
             last = first
@@ -121,7 +123,7 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 
 @kernel
 def list_scores(lo, hi, scoring, lists, scores):
-    """Write exact scores of query i and the items lists[i] to scores[i], for queries lo to hi.
+    """Write the exact scores of query i with the items lists[i] to scores[i], for queries lo to hi.
 
     scoring is a PairScoring, lists (n, k) int64 holds item numbers, and scores (n, k) float64 is
     the output. The kernel takes O((hi - lo) k d) time.
@@ -132,14 +134,14 @@ def list_scores(lo, hi, scoring, lists, scores):
 
 @kernel
 def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scores):
-    """Write the recos similarity of query i and the items lists[i] to scores[i], for lo to hi.
+    """Set scores[i] to the recos similarities of query i to the items lists[i], for lo <= i < hi.
 
     The recos similarity is the inner product of two rows, divided by the magnitude of the inner
-    product of their sorted entries. If the inner product of the rows is negative, the entries of
-    the query are sorted in descending order. An undefined value counts as 0.
-    queries (n, d) and items (p, d) have one dtype, and sorted_queries and sorted_items hold the
-    same rows with ascending entries. lists (n, c) int64 holds item numbers and is padded by -1. The
-    output scores (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
+    product of their sorted entries. If the inner product of the rows is negative, the sorted
+    entries of the query are taken in descending order. An undefined value counts as 0. queries (n,
+    d) and items (p, d) have one dtype, and sorted_queries and sorted_items hold the same rows with
+    ascending entries. lists (n, c) int64 holds item numbers and is padded by -1. The output scores
+    (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -197,9 +199,9 @@ def centroid_distances(lo, hi, rows, items, lists, out):
 def fingerprint_rows(lo, hi, rows, out):
     """Set out[i] to a 64-bit hash of rows[i], for rows lo to hi.
 
-    rows is a float array (n, d), and the hashes are written to out (n,) uint64. Rows of float32 and
-    of float64 with equal numbers have equal hashes, and -0 counts as 0. The kernel takes
-    O((hi - lo) d) time.
+    rows is a float array (n, d), and the hashes are written to out (n,) uint64. A float32 row and a
+    float64 row with equal numbers have equal hashes, and -0 counts as 0. The kernel takes O((hi -
+    lo) d) time.
     """
     depth = rows.shape[1]
     values = np.empty((depth, _HASHED))

@@ -7,7 +7,7 @@ needs a list of the weights of all p items. Two algorithms sample from this dist
   O(log p) time.
 - The exponential race selects the k items with the largest sum of log weight and Gumbel noise
   (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. It adds
-  logarithms, so no weight is too small for it.
+  logarithms of weights, which do not underflow, so weights may be arbitrarily small.
 
 Given the items that have been drawn, the items that repeated draws would add next are a sample
 without replacement from the remaining items. A race among the remaining items may therefore replace
@@ -23,7 +23,7 @@ from .jit import borrowing_kernel, kernel
 from .philox import uniform_pair
 from .select import kth_largest, sort_ascending
 
-# The numbers of the streams of random numbers: each algorithm has its own stream.
+# The number of the stream of random numbers that each algorithm uses.
 _REPEATED = 0
 _RACE = 1
 
@@ -57,7 +57,7 @@ def _first_above(cumulative, first, last, target):
 
 @borrowing_kernel
 def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, sample):
-    """Draw distinct items for row i in at most max_draws draws; return the number of items.
+    """Draw distinct items for row i in at most max_draws draws; return how many were drawn.
 
     The items are written to sample, and marked in is_taken. mass has one entry per cluster and is
     overwritten. The other arguments are those of sample_rows.
@@ -85,7 +85,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
 
 @borrowing_kernel
 def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
-    """Fill sample with items for row i that are not yet taken, by an exponential race.
+    """Fill sample with items for row i that are not yet marked in is_taken, by an exponential race.
 
     racers, keys and order have one entry per item and are overwritten.
     """
@@ -141,13 +141,14 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     """Draw indptr[i + 1] - indptr[i] different items for rows lo to hi, sorted within each row.
 
     preference (n, C) is float64, clusters a Clusters, drawing a Drawing, and indptr (n + 1,) int64.
-    The items are written to indices (nnz,) int. For every row, at least as many items as are drawn
-    must have a positive weight. The items of row i depend only on the words of the key and on i.
+    The items are written to indices (nnz,) int. In every row, the number of items with a positive
+    weight must be at least the number of items to draw. The items drawn for row i depend on the two
+    words of the key (key_0 and key_1 of drawing) and on i, but not on the other rows.
 
-    In repeated draws, the rounding error of a probability is at most p 2^-52; the race works on
-    logarithms and needs no such bound. A row takes O(k log p) time if its k items have a small part
-    of the total weight, and otherwise O(max_draws log p + p) time. A call allocates O(p + C)
-    memory.
+    In repeated draws, the rounding error of a probability is at most p 2^-52; the race adds
+    logarithms and needs no such bound. Drawing k items for a row takes O(k log p) time if these
+    items carry a small part of the total weight, and otherwise O(max_draws log p + p) time. A call
+    allocates O(p + C) memory.
     """
     key_0, key_1, max_draws = drawing.key_0, drawing.key_1, drawing.max_draws
     n_items = len(clusters.item_at)

@@ -1,10 +1,11 @@
 """Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q.
 
 The columns of the dense matrix are processed in panels of 64, 32, 16, 4 or 1 columns. The sums of
-one row of a panel stay in registers (``simd.sparse_row``). Every product is added with one
-rounding, in the order of the non-zeros of a row, so results are bit-for-bit identical to those of
-the plain loops (``*_plain``), which run on CPUs for which there is no vector code. If all values of
-X are 1, data is None.
+one row of a panel stay in registers (``simd.sparse_row``). A product and its addition to the sum
+are rounded once, together (a fused multiply-add), and the products are added in the order of the
+non-zeros of a row. Results are therefore bit-for-bit identical to the results of the plain loops
+(``*_plain``), which run on CPUs for which there is no vector code. If all values of X are 1, the
+field ``data`` of X is None.
 """
 
 import numpy as np
@@ -29,9 +30,9 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
     """Set Y[i] to X[i] A for rows lo to hi.
 
     X is a Csr (n, p), and A a float array (p, l) in C order. The result is written to Y (n, l),
-    which has the type of A. An empty row of X gives a row of zeros. The kernel takes O(nnz l) time.
-    If is_streamed is true, Y is written to memory without passing through the caches; l must then
-    be a multiple of 64, and Y must begin at a cache line.
+    which has the type of A. If row i of X is empty, Y[i] is a row of zeros. The kernel takes O(nnz
+    l) time. If is_streamed is true, Y is written to memory without passing through the caches; l
+    must then be a multiple of 64, and Y must begin at a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
@@ -40,10 +41,11 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def _multiply(lo, hi, X, A, Y, is_streamed):
-    """Compute matmul_rows without a fence; return whether one entry of each row of Y is finite.
+    """Compute matmul_rows without a fence; return whether all rows of Y seem to be finite.
 
-    The entry is one of the last panel of columns. Every entry of a row is not finite if a value of
-    this row of X is not finite.
+    Only one entry per row of Y is tested, from the last panel of columns. The test finds every
+    value of X that is not finite, because such a value makes all entries of its row of Y
+    non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
@@ -59,10 +61,10 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
     The kernel validates a few thousand indices, multiplies the corresponding values, and meanwhile
     prefetches the indices and values that follow. A value that is not finite makes every sum of its
-    row non-finite, even if it is multiplied by 0. columns holds the indices, viewed as unsigned
-    integers. A must be finite, and data must be an array. The output is_rejected (n,) bool is true
-    for each row i whose Y[i] is not valid, because row i or a row near it has an index out of range
-    or a sum that is not finite.
+    row non-finite, even if it is multiplied by 0. columns holds the indices of X, viewed as
+    unsigned integers. A must be finite, and the values of X must be an array, not None. The output
+    is_rejected (n,) bool is true for each row i whose Y[i] is not valid, because row i or a row
+    near it has an index out of range or a sum that is not finite.
     """
     indptr = X.indptr
     first = lo
@@ -83,8 +85,9 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
     """Multiply rows first to last as _multiply does, and prefetch non-zeros of later rows.
 
-    Before a few rows are multiplied, as many non-zeros are prefetched as these rows have, from
-    _VALIDATED_AT_ONCE non-zeros later on.
+    Before it multiplies a group of _ROWS_AT_ONCE rows, the kernel prefetches as many non-zeros as
+    these rows contain. The prefetched non-zeros lie _VALIDATED_AT_ONCE positions after those of the
+    group.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
@@ -105,7 +108,7 @@ def _plus(total, data, t, factor):
 
 @kernel
 def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
-    """Compute matmul_rows without vector IR."""
+    """Compute the result of matmul_rows with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for i in range(lo, hi):
         for c in range(A.shape[1]):
@@ -123,7 +126,8 @@ def rmatmul_parts(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
     X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, Y (n, l) is a
     float array in C order, and its columns from y_column to y_column + w are read. The result is
     written to Z (parts, p, w), which has the type of Y; if accumulate is true, the result is added
-    to Z[part] instead. The rows of a part are added in order. The kernel takes O(nnz w) time.
+    to Z[part] instead. The products of the rows of a part are added in the order of the rows. The
+    kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
@@ -136,7 +140,7 @@ def rmatmul_parts(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
 
 @kernel
 def rmatmul_parts_plain(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
-    """Compute rmatmul_parts without vector IR."""
+    """Compute the result of rmatmul_parts with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for part in range(lo, hi):
         if not accumulate:
@@ -169,7 +173,7 @@ def gram_parts(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
 
 @kernel
 def gram_parts_plain(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
-    """Compute gram_parts without vector IR."""
+    """Compute the result of gram_parts with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     row = Q[0].copy()
     for part in range(lo, hi):

@@ -8,9 +8,10 @@ whereas the row-wise form (``sparse``) updates random rows of Z, one per non-zer
 non-zeros in 27,000 columns with Zipfian frequencies, X'(X Q) is twice as fast as in the row-wise
 form.
 
-Sums are added in the order of the row-wise form, so results are bit-for-bit identical to those of
-the row-wise form. Dense factors are passed in padded panels of exactly 64, 32 or 16 columns. If all
-values of X are 1, data is None.
+Products are added in the same order as in the row-wise form, so results are bit-for-bit identical
+to the results of the row-wise form. The dense factor is passed in panels of exactly 64, 32 or 16
+columns; a panel with fewer columns is padded. If all values of X are 1, the field ``data`` of X is
+None.
 """
 
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ _add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)
 
 
 class Transposes(NamedTuple):
-    """The transposes of blocks of up to ROWS rows.
+    """The transposes of blocks of up to ROWS rows of a CSR matrix with p columns.
 
     boundaries (blocks + 1,) int64 holds the row at which each block begins. starts (blocks, p + 1)
     int32 holds the position of the first entry of each column, counted from the first non-zero of
@@ -62,8 +63,8 @@ def transpose_blocks(lo, hi, X, transposes):
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
     """Transpose as transpose_blocks does.
 
-    The arrays are arguments of their own, because Numba removes the code for data only if data is
-    an argument that is None, and not the member of a record.
+    The arrays are separate arguments instead of fields of a record, because Numba can leave out the
+    code that reads data only if data is itself an argument and is None.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
@@ -102,7 +103,8 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
     """Set Y[i - first] to X[i] panel, for the rows i from first to last.
 
-    The product is summed over item_rows rows of the panel at a time, for all rows i.
+    The panel is processed in ranges of item_rows rows: the products with one range are added for
+    all rows i before the products with the next range.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:
@@ -124,8 +126,9 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
     """Set Y[i, column : column + width] to X[i] panel[:, :width] for rows lo to hi.
 
     X is a Csr whose indices ascend within a row, and panel is a float array in C order with p rows
-    and 64, 32 or 16 columns. item_rows > 0 is the number of rows of the panel that one pass reads.
-    The output Y (n, l) has the type of the panel. The kernel takes O(nnz width) time.
+    and 64, 32 or 16 columns. item_rows > 0 is the number of rows of the panel that are read in one
+    pass over a block of rows of X. The output Y (n, l) has the type of the panel. The kernel takes
+    O(nnz width) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)

@@ -1,10 +1,10 @@
 """Top-k inner products or cosines between sparse rows, without the matrix of all scores.
 
-The inner products of one query with all items are accumulated in one row of sums. The kernel goes
-through the query's columns in order, and along the inverted list of each of these columns. Integers
-are summed in int32, other values in float64. The row of sums is then read once, 64 sums at a time,
-to find the sums that reach the k-th best score so far. Only the items with such sums are scored in
-float64 and kept.
+The inner products of one query with all items are accumulated in an array of sums, one per item.
+For each non-zero column of the query, in order, the kernel adds the products along the inverted
+list of this column. Integers are summed in int32, other values in float64. The sums are then read
+once, 64 at a time, to find those that reach the k-th best score so far. Only the items with these
+sums are scored in float64 and may become results.
 
 Equal scores are ordered by lower item number, so results depend only on the rows.
 """
@@ -21,8 +21,8 @@ from .select import keep_best, kth_largest, write_best
 from .simd.arithmetic import lowest_bit
 from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
-# The number of sums is padded to a multiple of this number: GROUP times the 16 float32 of a 512-bit
-# register.
+# The number of sums is padded to a multiple of this number, which is GROUP times 16, the number of
+# float32 numbers in a 512-bit register.
 STRIP = 256
 # A threshold is multiplied by this factor before it is compared with float32 scores, so that the
 # four rounding errors of such a comparison drop no item.
@@ -30,7 +30,7 @@ _ROUNDING_MARGIN = 1.0 - 2.0**-20
 
 
 class Queries(NamedTuple):
-    """Queries in CSR, with norms and exclusions.
+    """The queries as a CSR matrix, with their norms and the items excluded from their results.
 
     indptr (n + 1,) is int64. indices and values have the shape (nnz,); values have the type of the
     items' values, or are None if all values of queries and items are 1. norms (n,) is float64.
@@ -113,15 +113,18 @@ def _passes_filters(self_row, excluded, j):
 
 @kernel
 def _first_threshold(n_excluded, k, sums, factors, maxima):
-    """Return a lower bound of the scaled sum of the (k + n_excluded)-th best item, above 0.
+    """Return a positive number that the scaled sum of the (k + n_excluded)-th best item reaches.
 
-    The bound is a rank among the largest scaled sums of groups of items: each group with such a sum
-    contains an item that reaches the bound. maxima has one entry per group and is overwritten.
+    The items are divided into groups, and the largest scaled sum of each group is computed. The (k
+    + n_excluded)-th largest of these maxima is such a number, because each of the groups with
+    larger maxima contains an item that reaches it. If fewer groups have a positive sum, the
+    smallest positive number is returned. maxima has one entry per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # tiny is the smallest positive number of float64. In float32, the smallest normal number takes
-    # its place, because scores in float32 are scaled sums of integers and never as small.
+    # tiny is the smallest positive number of float64. If the factors are float32, the smallest
+    # normal number takes its place: scaled sums are then sums of integers times a factor, and are
+    # larger.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny
@@ -129,7 +132,8 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
         return tiny
     for at in range(0, groups, lanes):
         largest_of_groups(sums, factors, at * GROUP, maxima, at)
-    # For a sparse query, most groups have no positive sum.
+    # Only groups with a positive sum are kept. A sparse query has no item in common with most
+    # groups.
     count = 0
     for group in range(groups):
         largest = maxima[group]
@@ -147,7 +151,7 @@ def _keep_positive(
     is_cosine, norm, self_row, excluded, norms, factors, minimum, k, sums, bound, scores, columns,
     scratch,
 ):  # fmt: skip
-    """Write the best k items of positive score to scores and columns; return their number.
+    """Write the best k items of positive score to scores and columns; return how many were written.
 
     The scaled sums of these items must reach `bound`, and their scores `minimum`. scores, columns
     and scratch are buffers of 2 k + 64 entries.
@@ -179,7 +183,7 @@ def _append_nonpositive(
 ):
     """Append items of score 0, and then items of negative score, to the first `count` items.
 
-    Items are appended until there are k items; the function returns the number of items.
+    Items are appended until there are k items. The function returns the resulting number of items.
     """
     n_items = norms.shape[0]
     for j in range(n_items):
@@ -222,8 +226,8 @@ def best_rows(lo, hi, queries, items, minimum, scores, columns):
             queries.indptr[query], queries.indptr[query + 1], queries.indices, queries.values,
             items.list_indptr, items.list_items, items.list_values, sums,
         )  # fmt: skip
-        # The kernels below receive arrays instead of records, so they are compiled only once for
-        # all types of values.
+        # The kernels that are called below receive arrays instead of the records, so they are
+        # compiled only once for all types of values.
         norm, self_row = queries.norms[query], queries.self_rows[query]
         first, last = queries.excluded_indptr[query], queries.excluded_indptr[query + 1]
         excluded = queries.excluded_indices[first:last]

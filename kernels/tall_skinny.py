@@ -1,10 +1,10 @@
 """Tall-skinny products of a basis with a block of few columns: B'Z and Z + B C.
 
-BLAS is as fast as these kernels. However, after a call, the idle threads of BLAS keep cores busy
-for milliseconds while the next sparse product needs these cores, and the results of BLAS depend on
-the number of threads. These kernels keep tiles of 8 x 16 sums in registers (``simd.tall_skinny``).
-Every product and every sum is rounded separately, so results are bit-for-bit identical to the
-results of the plain loops, ``*_plain``, on every CPU.
+BLAS computes these products as fast as these kernels. However, the idle threads of BLAS keep cores
+busy for milliseconds after each call, although the next sparse product needs these cores, and the
+results of BLAS depend on the number of threads. These kernels keep tiles of 8 x 16 sums in
+registers (``simd.tall_skinny``). Every product and every sum is rounded separately, so results are
+bit-for-bit identical to the results of the plain loops, ``*_plain``, on every CPU.
 """
 
 from .jit import kernel
@@ -50,7 +50,7 @@ def cross_parts(lo, hi, boundaries, B, Z, C):
 
 @kernel
 def cross_parts_plain(lo, hi, boundaries, B, Z, C):
-    """Compute cross_parts without vector IR."""
+    """Compute the result of cross_parts with plain loops instead of vector code."""
     for part in range(lo, hi):
         C[part] = 0
         for i in range(boundaries[part], boundaries[part + 1]):
@@ -85,7 +85,7 @@ def add_product_rows(lo, hi, B, C, Z):
 
 @kernel
 def add_product_rows_plain(lo, hi, B, C, Z):
-    """Compute add_product_rows without vector IR."""
+    """Compute the result of add_product_rows with plain loops instead of vector code."""
     for i in range(lo, hi):
         for j in range(C.shape[0]):
             for c in range(C.shape[1]):

@@ -8,8 +8,8 @@ import numpy as np
 
 from .jit import DISABLE_JIT, kernel
 
-# Tiled kernels consist of vector IR, which must be compiled. If compilation is disabled, callers
-# score every pair instead.
+# Tiled kernels consist of vector instructions that must be compiled. If the compilation of kernels
+# is disabled, callers of this module score every pair instead.
 AVAILABLE = not DISABLE_JIT
 # Rows with more columns than this are not packed as codes. Up to this many columns, the sum of the
 # products of query codes (-127 to 127) and item codes plus 128 (1 to 255) fits in int32.
@@ -17,7 +17,10 @@ MAX_CODED_COLUMNS = 65_000
 
 
 def configuration():
-    """Return the configuration of AMX, (64,) uint8, for 8 tile registers of 16 rows of 64 bytes."""
+    """Return the configuration of the 8 AMX tile registers, each of 16 rows of 64 bytes.
+
+    The result is an array (64,) uint8 in the format that the AMX instruction ldtilecfg reads.
+    """
     content = np.zeros(64, np.uint8)
     # Byte 0 is the number of the palette; palette 1 has 8 tile registers. The numbers of bytes per
     # row of the tiles begin at byte 16 (one uint16 per tile), and the numbers of rows of the tiles
@@ -31,8 +34,8 @@ def configuration():
 def aligned_empty(size, like):
     """Return an uninitialised array (size,) of the dtype of `like`, aligned to a cache line.
 
-    A 64-byte load that crosses a cache line takes as long as two loads. A scan by AMX tiles takes
-    1.5 times as long with unaligned arrays as with aligned arrays.
+    A 64-byte load that crosses a cache line takes as long as two loads. A scan of all items with
+    AMX tiles takes 1.5 times as long with unaligned arrays as with aligned arrays.
     """
     memory = np.empty(size + 64, like.dtype)
     skip = -memory.ctypes.data % 64 // memory.itemsize
