@@ -1,8 +1,9 @@
 """Attacks: a search for rescalings that drop a neighbour from the top k.
 
 Attacks bound the robustness of a neighbour from above, and ``certificates`` bounds it from below. A
-successful attack returns a counterexample, which is a vector of weights w in the box [1, K]^d (see
-``intervals``) that drops the neighbour. A failed attack proves nothing.
+successful attack returns a counterexample: a vector of weights w in the box [1, K]^d (see
+``intervals``), with which the neighbour is no longer among the top k. If an attack fails, the
+neighbour may still not be robust.
 """
 
 import math
@@ -13,7 +14,7 @@ from .certificates import beats
 from .intervals import copy_row, unit_row, weighted_cosine, weighted_sums
 from .jit import kernel
 
-# If two cosines differ by more than MARGIN, rounding errors cannot explain their order.
+# If two cosines differ by more than MARGIN, rounding errors cannot have changed their order.
 MARGIN = 1e-12
 # The number of vertices of the box that are tried for each target. The first vertex follows from
 # the gradient at w = 1, and the second vertex from the gradient at the first vertex.
@@ -22,9 +23,9 @@ ROUNDS = 2
 
 @kernel
 def add_sensitivity(x, y, w, sign, slopes):
-    """Add `sign` times a derivative to slopes[j], for each dimension j.
+    """Add `sign` times the derivative of Fisher z by ln w[j] to slopes[j], for each dimension j.
 
-    It is the derivative of Fisher z of x and y with respect to ln w[j], at w.
+    Fisher z is that of x and y in the metric diag(w).
     """
     xy, xx, yy = weighted_sums(x, y, w)
     if xx == 0.0 or yy == 0.0:
@@ -48,7 +49,7 @@ def to_vertex(slopes, K, w):
 
 @kernel
 def is_lost(x, units, edge, k, w):
-    """Return whether at least k rows of units are nearer to x than units[edge] in metric diag(w).
+    """Return whether at least k rows of units are nearer to x than units[edge], in metric diag(w).
 
     The rows that follow units[edge] are compared first.
     """
@@ -65,10 +66,13 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Return whether the edge is lost at a vertex that brings some rows of units nearer to x.
+    """Return whether an edge is lost at a vertex w that brings the given rows nearer to x.
 
-    The rows are units[first:last]. The vertex, which is written to w, has the weight K where the
-    gradient is positive. The gradient is taken first at w = 1, and then at the first vertex.
+    The given rows are units[first:last]. An edge is lost if at least k rows are nearer to x than
+    units[edge]. The vertex has the weight K where a gradient is positive: the gradient of the mean
+    Fisher z of the rows units[first:last] minus the Fisher z of units[edge]. The gradient is first
+    taken at w = 1, which gives the first vertex. If the edge is not lost there, the gradient at
+    this vertex gives the second vertex.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
@@ -87,9 +91,9 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a w in [1, K]^d was found at which units[edge] is not among the k nearest.
 
-    The search tries to bring the k rows after units[edge] nearer together, and then each of the
-    n_targets nearest competitors alone. The search also tries the counterexamples that
-    ``certificates.refined_certificate`` returns.
+    The search first tries to bring the k rows after units[edge] nearer to x, all at once. It then
+    tries to bring each of the n_targets nearest competitors nearer to x, and tries the
+    counterexamples that ``certificates.beats`` returns for each of them.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):
@@ -104,7 +108,7 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
 @kernel
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
-    """For each edge of rows[lo:hi], write the lowest level at which an attack drops it, or inf.
+    """Write, for each edge of rows[lo:hi], the lowest level at which an attack succeeds.
 
     sample is a SampledRows, and attacks an Attacks. neighbors (n, m) is ordered by descending
     cosine, and the first k neighbours of a row form its edges. The levels are written to radii (n,

@@ -1,7 +1,7 @@
 """Exact top-k of packed bits: Hamming distances and cosines by counting bits, 8 items at a time.
 
-The items of a block are stored word by word: word j of eight items is one vector. Three
-instructions therefore compare a word of a query with eight items, and each lane of the vector
+Eight items of a block are stored word by word, so that word j of all eight items is one vector.
+Three instructions therefore compare a word of a query with eight items, and each lane of the vector
 counts the bits of one item.
 """
 
@@ -11,8 +11,8 @@ from .jit import kernel
 from .select import keep_best, write_best
 from .simd.hamming import LANES, count_bits
 
-# The number of items of a block. 256 items of 1,024 bits take 32 KiB, which fit in the first-level
-# or second-level cache.
+# The number of items of a block. A block of 256 items of 1,024 bits takes 32 KiB, so that it stays
+# in the first-level or second-level cache.
 _ITEMS = 256
 # A threshold is multiplied by this factor, so that rounding errors of a cosine drop no item.
 _ROUNDING_MARGIN = 1.0 - 1e-12

@@ -2,12 +2,12 @@
 
 A job calls some public operations of fastcos (``fastcos.cli.warmup`` lists the jobs). Each job runs
 in a process of its own, and as many processes run at once as there are cores. The process makes
-Numba compile for the CPU of a tier, and records which kernels the job calls with which types. For
-each of these signatures, it compiles an entry, a function (lo, hi, place) that reads the arguments
-of the kernel from 8-byte slots at the address `place`. The entries are emitted as object files, and
-the object files of a tier are linked with native.c. The processes share Numba's code in a temporary
-cache. The build needs a C compiler and a CPU that can run the tier. It leaves out a tier that the
-CPU cannot run, and prints a message.
+Numba compile for the CPU of a tier, and records every kernel that the job calls, with the types of
+its arguments. For each of these signatures, the process compiles an *entry*: a function (lo, hi,
+place) that reads the arguments of the kernel from 8-byte slots at the address `place` and calls the
+kernel. The entries are emitted as object files, and the object files of a tier are linked with
+native.c. The processes share Numba's code in a temporary cache. The build needs a C compiler and a
+CPU that can run the tier. It leaves out a tier that the CPU cannot run, and prints a message.
 """
 
 import argparse
@@ -24,13 +24,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-# The module with the operations to run, native_jobs(). The module lies above this package.
+# The module whose function native_jobs() lists the jobs. It is named by a string, because this
+# package must not import a package of a higher floor.
 OPERATIONS = "fastcos.cli.warmup"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 
 
 def main(folder, *tiers):
-    """Build the libraries of the tiers, by default of all tiers that this CPU runs, in a folder."""
+    """Build the tiers' libraries in `folder`; the default is every tier that this CPU can run."""
     from . import cpu, native
 
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -80,7 +81,7 @@ def _start(tier, job, scratch):
 
 
 def emit(job, folder):
-    """Write an object file and a table entry for every kernel signature that a job calls."""
+    """Run a job, and write an object file and a table entry for each signature that it calls."""
     import numba
 
     from . import compiler, native
@@ -100,13 +101,13 @@ def emit(job, folder):
         name = native.kernel_name(kernel)
         digest = hashlib.sha256(f"{name} {described}".encode()).hexdigest()[:16]
         path = Path(folder, f"fc_{kernel.__name__}_{digest}.o")
-        with contextlib.suppress(FileExistsError):  # another job has written the same kernel
+        with contextlib.suppress(FileExistsError):  # another job has already written this signature
             path.with_suffix(".json").open("x").write(json.dumps([name, json.loads(described)]))
             path.write_bytes(_object(kernel, kinds, path.stem))
 
 
 def _link_tier(tier, objects, path):
-    """Link the object files of a tier to the shared library of the tier."""
+    """Link the object files of a tier into the shared library of the tier."""
     from . import code_cache, native
 
     table = {}
@@ -120,7 +121,7 @@ def _link_tier(tier, objects, path):
 
 
 def _object(kernel, kinds, symbol):
-    """Return the bytes of an object file with the entry of a kernel for these types.
+    """Return the bytes of an object file that contains the entry of a kernel for these types.
 
     symbol is the name of the entry in the object file.
     """
@@ -132,8 +133,8 @@ def _object(kernel, kinds, symbol):
     compiled, machine = slots_entry(kernel, kinds), _target_machine()
     module = binding.parse_bitcode(bitcode_of(compiled))
     module.get_function(compiled.fndesc.llvm_func_name).name = symbol
-    # Numba's wrapper for calls from Python is removed, because nothing calls the wrapper here and
-    # no linked library defines the functions that the wrapper calls.
+    # Numba's wrapper for calls from Python is removed. Nothing in the library calls this wrapper,
+    # and the functions that it calls are not defined in the library.
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     options = binding.create_pipeline_tuning_options()
@@ -142,7 +143,7 @@ def _object(kernel, kinds, symbol):
 
 
 def _target_machine():
-    """Return LLVM's target machine for the CPU of the tier, for position-independent code."""
+    """Return LLVM's target machine that generates position-independent code for the tier's CPU."""
     from llvmlite import binding
 
     target = binding.Target.from_triple(binding.get_process_triple())
@@ -156,7 +157,7 @@ def _target_machine():
 
 
 def _link(scratch, texts, features, path):
-    """Link the objects of a folder, native.c and some texts to a library.
+    """Link the object files in the folder `scratch`, native.c and some texts into a library.
 
     Each text becomes a string variable of the library, and only names that begin with fc_ are
     exported. The library reports that the CPU supports it if the CPU has all `features`.

@@ -19,10 +19,11 @@ the largest norm |f| of a residual, and W the largest value of w o. An item of t
 
     v >= (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
-The bound terms of a query (``simd.panel``) are tau and the factors of N, R and the offsets, all of
-them divided by s. The statistics of a panel are 1 / t, N, R and the range of the offsets. A tile
-compares v with the largest integer below the right-hand side. In float32 tiles, s = t = 1, R = 0,
-and |e| is a bound on the rounding error of a float32 sum, relative to |a'|.
+The bound terms of a query (``simd.panel``) are tau, the factors by which N and R are multiplied,
+and the weight of the offsets, all of them divided by s. The statistics of a panel are 1 / t, N, R
+and the range of the offsets. A tile compares v with the largest integer below the right-hand side.
+In float32 tiles, s = t = 1, R = 0, and |e| is a bound on the rounding error of a float32 sum,
+relative to |a'|.
 
 Rounding. SLACK also covers the rounding errors of this expression, of tau as a float32, and of
 float64 products. The rounding error of a squared distance may be larger by a factor |a| / |b|;
@@ -30,17 +31,18 @@ float64 products. The rounding error of a squared distance may be larger by a fa
 <= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped pair has a float64 score
 strictly below the threshold by which it was dropped.
 
-Shift. Rows of embeddings have a common direction c. If c is subtracted from the rows before
-packing, a' and b' become shorter, and with them every term of the bound. For unit rows, a = alpha c
-+ a' and b = beta c + b' with alpha = <a, c> and beta = <b, c> in float64, and
+Shift. Rows of embeddings often share a common direction c. If c is subtracted from the rows before
+packing, a' and b' become shorter, and every term of the bound becomes smaller. For unit rows, a =
+alpha c + a' and b = beta c + b' with alpha = <a, c> and beta = <b, c> in float64, and
 
     <a, b> = <a', b'> + alpha (beta - 1) + alpha.
 
-The right-hand side is an inner product, an offset beta - 1 with the weight alpha, and a constant of
-the query. The offset and its weight may be positive or negative. The equation leaves out the terms
-that contain <a', c> or <b', c>, because these products vanish up to rounding errors, which the
-number `shift_error` of the queries bounds (``fastcos.search.packing`` computes it). Squared
-distances do not change if c is subtracted from both rows.
+The right-hand side is the sum of an inner product, of an offset beta - 1 times the weight alpha,
+and of a number that is constant for the query. The offset and its weight may be positive or
+negative. The equation leaves out the terms that contain <a', c> or <b', c>, because these products
+vanish up to rounding errors, which the number `shift_error` of the queries bounds
+(``fastcos.search.packing`` computes it). Squared distances do not change if c is subtracted from
+both rows.
 """
 
 import numpy as np
@@ -59,7 +61,7 @@ from .simd.panel import (
     THRESHOLD,
 )
 
-# A threshold that no score reaches; every score reaches -NEVER.
+# A threshold that no score reaches. Every score reaches the threshold -NEVER.
 NEVER = np.float32(3e38)
 # A bound on the error that underflow causes in a float64 sum of up to 2^22 products.
 _UNDERFLOW = 2.0**-1050
@@ -67,7 +69,7 @@ _UNDERFLOW = 2.0**-1050
 
 @inlined_kernel
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
-    """Set the bound terms of query i of a panel, with a threshold that every product reaches.
+    """Set the bound terms of query i of a panel; the threshold is one that every product reaches.
 
     bound_terms (4, 32) is described in ``simd.panel``. step, norm and residual are the step, the
     norm and the norm of the residual that ``packing.encode_query`` returns for the query. weight is
@@ -111,7 +113,7 @@ def estimate_panel_scores(first, n_panels, largest_products, statistics, weight,
 
 @borrowing_kernel
 def threshold_of(query, queries, score, inverse_step):
-    """Return the threshold tau of a query that belongs to a score, rounded down.
+    """Return the threshold tau that corresponds to a score of a query, rounded down.
 
     The threshold is divided by the quantisation step of the query, like the other bound terms.
     """
@@ -123,7 +125,7 @@ def threshold_of(query, queries, score, inverse_step):
 
 @borrowing_kernel
 def score_rounding(query, queries):
-    """Return a bound on the error of K if K is computed from a rounded float64 score."""
+    """Return a bound on the error of K (see above) that the rounding of a float64 score causes."""
     return (
         1e-12 * abs(queries.scaling.intercepts[query])
         + queries.scaling.slopes[query] * _UNDERFLOW

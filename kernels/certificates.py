@@ -1,13 +1,13 @@
-"""Certificates that neighbours remain neighbours under every rescaling of condition at most κ.
+"""Certificates that a neighbour remains a neighbour under every rescaling of condition at most κ.
 
 The condition of a rescaling is the ratio of its largest to its smallest entry. As in ``intervals``,
 a rescaling is represented by its weights w, which lie in the box [1, K]^d with K = κ².
 
-The unit vectors x, y and m, all in float64, are an item, its neighbour and a competitor. The
-neighbour y beats the competitor m at w if cosine(x, y) > cosine(x, m) in the metric diag(w). An
-edge is a pair of a row and one of its k nearest neighbours, and its certified radius is the largest
-condition up to which the neighbour is certified to remain one. Every test is sound: a certified
-neighbour cannot be lost. A neighbour that is not certified may still be stable.
+x, y and m are float64 unit vectors: x is an item, y its neighbour, and m a competitor of the
+neighbour. The neighbour y beats the competitor m at w if cosine(x, y) > cosine(x, m) in the metric
+diag(w). An edge is a pair of a row and one of its k nearest neighbours, and its certified radius is
+the largest condition up to which the neighbour is certified to remain one. Every test is sound: a
+certified neighbour cannot be lost. A neighbour that is not certified may still be stable.
 """
 
 import math
@@ -46,7 +46,7 @@ def ratio_range(a, b, K):
 
 @kernel
 def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
-    """Return whether sum w h > 0 for every w in [1, K]^d, by more than the rounding errors.
+    """Return whether sum w h exceeds 0 by more than the rounding errors for every w in [1, K]^d.
 
     The entries of h are x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²).
     """
@@ -74,7 +74,7 @@ def norm_ratios(y, m, K):
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether y is certified to beat m on the whole box, from the range of the norm ratio.
+    """Return whether the range of the norm ratio certifies that y beats m on the whole box.
 
     The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
     the norm ratio (norm_ratios). For a fixed ρ, the minimum of this sum over w is a concave
@@ -87,7 +87,7 @@ def joint_certificate(x, y, m, K, ratios):
 
 @kernel
 def best_multiplier(a, g, K, w):
-    """Return the multiplier μ that maximises sum min(h, K h), where h = a + μ g, and the maximum.
+    """Return the μ that maximises sum min(h, K h), where h = a + μ g, and return the maximum.
 
     The entries of g have both signs or are all 0. As a function of μ, the sum is concave and
     piecewise linear. The maximum equals the smallest sum w a among the points w of the box with sum
@@ -151,9 +151,9 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
     ratios holds the ends of the range of the norm ratio ρ. A piece of this range that
-    piece_certificate cannot decide is bisected (in logarithms), up to `depth` times. Once a piece
-    of the smallest size is undecided, y cannot be certified, and the remaining pieces are searched
-    only for a counterexample w.
+    piece_certificate cannot decide is bisected (in logarithms), up to `depth` times. If
+    piece_certificate cannot decide a piece of the smallest size, y cannot be certified. The
+    remaining pieces are then searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -177,8 +177,8 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 def beats(x, y, m, K, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    The joint certificate, which takes O(d) time, is tried before the refined certificate. m may be
-    a zero row, whose cosine is 0 for every w.
+    joint_certificate, which takes O(d) time, is tried before refined_certificate. m may be a zero
+    row, whose cosine is 0 for every w.
     """
     if not m.any():
         return 1 if stays_positive(x, y, m, 1.0, 0.0, 0.0, K) else 0
@@ -217,7 +217,7 @@ def competitor_threshold(x, y, condition, w):
     """Return the Fisher z below which no competitor can beat y under rescalings of this condition.
 
     The threshold is the smallest Fisher z of y on the box minus ln(condition), because a rescaling
-    of this condition increases no Fisher z by more than ln(condition).
+    of this condition cannot increase the Fisher z of any pair by more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -226,9 +226,9 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map brings a farther row nearer than a near row.
+    """Return the condition below which no linear map makes a farther row nearer than a nearer row.
 
-    near and far are the Fisher z of the two rows with the same item.
+    near and far are the values of Fisher z of the nearer and of the farther row with one item.
     """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
@@ -261,16 +261,16 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
 
 @kernel
 def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
-    """Write the certified radius, one of the levels, of each edge of rows[lo:hi] under rescalings.
+    """Write the certified radius of each edge of rows[lo:hi] under rescalings of the dimensions.
 
     sample is a SampledRows, and search a CertificateSearch. neighbors (n, m) is ordered by
     descending cosine, and the first k neighbours of a row form its edges. partial (n, k) float64 is
     changed in place. Before the first call, partial holds an upper limit of each radius; after a
     call, partial holds the radius that is certified against the competitors of all calls so far.
     The radius that is certified against all items is written to radii (n, k) float64, or NaN for an
-    edge of a zero row. The Fisher z of an item that is not in the list is at most the Fisher z of
-    the last item of the list. truncated (n,) uint8 becomes 1 for each row in which this bound
-    determined the radius of an edge.
+    edge of a zero row. For items that are not in the list of a row, the kernel only knows that
+    their Fisher z is at most that of the last item in the list. truncated (n,) uint8 is set to 1
+    for each row in which this bound determined the radius of an edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

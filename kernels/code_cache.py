@@ -1,15 +1,16 @@
-"""The cache of compiled code on disk; each file is named after everything that went into its code.
+"""The cache of compiled code on disk.
 
-Numba's own cache has three faults. First, Numba watches only the file of the compiled function, so
-after an upgrade it may run an old helper function of another file (see ``fingerprint``). Second,
-two processes that save at the same time can corrupt the index of Numba's cache. Third, the import
-of a cached function fails if no directory is writable. In this module, every signature is one file,
+The name of each file contains a digest of everything that affects the code in the file. Numba's own
+cache has three faults. First, Numba watches only the file of the compiled function, so after an
+upgrade it may run an old helper function of another file (see ``fingerprint``). Second, two
+processes that save at the same time can corrupt the index of Numba's cache. Third, the import of a
+cached function fails if no directory is writable. In this module, every signature is one file,
 there is no index, and failures of the disk become warnings.
 
-A file is a pickle, so whoever can write the file can run code. Directories are created with access
-for the user alone. A file that belongs to another user (except root), or that every user may write,
-is not read. The digest in a file detects damage, not attacks. ``numba_internals`` makes Numba use
-these files.
+A file is a pickle, so anybody who can write the file can make this process run arbitrary code. Only
+the user has access to the directories that this module creates. A file is not read if it belongs to
+another user (except root), or if every user may write it. The digest in a file detects damage, not
+attacks. ``numba_internals`` makes Numba use these files.
 """
 
 import contextlib
@@ -30,31 +31,35 @@ import numpy as np
 from .fingerprint import fingerprint, module_fingerprint
 
 # A process waits at most this many seconds for another process that compiles the same kernel,
-# because the other process may have been stopped. The largest kernel takes 20 s on a busy machine.
+# because the other process may be suspended. Compiling the largest kernel takes 20 s on a busy
+# machine.
 LONGEST_WAIT = 120.0
 
 # Code that no process has used for this many seconds (60 days) is removed. When a process uses a
 # file, the date of the file is renewed, at most once a day.
 _SECONDS_UNUSED = 60 * 86400
 _SECONDS_BETWEEN_DATES = 86400
-# If code can only be called by kernels, the name of its file begins with this character.
+# The name of a file begins with this character if its code can be called only by other kernels.
 INNER = "~"
 
-# The directory that set_cache_directory has set, or None for the directory of the environment.
+# The directory that was passed to set_cache_directory; None stands for the default directory.
 _directory = None
 
 
 def set_cache_directory(path):
-    """Store compiled code under path, or, for None, in FASTCOS_CACHE_DIR or the user's cache."""
+    """Store compiled code under path, or in the default directory if path is None.
+
+    The default is the directory in FASTCOS_CACHE_DIR, or else the user's cache directory.
+    """
     global _directory
     _directory = None if path is None else _absolute(Path(path))
 
 
 def cache_directory():
-    """Return the directory of the compiled code, which may not exist yet, or None.
+    """Return the directory of the compiled code, which may not exist yet, or None if there is none.
 
-    A process without FASTCOS_CACHE_DIR, without HOME and without an entry in the list of users,
-    such as a container that runs as an arbitrary user, has no such directory.
+    There is no such directory if FASTCOS_CACHE_DIR and HOME are not set and the system does not
+    know the user, as in a container that runs under an arbitrary user id.
     """
     if _directory is not None:
         return _directory
@@ -99,7 +104,7 @@ def is_writable():
 
 @contextlib.contextmanager
 def sole_process(name):
-    """Hold a lock of this name in a `with` block; yield False if another process holds it.
+    """Try to lock `name` during a `with` block; yield False if another process holds the lock.
 
     All processes with the same cache directory share the locks. If files cannot be locked, True is
     yielded.
@@ -125,7 +130,7 @@ def sole_process(name):
 
 @functools.cache
 def sources_digest():
-    """Return a digest of all kernel sources; a native library with another digest is not used."""
+    """Return a digest of all kernel source files; a usable native library holds the same digest."""
     content = hashlib.sha256()
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.[cp]*")):
@@ -154,7 +159,7 @@ def has_numba_file():
 
 
 def numba_setting(name):
-    """Return whether a setting of Numba is on; import Numba only if its settings file exists."""
+    """Return whether a setting of Numba is on, importing Numba only if its settings file exists."""
     if "numba" in sys.modules or has_numba_file():
         import numba
 
@@ -208,17 +213,17 @@ def _version(name):
 
 
 def leave_mark(name, kernels):
-    """Leave a mark that tells other processes that the cache contains all code of some kernels."""
+    """Create a file that tells other processes that the cache contains all code of some kernels."""
     path = _mark(name, kernels)
     _make_private(path.parent)
     path.touch()
 
 
 def is_marked(name, kernels):
-    """Return whether a process has left the mark `name` for the present code of these kernels."""
+    """Return whether leave_mark was called with `name` for the present code of these kernels."""
     try:
         return _mark(name, kernels).exists()
-    except OSError:  # there is no directory, or it may not be entered
+    except OSError:  # the directory does not exist or is not accessible
         return False
 
 
@@ -237,8 +242,8 @@ def signatures():
 class Files:
     """The files of compiled code: one per signature of a function.
 
-    A file consists of a sha256 of its name and its payload, followed by the payload. The name of
-    the file begins with the mark, the name of the function and its fingerprint.
+    A file consists of a SHA-256 digest of its name and its payload, followed by the payload. The
+    name of the file begins with the mark, the name of the function and its fingerprint.
     """
 
     def __init__(self, function, mark=""):
@@ -261,14 +266,14 @@ class Files:
         """Return whether the cache has a file for any signature of the function."""
         try:
             return any(self._folder.glob(f"{self._name}-*"))
-        except OSError:  # there is no directory, or it may not be read
+        except OSError:  # the directory does not exist or is not readable
             return False
 
     @contextlib.contextmanager
     def turn(self, keys):
-        """Yield whether no key has a file; in that case, hold the turn to compile the signature.
+        """Yield whether none of the keys has a file; if so, hold the turn to compile the signature.
 
-        A turn is a lock. While another process holds the turn for the same signature, this process
+        The turn is a lock for one signature. While another process holds this lock, the method
         waits. Without turns, eight test workers that start together would compile each kernel eight
         times. If files cannot be locked, no process waits.
         """
@@ -297,7 +302,7 @@ class Files:
         return pickle.loads(payload)
 
     def save(self, key, payload):
-        """Save a pickle under key; another process sees either the whole file or no file."""
+        """Save the pickle `payload` under key; other processes see the whole file or no file."""
         path = self._path(key)
         _make_private(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
@@ -313,7 +318,7 @@ class Files:
 
 
 def _note_use(path):
-    """Set the modification time of a used file to the present time, at most once a day."""
+    """Set the modification time of a file that was just used to now, at most once per day."""
     with contextlib.suppress(OSError):  # the cache of an image may be read-only
         if time.time() - path.stat().st_mtime > _SECONDS_BETWEEN_DATES:
             os.utime(path)
@@ -343,12 +348,12 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock the byte of the lock file that stands for a path, until the stack is closed."""
+    """Lock the byte of the lock file that corresponds to a path, until the stack is closed."""
     import fcntl
 
     _make_private(path.parent.parent)
     file = stack.enter_context((path.parent.parent / "lock").open("ab"))
-    # The system releases the lock when the file is closed or the process is killed.
+    # The operating system releases the lock when the file is closed or the process ends.
     byte = int.from_bytes(_digest(path, b"")[:7])
     end = time.monotonic() + LONGEST_WAIT
     while time.monotonic() < end:
@@ -383,12 +388,12 @@ def _make_private(directory):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
-# The events of which this process has warned. Each kind of event is reported once.
+# The kinds of events of which this process has already warned; each kind is reported only once.
 warned = set()
 
 
 def warn(event, cause):
-    """Warn of an event once per process; a full disk, for example, affects every kernel alike."""
+    """Warn of an event once per process, because a full disk, for example, affects every kernel."""
     if event not in warned:
         warned.add(event)
         warnings.warn(f"fastcos {event}: {cause}", stacklevel=3)

@@ -38,7 +38,7 @@ from .numba_internals import (
 # The memory that must be free when a compilation starts, because LLVM ends the process if it cannot
 # allocate memory. Compiling the search kernel for rows of 64 columns takes 144 MiB.
 _COMPILER_BYTES = 2**28
-# The number of new objects after which Python collects garbage during a compilation, which makes
+# The number of new objects after which Python collects garbage during a compilation, which creates
 # many objects. A compilation then takes 8 % less time and 40 MiB more memory than with Python's
 # default; without any collection, a compilation would take 12 % less time and 220 MiB more memory.
 _OBJECTS_PER_COLLECTION = 50_000
@@ -59,7 +59,7 @@ def release():
 
 
 def compiled(function, flags):
-    """Return Numba's dispatcher of a function, which compiles or loads code when it is called."""
+    """Return Numba's dispatcher of a function, which loads or compiles code when it is called."""
     return dispatcher_of(function, flags, _compile_in_turn)
 
 
@@ -69,11 +69,11 @@ def compiled_for_kernels(function, flags):
 
 
 def _compile_in_turn(dispatcher, compile_here, signature):
-    """Load the code of a signature, or compile it while no other process compiles the same one.
+    """Load the code of a signature, or compile it while no other process compiles this signature.
 
-    A process waits for its turn without Numba's lock, because forks and the compilations of other
-    threads need this lock. No kernel is compiled in a turn that lies within the turn of another
-    kernel, so no process waits for another process while it holds a turn.
+    While a process waits for its turn, it does not hold Numba's lock, because forks and the
+    compilations of other threads need this lock. No kernel is compiled in a turn that lies within
+    the turn of another kernel, so no process waits for another process while it holds a turn.
     """
     with (
         turn_to_compile(dispatcher, signature) as must_compile,
@@ -137,15 +137,15 @@ def _announce():
             print(text, file=sys.stderr, flush=True)
 
 
-# The stopwatch is used only by the thread that holds Numba's lock.
+# The stopwatch needs no lock, because only the thread that holds Numba's lock uses it.
 stopwatch = Stopwatch()
 
 
-# The parallel loop is compiled once. The loop calls a kernel by its address and passes a pointer to
-# the arguments. For the five operations of tests/robustness/guard_calls.py, compiling the loop
-# takes 2 s in every process, and the blocks run the same machine code as in the pool. Compiling
-# another loop around each kernel took 57 s. The loop is not cached, because Numba names the body of
-# a parallel loop by an address in memory, so two loops on disk could have the same name.
+# One parallel loop serves all kernels. It calls a kernel by its address, passes a pointer to the
+# arguments, and runs the same machine code as the thread pool. Compiling this loop takes 2 s in
+# every process. Compiling a separate loop around each kernel would take 57 s for the five
+# operations of tests/robustness/guard_calls.py. The loop is not cached, because Numba names the
+# body of a parallel loop by an address in memory, so two loops on disk could have the same name.
 
 # The types of the arguments of an entry: lo, hi, and a pointer to the arguments of the kernel.
 _BLOCK = types.int64, types.int64, types.uintp
@@ -156,7 +156,8 @@ def prange_driver(rows_kernel):
     """Return driver(boundaries, done, *arguments), a parallel loop over blocks of rows_kernel.
 
     done (blocks,) uint8 is set to 1 for every finished block. The caller must check `done`, because
-    in a forked child the layers below prange can return without running the loop and drop errors.
+    in a forked child the threading layer of Numba can return without running the loop, and without
+    an error.
     """
 
     @intrinsic
@@ -258,7 +259,7 @@ def slots_entry(kernel, kinds):
 
 
 def _from_slots(builder, kind, slot):
-    """Emit code that reads a value of an LLVM type from slots; return the value and next slot."""
+    """Emit code that reads an LLVM value from slots; return the value and the next slot."""
     if isinstance(kind, ir.Aggregate):
         value = ir.Constant(kind, ir.Undefined)
         for position in range(len(kind)):

@@ -1,6 +1,6 @@
 """Exact top-k of dense rows by float64 scores of all pairs, for small inputs and large k.
 
-The file also contains kernels that score lists of items, and that merge and extend results.
+Other kernels of this file score lists of items, and merge or extend the results of searches.
 """
 
 import numpy as np
@@ -89,10 +89,10 @@ def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
 def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
     """Score the candidates of queries lo to hi, and keep those whose scores are at least bounds[i].
 
-    The candidates of query i are the counts[i] entries of rows from starts[i] on. The candidates
-    that are kept and their scores are moved to the front of this range, and counts[i] becomes their
-    number. scoring is a PairScoring. counts (n,), rows and scores (starts[n],) are changed in
-    place.
+    The candidates of query i are the counts[i] entries of rows from starts[i] on. The kept
+    candidates and their scores are moved to the front of this range, and counts[i] is set to the
+    number of kept candidates. scoring is a PairScoring. counts (n,), rows and scores (starts[n],)
+    are changed in place.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]

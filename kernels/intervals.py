@@ -1,9 +1,9 @@
 """Range of the cosine of a pair under rescalings of the latent dimensions.
 
 A rescaling D turns <x, y> into sum w x y with weights w = D^-2. The *condition* of D is the ratio
-of its largest to its smallest entry. If the condition is at most κ, the weights lie in the *box*
-[1, K]^d with K = κ², up to a common factor, which does not change a cosine. Everything is computed
-in float64, from unit vectors x and y.
+of its largest to its smallest entry. If the condition is at most κ, the weights, after division by
+a common factor, lie in the *box* [1, K]^d with K = κ². The common factor does not change a cosine.
+Everything is computed in float64, from unit vectors x and y.
 """
 
 import math
@@ -35,7 +35,7 @@ def copy_row(row, out):
 
 @kernel
 def sum_and_difference(x, y):
-    """Return |x + y|² and |x - y|² of unit vectors, with 0 in place of mere rounding errors."""
+    """Return |x + y|² and |x - y|² of unit vectors; values that may be rounding errors become 0."""
     plus, minus = 0.0, 0.0
     for j in range(x.shape[0]):
         plus += (x[j] + y[j]) * (x[j] + y[j])
@@ -46,7 +46,7 @@ def sum_and_difference(x, y):
 
 @kernel
 def fisher_z(x, y):
-    """Return Fisher z of two unit or zero vectors, which is the artanh of their cosine.
+    """Return Fisher z, the artanh of the cosine, of two vectors that are unit or zero vectors.
 
     Fisher z of collinear vectors is inf or -inf. If a vector is zero, the result is 0.
     """
@@ -82,9 +82,9 @@ def weighted_cosine(x, y, w):
 def best_positive(x, y, K, w):
     """Write to w the vertex of the box [1, K]^d at which the cosine of x and y is largest.
 
-    The largest cosine must be positive. At this vertex, if the positions with x y > 0 are sorted by
-    y / x, those with the weight K form one contiguous range. The function tries all ranges, in
-    O(d²) time.
+    The largest cosine must be positive. At this vertex, only dimensions with x y > 0 have the
+    weight K, and if these dimensions are sorted by y / x, those with the weight K are contiguous.
+    The function tries all contiguous ranges, in O(d²) time.
     """
     d = x.shape[0]
     positions, ratios, m = np.empty(d, np.int64), np.empty(d), 0
@@ -103,8 +103,8 @@ def best_positive(x, y, K, w):
             n += (K - 1.0) * x[j] * y[j]
             p += (K - 1.0) * x[j] * x[j]
             q += (K - 1.0) * y[j] * y[j]
-            # This test is n / sqrt(p q) > best / sqrt(best_square), squared so that it needs no
-            # roots.
+            # This comparison is n / sqrt(p q) > best / sqrt(best_square), with both sides squared
+            # to avoid the roots.
             if n > 0.0 and n * n * best_square > best * best * p * q:
                 best, best_square, first, last = n, p * q, a, b + 1
     w[:] = 1.0
@@ -142,11 +142,12 @@ def tangent(sums, t):
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """Return the t between low and high at which the lower of two tangents is highest.
+    """Return the t between low and high at which the minimum of two tangents is highest.
 
-    left and right are the weighted sums of the two tangents, as functions of t. Each tangent has
-    one peak. The peak of `left` is at or after low, and the peak of `right` is at or before high.
-    If rounding errors hide the highest t, 0.0 is returned.
+    left and right are the weighted sums of the two tangents, which are functions of t (see
+    ``tangent``). Each tangent has one peak. The peak of `left` is at or after low, and the peak of
+    `right` is at or before high. If this t cannot be determined because of rounding errors, 0.0 is
+    returned.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -191,7 +192,7 @@ def worst_nonnegative(x, y, K, w):
 
     The smallest cosine is the maximum over t of the minimum over w of 2 sum w x y / sum w (t x² +
     y²/t). Two vertices of the box, each of which is optimal at its own t, bound the maximum from
-    above. The t at which this bound is highest is tried next.
+    above. The algorithm next tries the t at which this bound is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -260,10 +261,10 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 def total_variation_index(x, y, contributions):
     """Return the total-variation index of two unit vectors, and write the contributions to it.
 
-    contributions (d,) float64 becomes ½ (e₊² - e₋²), where e₊ and e₋ are the unit vectors along
-    x + y and x - y. The contribution of a dimension is the derivative of Fisher z with respect to
-    the logarithm of the weight of this dimension. The index is the sum of the absolute
-    contributions.
+    contributions (d,) float64 is set to ½ (e₊² - e₋²), entry by entry, where e₊ and e₋ are the unit
+    vectors along x + y and x - y. The contribution of a dimension is the derivative of Fisher z
+    with respect to the logarithm of the weight of this dimension. The index is the sum of the
+    absolute contributions.
     """
     plus, minus = sum_and_difference(x, y)
     contributions[:] = 0.0

@@ -17,8 +17,8 @@ from .code_cache import Files, has_compiler, numba_setting
 
 # The fastmath flags of relaxed kernels. With these flags, NaN and infinity keep their meaning.
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
-# The seconds between two checks whether another process has saved compiled code. A check takes 60
-# us.
+# The minimum number of seconds between two checks of whether another process has saved compiled
+# code. A check takes 60 us.
 _SECONDS_BETWEEN_LOOKS = 1.0
 # True if kernels run as plain Python functions.
 DISABLE_JIT = numba_setting("DISABLE_JIT")
@@ -124,7 +124,7 @@ intrinsic = Intrinsic
 
 
 def intrinsic_of(plain):
-    """Return a decorator that makes an intrinsic, or returns `plain` if nothing is compiled."""
+    """Return a decorator that makes an intrinsic, or returns `plain` if compilation is disabled."""
     return (lambda _: plain) if DISABLE_JIT else Intrinsic
 
 
@@ -150,7 +150,7 @@ class Kernel:
 
     @property
     def for_kernels(self):
-        """Return Numba's dispatcher for calls by other kernels, into which the code is linked."""
+        """Return Numba's dispatcher for calls by other kernels; their code includes this kernel's code."""
         if self._for_kernels is None:
             with _compiler().lock:
                 if self._for_kernels is None:
@@ -173,7 +173,7 @@ class Kernel:
         return self.bind(*arrays)
 
     def bind_for_blocks(self, *arrays):
-        """Return code and arguments as bind does; the code does not check the argument types."""
+        """Return code and arguments as bind does; this code does not check the argument types."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
             function = _compiler().entry_of(function, arguments)
@@ -188,9 +188,9 @@ class Kernel:
         return self.dispatcher, arrays
 
     def call(self, kinds, lo, hi, *arguments):
-        """Run rows lo to hi without the check of the argument types that __call__ makes.
+        """Run rows lo to hi, without checking the argument types as __call__ does.
 
-        kinds is hashable. A caller that passes equal kinds promises arguments of equal types.
+        kinds is any hashable value. Calls with equal kinds must pass arguments of equal types.
         """
         entry = self._entries.get(kinds)
         if entry is None:
@@ -264,8 +264,8 @@ def borrowing_kernel(function):
 def inlined_kernel(function):
     """Compile a borrowing kernel into its callers, because calling it takes longer than its work.
 
-    A call passes every member of a tuple as an argument of its own, so a call with queries, items
-    and buffers pushes 150 words on the stack.
+    A call passes every member of a tuple as a separate argument, so a call with queries, items and
+    buffers would push 150 words on the stack.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False, forceinline=True)
 

@@ -1,6 +1,6 @@
 """Statistics of permuted labels: matches in neighbour lists, and rank sums of equal-label pairs.
 
-A label is given by its code, a number from 0 on.
+A label is represented by its code, an integer that is at least 0.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """Measures of how high the columns with the label of a query rank in a row of scores.
 
-The measures are the AUC, the average precision at R, and the vote of the nearest columns.
+The measures are the AUC, the average precision at R (the number of columns with the label of the
+query), and the label for which most of the nearest columns vote.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from .row_argsort import DIGITS, argsort_row
 
 @borrowing_kernel
 def auc_of_ranked(scores, codes, self_column, relevant, ranked):
-    """Return the probability that a column with the query's label scores more than another column.
+    """Return the probability that a column with the query's label outscores one without this label.
 
     Both columns are chosen at random, the first among those with the label of the query, the second
     among those without it. A tie counts one half. The query is the column self_column. scores (m,)
@@ -37,24 +38,26 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
 def precision_of_ranked(codes, self_column, relevant, ranked):
     """Return the average precision at R, where R is `relevant`.
 
-    It is 1 / R times the sum, over the ranks r <= R whose columns have the label of the query, of
-    the share of such columns among the first r. The other arguments are those of auc_of_ranked.
+    For each rank r <= R whose column has the label of the query, the precision at r is the share of
+    columns with this label among the first r columns. The average precision at R is the sum of
+    these precisions, divided by R. The other arguments are those of auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):
         same = codes[ranked[rank]] == codes[self_column]
         hits += same
-        # The sum has no branch, because a CPU cannot predict relevance.
+        # The sum is computed without a branch, because a CPU could not predict which columns have
+        # the label of the query.
         total += same * (hits / (rank + 1))
     return total / relevant
 
 
 @borrowing_kernel
 def majority_code(codes, best, votes):
-    """Return the most frequent code among the columns in best (k,).
+    """Return the label code that occurs most often among the columns listed in best (k,).
 
-    Among equally frequent codes, the code of the first column in the list is returned. votes (C,)
-    int64 is overwritten.
+    If several codes are equally frequent, the code among them whose column comes first in best is
+    returned. votes (C,) int64 is overwritten.
     """
     votes[:] = 0
     for j in best:
@@ -68,13 +71,13 @@ def majority_code(codes, best, votes):
 
 @kernel
 def score_label_ranks(lo, hi, scores, self_columns, labels, k, ranks):
-    """Write the AUC, the average precision at R and the voted label code of the queries lo to hi.
+    """Write the AUC, the average precision at R and the majority label code of queries lo to hi.
 
     scores (n, m) is float64, and self_columns (n,) int64 holds, for each query, the column that is
     the query itself. labels holds the LabelCodes of the columns; at least 2 and at most m - 1
-    columns must have the code of a query. The k best columns vote. The results are written to
-    ranks, a LabelRanks. The kernel takes O(m) time per query if few scores are nearly equal, and it
-    allocates 3 m numbers.
+    columns must have the code of a query. The majority label code is the most frequent code among
+    the k best columns. The results are written to ranks, a LabelRanks. The kernel takes O(m) time
+    per query if few scores are nearly equal, and it allocates arrays of 3 m numbers.
     """
     m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)

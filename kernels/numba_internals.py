@@ -2,9 +2,9 @@
 
 Numba documents no way to store compiled code outside of its own cache, and no way to compile a
 function only for its callers. No other file uses names that Numba may change without notice. If a
-release of Numba lacks a name of the first table, the fall-back of the group of the name is used,
-and results are the same: ``tests/kernels/test_numba_internals.py`` renames every one of these names
-within Numba.
+release of Numba lacks a name of the first table, the fall-back of its group is used. Results are
+then the same: ``tests/kernels/test_numba_internals.py`` renames each of these names within Numba
+and checks the results.
 
 =================== ========================================= =====================================
 group               names                                     without them
@@ -105,7 +105,7 @@ def _has_steps_of_libraries():
     return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
 
 
-# Each constant says whether this release of Numba has all names of a group.
+# Each constant is true if this release of Numba has all names of one group.
 HAS_CACHE = (
     _dumps is not None
     and _have(_runtime, "initialize")
@@ -134,8 +134,8 @@ def dispatcher_of(function, flags, turn):
     turn(dispatcher, compile_here, signature) is called where Numba would compile a signature;
     compile_here(signature) loads the code of the signature or compiles it.
     """
-    # No kernel is called from C, so Numba's C wrapper is left out. The first audit is 5 % faster
-    # without the wrapper.
+    # No kernel is called from C, so no C wrapper is compiled. The first audit, which compiles
+    # kernels, is 5 % faster without the wrappers.
     dispatcher = numba.njit(nogil=True, no_cfunc_wrapper=True, **flags)(function)
     if HAS_CACHE:
         dispatcher._cache = _Cache(Files(function))
@@ -147,7 +147,7 @@ def dispatcher_of(function, flags, turn):
 
 @contextlib.contextmanager
 def turn_to_compile(dispatcher, signature):
-    """Hold the turn of this process to compile a signature; yield whether to compile it."""
+    """Hold the turn of this process to compile a signature; yield whether it must be compiled."""
     if not HAS_CACHE:
         yield True
         return
@@ -236,7 +236,8 @@ def _record_fields(kinds):
     """Return the names of the fields of all records among types.
 
     Compiled code reads the fields of a record by their order, but the name of the type does not
-    contain the order. A record in which two fields of one type change places is another record.
+    contain the order. Therefore, a record in which two fields of the same type change places must
+    have another key.
     """
     names = []
     for kind in kinds:
@@ -253,7 +254,7 @@ def _record_fields(kinds):
 
 
 def inner_dispatcher_of(function, flags):
-    """Return the dispatcher of a function that other kernels call, or None without its names."""
+    """Return the dispatcher of a function that kernels call, or None if Numba lacks a name."""
     if not HAS_INTERMEDIATE_CODE:
         return None
     dispatcher = uncompiled(function, **flags)
@@ -263,7 +264,7 @@ def inner_dispatcher_of(function, flags):
 
 
 def uncompiled(function, **flags):
-    """Return a dispatcher that stops at intermediate code, without an entry for Python or C."""
+    """Return a dispatcher that compiles to intermediate code, with no entry for Python or C."""
     no_entry = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     dispatcher = numba.njit(pipeline_class=_Inner, nogil=True, **no_entry, **flags)(function)
     dispatcher.add_overload = functools.partial(_add_overload, dispatcher)
@@ -271,7 +272,7 @@ def uncompiled(function, **flags):
 
 
 def _add_overload(dispatcher, result):
-    """Register a result so that kernels can call it; Numba would let Python call it as well."""
+    """Register compiled code for calls by kernels; Numba would let Python call it as well."""
     dispatcher.overloads[result.signature.args] = result
 
 
@@ -349,7 +350,7 @@ def type_of_intrinsic(made):
 
 
 def address_of(function, signature):
-    """Return the address of the compiled code of a signature; the function must outlive its use."""
+    """Return the address of a signature's compiled code, valid as long as the function exists."""
     function.compile(signature)
     compiled = function.overloads[signature]
     return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

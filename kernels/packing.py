@@ -3,9 +3,9 @@
 Every quantised row is x = s q + e, where s is the quantisation step, q holds the codes, which are
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
-change an inner product by at most 2^-17.8 |x||y|. This bound adds up the errors of both rows: two
-passes of at most 15 butterflies, two roundings, and the rounding when a row is loaded. SLACK is
-more than three times this bound.
+change an inner product by at most 2^-17.8 |x||y|. This bound is the sum of the errors of both rows:
+for each row, two transforms of at most 15 passes of butterflies, two roundings, and the rounding
+when the row is loaded. SLACK is more than three times this bound.
 """
 
 import numpy as np
@@ -31,8 +31,8 @@ from .simd.quantise import largest_group_sum, load_elements, measure_row, quanti
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
 # covers the rotation of both rows, their rounding to float32, and the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
-# A float32 norm of up to 65,000 columns, computed in 16 sums, is multiplied by this factor, which
-# exceeds the relative rounding error of the norm.
+# The norm of a row of up to 65,000 columns, computed in float32 by 16 partial sums, is multiplied
+# by this factor, so that it is an upper bound in spite of rounding errors.
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
 # A bound on the norm of those entries of a row whose squares underflow in float32, for rows of norm
 # at most 1.
@@ -43,16 +43,16 @@ LARGEST_CODE = np.float32(127.0)
 # sum of a query's positive codes is at most this number, and so is the sum of the magnitudes of its
 # negative codes.
 _LARGEST_INT16_SUM = 128
-# The number of rows whose panels are formed together. The offsets of these rows differ little, and
-# their buffer of 1 kB per column stays in the second-level cache.
+# The number of rows that are sorted and divided into panels together. The offsets of these rows
+# differ little, and the buffer of the rows, 1 kB per column, stays in the second-level cache.
 CHUNK = 8 * PANEL
-# An exclusive or with this constant adds 128 to the four signed codes of a word.
+# A bitwise exclusive or with this constant adds 128 to each of the four signed codes of a word.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
 
 
 @kernel
 def padded_width(depth):
-    """Return the number of columns of a row that is padded to whole vectors."""
+    """Return the number of columns of a row of `depth` columns after padding to whole vectors."""
     return (depth + LANES - 1) // LANES * LANES
 
 
@@ -83,7 +83,7 @@ def shift_products(lo, hi, rows, factors, shift, products):
 
 @kernel
 def quantisation_step(largest, largest_code):
-    """Return the step with which magnitudes up to `largest` have codes up to largest_code.
+    """Return the quantisation step with which the number `largest` has the code largest_code.
 
     If `largest` is practically 0, the step is 1.
     """
@@ -98,10 +98,10 @@ def query_step(isa, x, largest):
     which lie in 1 .. 255, and adds the products of a group of 2 int16_words codes in int16. Every
     partial sum lies between -255 N and 255 P, where P and -N are the sums of the positive and of
     the negative codes of the query in the group. The sums fit in int16 if N and P are at most 128,
-    because 255 * 128 < 2^15. Rounding changes N or P by at most one half for every code, so before
-    rounding N and P may be 128 - int16_words. To keep every
-    single code at most 64 / int16_words would also be safe. The codes of a group are seldom large
-    together, so the step that is returned is finer.
+    because 255 * 128 < 2^15. Rounding changes N or P by at most one half per code, and therefore N
+    and P must be at most 128 - int16_words before rounding. It would also be safe to limit every
+    code to 64 / int16_words, but then the step would be coarser: the codes of a group are seldom
+    large at the same time.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:
@@ -112,7 +112,7 @@ def query_step(isa, x, largest):
 
 @kernel
 def norm_above(squares):
-    """Return an upper bound of a norm, the square root of a float32 sum of squares."""
+    """Return an upper bound of the norm whose float32 sum of squares is `squares`."""
     return np.sqrt(squares) * _ROUND_UP + _UNDERFLOW
 
 
@@ -121,10 +121,10 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     """Pack chunks lo to hi of 8 panels of items, and measure the statistics of each panel.
 
     layout is a PanelLayout, rows a ScaledRows (m, d), and offsets (m,) is float64. panels is an
-    ItemPanels. Its array `order`, the row in each slot, is an input and is changed: the rows of a
-    chunk are sorted by their largest entries, because all rows of a panel have the quantisation
-    step of its largest entry. The other arrays of panels are outputs. The kernel allocates 1 kB per
-    column.
+    ItemPanels. Its array `order`, which holds the number of the row in each slot, is changed: the
+    rows of a chunk are sorted by their largest entries, because the largest entry of a panel
+    determines the quantisation step of all rows of the panel. The other arrays of panels are
+    outputs. The kernel allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -155,8 +155,8 @@ def _pack_chunk(
     for i in range(last - first):
         row = np.int64(order[first + i])
         next_start = order[min(first + i + 1, order.shape[0] - 1)] * depth
-        # The next row is prefetched in thirds, between the steps, because a prefetch of more cache
-        # lines at once would make some of them wait for the others.
+        # The next row is prefetched in thirds, between the steps, because the CPU can wait for only
+        # a limited number of cache lines at the same time.
         prefetch_row(flat, next_start, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
         prefetch_row(flat, next_start + third, third)
@@ -249,13 +249,14 @@ def place_query(isa, codes, query, words, panel):
 
 @borrowing_kernel
 def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
-    """Encode one row as a query: scale, shift, rotate and quantise it, as items were when packed.
+    """Encode one row as a query: scale, shift, rotate and quantise the row.
 
-    The function returns four numbers: the quantisation step, bounds on the norms of the encoded row
-    and of its residual, and the correction of products, which is -128 times the sum of the codes.
-    The codes are written to codes (padded_width(max(d, 16)),) int8. buffer, which has the same
-    length, then holds the row before quantisation; measured (2,) is overwritten. If the instruction
-    set has no codes, the row is not quantised, so the step is 1 and the residual 0.
+    These are the steps by which items are packed. The function returns four numbers: the
+    quantisation step, bounds on the norms of the encoded row and of its residual, and the
+    correction of products, which is -128 times the sum of the codes. The codes are written to codes
+    (padded_width(max(d, 16)),) int8. buffer, which has the same length, then holds the row before
+    quantisation; measured (2,) is overwritten. If the instruction set has no codes, the row is not
+    quantised, so the step is 1 and the residual 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)

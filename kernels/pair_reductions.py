@@ -1,8 +1,8 @@
-"""Reductions over all pairs of rows: histograms of scores, average precision, rank differences.
+"""Histograms of scores, average precision and rank differences, computed over all pairs of rows.
 
 Scores are float64 dot products in the order of the dimensions (``dot_tile``), so every kernel
-computes the same bits for the same pair. A *strip* is a few neighbouring rows, and no kernel stores
-more scores than those of one strip with all rows.
+computes the same bits for the same pair. A *strip* is a group of a few neighbouring rows. Each
+kernel stores at most the scores of one strip with all rows at a time.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from .jit import borrowing_kernel, kernel
 from .label_ranks import precision_of_ranked
 from .row_argsort import DIGITS, argsort_row, top_k_of_row
 
-# The number of rows of a strip of pair_histograms. All of them are multiplied by a panel while the
-# panel is in the cache.
+# The number of rows of a strip of pair_histograms. All rows of a strip are multiplied by a panel
+# while the panel is in the cache.
 STRIP = 16 * ROWS
-# The position of the score -1 within the first bin, in widths of a bin. With this offset, the score
-# 0 and other simple fractions lie inside a bin and not on an edge.
+# The distance of the score -1 from the lower edge of the first bin, in widths of a bin. With this
+# offset, the score 0 and other simple fractions lie inside a bin and not on an edge.
 OFFSET = 0.3719
 
 
@@ -46,16 +46,16 @@ def _stratum_of(level, boundaries, stratum):
 
 @kernel
 def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
-    """Count the pairs i < j by stratum, by same or different cluster, and by the bin of the score.
+    """Count the pairs i < j by stratum, by whether both are in one cluster, and by score bin.
 
     The rows are divided into strips of 96 rows, and only the pairs whose row i lies in a strip from
     begin to stop are counted. These strips are divided into Q parts: part q consists of every Q-th
     strip, and the kernel counts the parts lo to hi. clustered is a ClusteredRows, and margin bounds
     the rounding error of a score, in widths of a bin. The pairs are added to counts (parts, strata,
     2, bins) int64, whose third index is 0 for different clusters and 1 for the same cluster. The
-    scores that may belong to the next bin are added to near (parts, strata, 2, 1) int64. The kernel
-    takes O(96 n d) time per strip. If there are strata, the kernel is fastest if neighbouring rows
-    have similar levels.
+    number of scores that rounding errors may have moved to a neighbouring bin is added to near
+    (parts, strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. If there are strata, the
+    kernel is fastest if neighbouring rows have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -72,8 +72,8 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # Rows are sorted by cluster and column > i, so the columns before ends[i]
-                        # are in the cluster of row i.
+                        # The rows are sorted by cluster, and column is greater than i. Therefore,
+                        # the columns before ends[i] are in the cluster of row i.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
                             for j in range(start, last):
@@ -109,11 +109,12 @@ def score_strip(first_row, last_row, rows, panels, scores):
 def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values):
     """Write the average precision at R of row queries[q] to values[q], for q from lo to hi.
 
-    R is the number of other rows with the label of the query, and ``label_ranks`` defines the
-    average precision. queries (n_q,) is int64, rows (n, d) holds float64 unit rows, and panels the
-    same rows packed. codes (n,) int64 holds the codes of the rows' labels, and sizes (C,) int64 the
-    number of rows per code, at least 2 for the code of a query. The output is values (n_q,)
-    float64. The kernel takes O((hi - lo) n d) time and allocates 9 n scores.
+    R is the number of other rows with the label of the query; ``label_ranks.precision_of_ranked``
+    defines the average precision at R. queries (n_q,) is int64, rows (n, d) holds float64 unit
+    rows, and panels the same rows packed. codes (n,) int64 holds the label code of each row, and
+    sizes (C,) int64 the number of rows with each code, which must be at least 2 for the codes of
+    the queries. The output is values (n_q,) float64. The kernel takes O((hi - lo) n d) time and
+    allocates 9 n scores.
     """
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
@@ -147,7 +148,8 @@ def rank_excess(scores, self_row, neighbors):
             ahead += scores[other] >= score
         for other in range(j + 1, scores.shape[0]):
             ahead += scores[other] > score
-        # A row is not its own neighbour, so the row itself is not counted.
+        # The query row is not a neighbour of itself, so it is not counted among the rows with
+        # higher scores.
         ahead -= scores[self_row] > score or (scores[self_row] == score and self_row < j)
         total += max(ahead + 1 - k, 0)
     return total
@@ -157,10 +159,10 @@ def rank_excess(scores, self_row, neighbors):
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
     """Write the rank excess of the k nearest rows of each of the rows lo to hi to excess (n, 2).
 
-    excess is int64. excess[i, 0] is the result of rank_excess for the k rows that are nearest to
-    row i in Y and the scores in X, and excess[i, 1] the result for the k rows that are nearest in X
-    and the scores in Y. X and Y (n, d) hold float64 unit rows, and X_panels and Y_panels the same
-    rows packed. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n scores.
+    excess is int64. excess[i, 0] is the result of rank_excess for the scores in X and the k rows
+    that are nearest to row i in Y. excess[i, 1] is the result for the scores in Y and the k rows
+    that are nearest to row i in X. X and Y (n, d) hold float64 unit rows, and X_panels and Y_panels
+    the same rows packed. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))

@@ -3,8 +3,8 @@
 A score is a sum over the columns of two rows, which is computed in 16 partial sums, called lanes:
 the term of column j is added to lane j mod 16. The lanes are then added pairwise (lanes l and l +
 8, then lanes l and l + 4, and so on), and the terms of the last d mod 16 columns are added one by
-one. No operation is reassociated, and none is fused where fusing would change the rounding, so the
-bits are the same on every CPU.
+one. No operation is reassociated, and a multiplication and an addition are fused only where this
+does not change the rounding, so the bits are the same on every CPU.
 
 Numbers of one or two bytes are widened in registers. Numba has neither float16 nor bfloat16, so an
 array of uint16 holds the bits of float16, and an array of int16 the bits of bfloat16.
@@ -22,18 +22,18 @@ from .simd.pair_products import (
     two_squared_distances,
 )
 
-# The number of buckets by which pairs are sorted into the order of the items. The counters of all
-# buckets fit in the first-level cache.
+# The number of buckets into which pairs are sorted by item number. The counters of all buckets fit
+# in the first-level cache.
 _BUCKETS = 2048
 # Up to this many pairs are scored in their original order, because sorting them would take longer
-# than it saves.
+# than the time that it saves.
 _FEW_PAIRS = 256
-# Pairs of rows with fewer columns than this are scored one at a time, because short rows need no
-# prefetch. If two pairs were scored at a time, a self-join of 2,000 rows with 64 columns would take
-# 1.08 times as long.
+# If rows have fewer columns than this, pairs are scored one at a time, because short rows need no
+# prefetch. Scoring two pairs at a time would make a self-join of 2,000 rows of 64 columns take 1.08
+# times as long.
 _MIN_PREFETCHED_COLUMNS = 128
-# The values of metric_type: the inner product plus an offset, the cosine, and minus the squared
-# Euclidean distance.
+# The values of metric_type: DOT is the inner product plus an offset, COSINE the cosine, and
+# EUCLIDEAN minus the squared Euclidean distance.
 DOT = 0
 COSINE = 1
 EUCLIDEAN = 2
@@ -49,8 +49,8 @@ def score_pairs(
     query, norms (p,) holds the norms of the items, and offsets (p,) is empty if all offsets are 0.
     rows holds item numbers, and scores is float64. With DOT, a score is <x, y> + offset. With
     COSINE, it is <x, y> / (|x| |y|) clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, it is
-    -|x - y|^2, computed from differences, because |x|^2 + |y|^2 - 2 <x, y> cancels for
-    near-duplicates.
+    -|x - y|^2, computed from differences, because |x|^2 + |y|^2 - 2 <x, y> loses its significant
+    digits for near-duplicates.
     """
     depth = items.shape[1]
     start = query * depth
@@ -92,7 +92,8 @@ def score_items(scoring, query, rows, count, scores):
 def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
     """Return the inner products, or negative squared distances, of two pairs of rows.
 
-    item_starts holds the starts of two items, and of the two items that are prefetched.
+    query_starts holds the starts of the queries of both pairs. item_starts holds the starts of
+    their two items, followed by the starts of two more items, which are prefetched.
     """
     if metric_type == EUCLIDEAN:
         first, second = two_squared_distances(queries, query_starts, items, item_starts, depth)

@@ -1,8 +1,9 @@
-"""Counter-based random numbers by Philox4x32-10, in which no state passes from row to row.
+"""Counter-based random numbers by Philox4x32-10: each is a function of a counter and a key.
 
+No state passes from one number to the next, so the numbers of a row do not depend on other rows.
 Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words of
-32 bits are held in int64. A product of two words may overflow, but only its lower 64 bits are used,
-and they are correct.
+32 bits are held in int64. A product of two words may overflow int64, but its lower 64 bits are
+correct, and only these bits are used.
 """
 
 from .jit import borrowing_kernel
@@ -29,7 +30,7 @@ def philox(word_0, word_1, word_2, word_3, key_0, key_1):
 
 @borrowing_kernel
 def uniform_pair(step, stream, row, key_0, key_1):
-    """Return two independent uniform numbers of 52 bits, strictly between 0 and 1.
+    """Return two independent uniform numbers with 52 random bits each, strictly between 0 and 1.
 
     The numbers depend only on (step, stream, row, key). step and stream must be below 2^32, and row
     below 2^63.

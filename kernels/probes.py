@@ -12,8 +12,8 @@ from .simd.panel import PANEL
 @relaxed_kernel
 def read_values(lo, hi, passes, values, sums):
     """Read values[lo:hi] `passes` times, and write the sum of all numbers read to sums[lo]."""
-    # The loop counts from 0. If an index may be negative, the compiler uses gather instructions
-    # instead of plain loads, which are six times as fast.
+    # The loop counts from 0, so the compiler knows that no index is negative and uses plain loads.
+    # Otherwise it would use gather instructions, and reading would take six times as long.
     part, total = values[lo:hi], np.float32(0)
     for _ in range(passes):
         for i in range(part.shape[0]):
@@ -32,11 +32,11 @@ def copy_values(lo, hi, passes, values, copy):
 
 @kernel
 def multiply_registers(lo, hi, isa, registers, score_type, multiply_adds):
-    """Multiply and add in registers 4,096 times for each number from lo to hi.
+    """Multiply and add numbers in registers, 4,096 times for each integer from lo to hi.
 
-    The number of multiply-adds is written to multiply_adds[lo]. It is computed as the sum of all
-    products, because all factors are 1. isa is the instruction set, registers the configuration of
-    the tile registers, and score_type an empty array of the type of packed rows.
+    The number of multiply-adds is written to multiply_adds[lo]. The number is computed as the sum
+    of all products, because all factors are 1. isa is the instruction set, registers the
+    configuration of the tile registers, and score_type an empty array of the type of packed rows.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)
     sums = tiles.aligned_empty(PANEL * PANEL, score_type)

@@ -2,8 +2,8 @@
 
 The remainder of a row is the row minus its projection on the axes. ``projection_filter`` derives
 the bound on scores that follows from projected codes. Rows are multiplied by the axes in float32,
-in tiles of 32 rows and 32 axes, and they are not rotated first. Instead, the axes were rotated once
-when they were made.
+in tiles of 32 rows and 32 axes, and the rows are not rotated first. Instead, the axes are rotated
+once, when they are computed.
 """
 
 from typing import Any, NamedTuple
@@ -62,7 +62,8 @@ class ProjectedQueries(NamedTuple):
     uses_full_codes : uint8 array (panels,)
         1 for each panel of queries whose full codes are multiplied, instead of the projected codes.
     min_scores : float32 array (32,)
-        For each query, the smallest score of a tile that reaches its threshold.
+        For each query, the smallest score in a tile with which an item may reach the threshold of
+        the query.
     """
 
     packed: Any
@@ -75,9 +76,9 @@ class ProjectedQueries(NamedTuple):
     min_scores: Any
 
 
-# A query is projected if the share of its squared norm that lies along the axes is at least this
-# multiple of the corresponding share of the items. Estimates of the share from 32 axes are wrong by
-# up to a quarter.
+# Queries are projected if the share of their squared norms that lies along the axes is at least
+# this multiple of the corresponding share of the items. Both shares are estimated from 32 axes,
+# with relative errors of up to 25 %.
 _MIN_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.
@@ -106,9 +107,10 @@ def _project(isa, rows, count, axes, tile, coordinates):
 
 @borrowing_kernel
 def _remainder_norm(squares, squares_along_axes, eta):
-    """Return a bound on the norm of a remainder, from squared norms of the row and its projection.
+    """Return an upper bound of the norm of a remainder.
 
-    eta is the bound ETA of ``projection_filter``.
+    The bound is computed from the squared norms of the row and of its projection. eta is the bound
+    ETA of ``projection_filter``.
     """
     difference = squares - squares_along_axes + eta * squares
     return norm_above(max(difference, np.float32(0.0)))
@@ -132,7 +134,8 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
             panel, layout, rows, panels.order, axes, eta[0], projected, buffer, coordinates, codes,
             tile, measured,
         )  # fmt: skip
-        # The projected codes have their own step and residuals; the other statistics are the same.
+        # Projected codes have their own quantisation step and residuals. The other statistics of a
+        # panel are the same as for full codes.
         projected.statistics[panel, MAX_NORM] = panels.statistics[panel, MAX_NORM]
         projected.statistics[panel, MAX_OFFSET] = panels.statistics[panel, MAX_OFFSET]
         projected.statistics[panel, MIN_OFFSET] = panels.statistics[panel, MIN_OFFSET]
@@ -205,9 +208,9 @@ def empty_projected_queries(n_panels, items):
 
 @kernel
 def pack_projected_queries(lo, hi, batch, queries, items, k, packed, bound_terms, steps):
-    """Return the ProjectedQueries of queries batch[lo:hi]; if k > 0, only one panel is projected.
+    """Return the ProjectedQueries of the queries batch[lo:hi]; if k > 0, project only one panel.
 
-    k is the number of neighbours of a query, or 0 in a search for all items above a score. packed,
+    k is the number of neighbours per query, or 0 in a search for all items above a score. packed,
     bound_terms and steps belong to the Block of the queries. Nothing is projected if the items have
     no projection, or if a projection would not make a search for k neighbours faster.
     """
@@ -244,11 +247,11 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
     """Project the queries batch[first : first + count], and write them to a panel of `projected`.
 
     bound_terms (4, 32) and steps (32,) belong to the full codes of these queries. Queries that are
-    unlike the items have little of their norm along the axes; they are not projected, and their
-    panel continues to use full codes. To recognise such queries, the kernel reads 32 axes and
-    estimates the norm along all axes, which works because the axes are rotated at random. Reading
-    all axes of 768 columns, which take 0.8 MB, would take a tenth of the time of a search. The
-    kernel allocates 128 bytes per column.
+    unlike the items have small components along the axes. A panel of such queries is not projected,
+    and continues to use full codes. To recognise such queries, the kernel reads 32 axes and
+    estimates the norm along all axes, which works because the axes are rotated at random. For 768
+    columns, all axes together take 0.8 MB, and reading them would take a tenth of the time of a
+    search. The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
@@ -284,9 +287,9 @@ def projection_pays(isa, k, largest_k):
     """Return whether a projection makes searches with many queries for k neighbours faster.
 
     With AMX, a projection does not pay, because multiplying a tile takes less time than the other
-    steps of a search. With a projection, searches with many queries then ran at 0.84 to 1.03 times
-    the speed of searches without one (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire
-    Rapids).
+    steps of a search. On Sapphire Rapids, with 20,000 to 60,000 rows of 384 to 1,536 columns,
+    searches with many queries had 0.84 to 1.03 times the speed with a projection that they had
+    without one.
     """
     return not has_tile_registers(isa) and k <= largest_k[1]
 
@@ -295,10 +298,10 @@ def projection_pays(isa, k, largest_k):
 def _pack_projected_query(
     isa, i, row, coordinates, eta, words, projected_terms, corrections, at, packed, codes, measured
 ):
-    """Pack query i of a panel, and return 1 / (quantisation step of its coordinates).
+    """Pack the projected codes of query i of a panel; return 1 / (their quantisation step).
 
-    The bound terms of the query are written to projected_terms, except for the first and the offset
-    weight, and its correction to corrections[at].
+    The bound terms of the query are written to projected_terms, except for STEP_RATIO and
+    OFFSET_WEIGHT. The correction of the query is written to corrections[at].
     """
     measure_row(row, measured)
     squares = measured[1]
@@ -321,7 +324,7 @@ def _pack_projected_query(
 
 @borrowing_kernel
 def _share_along_axes(items):
-    """Estimate the share of the items' squared norms that lies along the axes.
+    """Return an estimate of the share of the items' squared norms that lies along the axes.
 
     The estimate is taken from the items of the middle panel.
     """
@@ -335,9 +338,10 @@ def _share_along_axes(items):
 
 @borrowing_kernel
 def _share_of_first(rows, coordinates, count, p):
-    """Estimate the share of the rows' squared norms that lies along p axes, from 32 of the axes.
+    """Return an estimate of the share of the rows' squared norms that lies along p axes.
 
-    coordinates holds the coordinates of the first `count` rows along the first 32 axes.
+    The estimate uses 32 axes: coordinates holds the coordinates of the first `count` rows along the
+    first 32 axes.
     """
     whole, part = np.float32(0.0), np.float32(0.0)
     for i in range(count):
@@ -350,7 +354,7 @@ def _share_of_first(rows, coordinates, count, p):
 
 @borrowing_kernel
 def copy_codes(isa, packed, start, i, words, codes, row):
-    """Copy the words of one query from a panel to a row of codes, where they lie together.
+    """Copy the words of one query from a panel to a row of codes, one word after the other.
 
     The query is number i of the panel that begins at packed[start], and its words are copied to
     row `row` of the flat array codes.

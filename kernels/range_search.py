@@ -1,7 +1,7 @@
 """Range search: for each query, the items whose scores may reach a given score.
 
-The items that are found are candidates. ``exhaustive_top_k.keep_above`` then scores them in float64
-and keeps those that reach the score.
+The kernels of this module list candidates. ``exhaustive_top_k.keep_above`` then scores the
+candidates in float64 and keeps those that reach the given score.
 """
 
 import numpy as np
@@ -57,7 +57,7 @@ def _search_panels(lo, items, queries, batch, block, lists):
 
 @kernel
 def list_candidates_of_few(lo, hi, items, queries, min_scores, lists):
-    """List candidates as list_candidates does, for few queries that are compared one at a time."""
+    """List candidates as list_candidates does, for a few queries, comparing one query at a time."""
     codes = encode_queries(queries, items)
     for query in range(lo, hi):
         inverse_step = np.float32(1.0) / codes.steps[query]
@@ -91,10 +91,11 @@ def list_candidates_of_few(lo, hi, items, queries, min_scores, lists):
 def _multiply_by_projection(
     first, last, lo, hi, items, codes, projected, projected_words, products, largest_products, hits
 ):
-    """Multiply the full codes of the slots of panels first to last that may reach a threshold.
+    """Multiply queries by the full codes of slots that may reach a threshold; return how many do.
 
-    The projected codes decide which slots these are. The function returns the number of these
-    slots, summed over the queries lo to hi.
+    The kernel does this for the queries lo to hi and the slots of panels first to last. The
+    projected codes decide whether a slot may reach the threshold of a query. The returned number of
+    slots is summed over the queries.
     """
     n_hits = 0
     for panel in range(first, last):
@@ -110,7 +111,10 @@ def _multiply_by_projection(
 def _list_reaching(
     query, first, last, items, queries, codes, products, largest_products, hits, lists
 ):
-    """List the slots of panels first to last whose products with a query reach its threshold."""
+    """Append the rows whose products with a query reach its threshold to the query's list.
+
+    The rows are those in panels first to last.
+    """
     bound_terms, order = codes.bound_terms, items.order
     for panel in range(first, last):
         lowest = min_product(

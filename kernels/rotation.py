@@ -1,14 +1,15 @@
 """Rotation of one row in vectors of 16 float32 (``simd.hadamard``).
 
-The rotation is orthogonal, so inner products do not change. The rotation distributes a dominating
-coordinate over the row, which makes the largest entry and the quantisation step small. For rows of
-the Magic: The Gathering decks, the rotation reduces the norm of the quantisation error from 0.020
-to 0.011. The rotation multiplies the coordinates by random signs and applies the fast Hadamard
-transform. A transform covers a power of two of coordinates, the largest that is at most d. The
-first transform covers the first coordinates and the second transform covers the last coordinates,
-so no d needs padding. Rows of fewer than 16 coordinates are padded to 16.
+The rotation is orthogonal, so inner products do not change. If one coordinate of a row is much
+larger than the others, the rotation distributes it over the row, so the largest entry and with it
+the quantisation step become smaller. For rows of the Magic: The Gathering decks, the rotation
+reduces the norm of the quantisation error from 0.020 to 0.011. The rotation multiplies the
+coordinates by random signs and applies the fast Hadamard transform. The number of coordinates that
+a transform covers is the largest power of two that is at most d. If d is not a power of two, a
+first transform covers the first coordinates and a second transform the last coordinates, so no
+padding is needed. Rows of fewer than 16 coordinates are padded to 16.
 
-Rotating a row of 768 columns takes 0.2 us on one thread, whereas plain loops took 1.9 us.
+Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """
 
 import numpy as np
@@ -16,15 +17,16 @@ import numpy as np
 from .jit import borrowing_kernel
 from .simd.hadamard import LANES, mix_lanes, mix_vectors
 
-# Tuples whose numbers of entries are the numbers of vectors that ``mix_vectors`` transforms.
+# The number of entries of such a tuple tells ``mix_vectors`` how many vectors to transform.
 _TWO_VECTORS, _FOUR_VECTORS = (0, 0), (0, 0, 0, 0)
 
 
 @borrowing_kernel
 def _transform(x, first, size):
-    """Complete the Hadamard transform of x[first : first + size], whose vectors are transformed.
+    """Complete the Hadamard transform of x[first : first + size].
 
-    size is 16 times a power of two.
+    Every vector of x[first : first + size] must already be transformed. size is 16 times a power of
+    two.
     """
     step = LANES
     end = first + size

@@ -2,8 +2,9 @@
 
 An entry is a pair of a key, which is a score, and a row number. The order of equal keys is part of
 every result. Three other modules order equal scores by the same rule without calling this module:
-``row_argsort`` sorts columns of one row of scores, and in ``fastcos.search``, ``numpy_search``
-sorts scores of NumPy, and ``scan`` lists the rows for a query of zeros, whose scores are all equal.
+``row_argsort`` sorts the columns of a row of scores; ``fastcos.search.numpy_search`` sorts scores
+with NumPy; and ``fastcos.search.scan`` lists the rows for a query of zeros, whose scores are all
+equal.
 """
 
 import numpy as np
@@ -15,8 +16,8 @@ from .jit import borrowing_kernel, kernel
 _CIURA = (701, 301, 132, 57, 23, 10, 4, 1)
 _LARGER = (1035711, 460316, 204585, 90927, 40412, 17961, 7983, 3548, 1577)
 GAPS = np.array([*_LARGER, *_CIURA])
-# Lists of these lengths are sorted by counting, which is 3 times as fast as Shell's sort on 100
-# candidates.
+# Lists of at least _FEWEST_COUNTED and at most _MOST_COUNTED entries are sorted by counting, which
+# is 3 times as fast as Shell's sort for 100 entries.
 _FEWEST_COUNTED = 17
 _MOST_COUNTED = 256
 
@@ -25,10 +26,11 @@ _MOST_COUNTED = 256
 def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
-    The algorithm is quickselect, which takes O(count) time on average. At each value, the partition
-    swaps two values and then moves its end by the result of a comparison, 0 or 1. There is
-    therefore no branch that a CPU could mispredict. On the 100 to 500 candidates of a query, this
-    partition is 2.5 times as fast as a partition with a branch.
+    The algorithm is quickselect, which takes O(count) time on average. For each value, the
+    partition swaps two values and then adds the result of a comparison, 0 or 1, to the position at
+    which its first part ends. It therefore has no branch that a CPU could mispredict. For 100 to
+    500 values, as many as a query has candidates, it is 2.5 times as fast as a partition with a
+    branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -37,7 +39,8 @@ def kth_largest(values, count, k):
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
         # If the pivot is NaN, which only damaged rows produce, all NaN are moved behind the other
-        # values. Comparisons with NaN are false, so the partition below would never end.
+        # values. Otherwise the partition below would never end, because every comparison with NaN
+        # is false.
         if pivot != pivot:
             for i in range(low, high):
                 value = values[i]
@@ -85,8 +88,8 @@ def sort_best_first(keys, rows, count):
     """Sort the first `count` entries in place by descending key, and equal keys by lower row.
 
     The rows must differ. Lists of medium length are sorted by counting, for each entry, the entries
-    that precede it. Counting has no branch, and is 3 times as fast as Shell's sort on 100 entries.
-    Shorter and longer lists are sorted by Shell's sort.
+    that precede it. This sort by counting has no branch, and is 3 times as fast as Shell's sort for
+    100 entries. Shorter and longer lists are sorted by Shell's sort.
     """
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
         _sort_by_counting(keys, rows, count)
@@ -108,7 +111,7 @@ def _sort_by_counting(keys, rows, count):
     """Sort as sort_best_first does; the rank of an entry is the number of entries before it."""
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
-        if keys[i] != keys[i]:  # NaN, from a damaged row, would give several pairs the same rank
+        if keys[i] != keys[i]:  # NaN, from a damaged row, would give several entries the same rank
             keys[i] = -np.inf
     for i in range(count):
         key, rank = keys[i], 0
@@ -116,9 +119,9 @@ def _sort_by_counting(keys, rows, count):
             rank += keys[j] > key
         ranks[i] = rank
         total += rank
-    # If all keys differ, the ranks are 0, 1, ..., count - 1 and have this sum. Comparing rows takes
-    # as long as comparing keys and rarely changes the order, so rows are compared only if two keys
-    # are equal.
+    # If all keys differ, the ranks are 0, 1, ..., count - 1, and their sum is the number below.
+    # Only if the sum is smaller, two keys are equal, and the rows of entries with equal keys are
+    # compared in a second pass.
     if total < count * (count - 1) // 2:
         for i in range(count):
             key, row = keys[i], rows[i]
@@ -167,7 +170,7 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move the entries whose keys exceed the bound to the front, and some whose keys equal it.
+    """Move the entries with keys above the bound, and some with keys equal to it, to the front.
 
     Of the entries whose keys equal the bound, those with the `ties` lowest rows are moved.
     """
@@ -175,7 +178,8 @@ def _move_best(keys, rows, count, bound, ties):
     for i in range(count):
         if keys[i] == bound:
             n_equal += 1
-    # The highest row that is moved among those of equal keys; -1 stands for all of them.
+    # Of the entries whose keys equal the bound, those with rows up to this one are moved; -1 means
+    # that all of them are moved.
     last_row = rows[0] * 0 - 1
     if n_equal > ties:
         last_row = _nth_lowest_row(keys, rows, count, bound, ties)

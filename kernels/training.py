@@ -1,17 +1,18 @@
 """One step of training of the cosine model: gradients by user, then updates by item.
 
 Each item has two vectors, a (a row of A) and b (a row of B), and a bias. The vector s of a user is
-the sum of x a over the items of the user, where x is the value of the interaction. An interaction
-is scored without its own item: logit = (s - x a) . b / temperature + bias. If ``unit`` is true, the
-inner product is divided by both norms. ``user_gradients`` reads the vectors of the items and writes
-the gradients of each user. ``item_updates`` reads the gradients of an item's users, in order, and
-updates the vectors of the item, so users and items take turns, as in alternating least squares. No
-two threads write the same vector, so results are bit-for-bit identical for any number of threads.
-Results may differ between CPUs, because the order in which float32 terms are added depends on the
-vector width of the CPU.
+the sum of x a over the items of the user, where x is the value of the user's interaction with the
+item. To score an interaction, the term of its own item is subtracted from s: logit = (s - x a) . b
+/ temperature + bias. If ``unit`` is true, the inner product is divided by both norms.
+``user_gradients`` reads the vectors of the items and writes the gradients of each user.
+``item_updates`` reads the gradients of an item's users, in order, and updates the vectors of the
+item, so users and items take turns, as in alternating least squares. No two threads write the same
+vector, so results are bit-for-bit identical for any number of threads. Results may differ between
+CPUs, because the order in which float32 terms are added depends on the vector width of the CPU.
 
 The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
-has interacted, including held-out items, are masked for that user: they do not count as negatives.
+has interacted, including held-out items, are not used as negatives of that user; they are said to
+be *masked*.
 """
 
 import math
@@ -21,23 +22,24 @@ import numpy as np
 
 from .jit import relaxed_kernel
 
-# These constants are float32, because literals would be float64.
+# These constants are float32. A literal in the code would be float64.
 ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
-# If a user has only one item, s - x a is zero up to rounding errors. If |s - x a|^2 is below this
-# share of |s|^2, s - x a counts as zero.
+# If |s - x a|^2 is below this fraction of |s|^2, s - x a counts as zero. For a user with only one
+# item, s - x a is zero except for rounding errors.
 ROUNDING = np.float32(1e-10)
 # The logit of an item of the pool with which the user has interacted.
 MASKED = np.float32(-np.inf)
 
 
 class Pool(NamedTuple):
-    """The m negatives of a step.
+    """The m sampled items that serve as negatives in one step.
 
-    rows (m, d) holds their rows of B, columns the transpose of rows, bias (m,) their biases, and
-    counts (m,) how often each of them was sampled; these arrays are float32. position_of (p,) int32
-    holds the position of each of the p items in the pool, or -1 for an item that is not in it.
+    rows (m, d) holds the rows of B that belong to these items, columns (d, m) the transpose of
+    rows, bias (m,) the biases of the items, and counts (m,) the number of times that each item was
+    sampled; these arrays are float32. position_of (p,) int32 holds the position of each of the p
+    items in the pool, or -1 for an item that is not in it.
     """
 
     rows: Any
@@ -50,8 +52,8 @@ class Pool(NamedTuple):
 class Objective(NamedTuple):
     """The objective of the training.
 
-    scale is 1 / temperature, and penalty the weight of the norm penalty; both are float32. unit
-    says whether rows are normalised, and softmax whether the loss is a softmax.
+    scale is 1 / temperature, and penalty the weight of the norm penalty; both are float32. unit is
+    true if the vectors are normalised, and softmax is true if the loss is a softmax.
     """
 
     scale: Any
@@ -102,7 +104,7 @@ class Adagrad(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """The float32 gradients that the users of a step pass on to their items.
+    """The float32 gradients that user_gradients writes and item_updates reads.
 
     The step has b users. sums (b, d) holds their vectors s, units (b, d) the normalised vectors,
     and by_sum (b, d) the gradients of the loss with respect to s. by_entry (nnz, 3) holds three
@@ -136,7 +138,7 @@ def add(factor, x, y):
 
 @relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to out, or x if unit is false, and return the factor by which x is multiplied.
+    """Write x / |x| to out, or x if unit is false; return the factor by which x was multiplied.
 
     A zero row stays zero.
     """
@@ -180,7 +182,7 @@ def pool_logits(user, scale, columns, bias, logits):
 
 @relaxed_kernel
 def mask(items, position_of, logits):
-    """Mask the items of the pool with which a user has interacted."""
+    """Set the logits of the pool items with which a user has interacted to MASKED."""
     for item in items:
         if position_of[item] >= 0:
             logits[position_of[item]] = MASKED
@@ -188,7 +190,7 @@ def mask(items, position_of, logits):
 
 @relaxed_kernel
 def prepare_pool(softmax, counts, logits):
-    """Return the largest logit of the pool, and the total of the negatives for softmax.
+    """Return the largest logit of the pool, and the total of the negatives in the softmax.
 
     The total is the sum of counts exp(logit - largest), and exp(logit - largest) replaces each
     logit. Without softmax, the total is 0 and the logits stay unchanged. If the whole pool is
@@ -206,11 +208,11 @@ def prepare_pool(softmax, counts, logits):
 
 @relaxed_kernel
 def positive_loss(softmax, logit, largest, negatives_total, weight):
-    """Return the loss of an interaction, its derivative by the logit, and the negatives' factor.
+    """Return an interaction's loss, its derivative by the logit, and the factor of the negatives.
 
     The loss is -ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
-    otherwise -ln sigmoid(logit). negative_loss multiplies the terms of the negatives by the sum of
-    the factors of all interactions of a user.
+    otherwise -ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's negatives by
+    the sum of the factors of all interactions of this user.
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -227,10 +229,11 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace the logits of prepare_pool by the derivatives of the loss by them; return the loss.
+    """Replace the logits of the pool by the derivatives of the loss by them, and return the loss.
 
-    rate is the sum of the factors that positive_loss returns for the interactions of the user. With
-    softmax, the loss of the negatives is part of the loss of the interactions, so 0 is returned.
+    logits are the results of prepare_pool, and rate is the sum of the factors that positive_loss
+    returns for the interactions of the user. With softmax, the loss of the negatives is part of the
+    loss of the interactions, so 0 is returned.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -255,7 +258,7 @@ def add_profile(items, values, A, s):
 
 @relaxed_kernel
 def penalise_norm(penalty, x, gradient):
-    """Add the gradient of the norm penalty to gradient, and return the norm penalty.
+    """Add the gradient of the norm penalty of x to `gradient`, and return the norm penalty.
 
     The norm penalty of a vector x is penalty (|x| - 1)^2.
     """
@@ -269,10 +272,11 @@ def penalise_norm(penalty, x, gradient):
 def score_profile(
     s, items, values, weights, model, objective, largest, negatives_total, slopes, gradient
 ):
-    """Score each item of a user without itself; return the loss and the factor of the negatives.
+    """Score each interaction of a user; return their loss and the factor of the user's negatives.
 
-    s is the vector of the user. The three numbers of Gradients.by_entry of each item are written to
-    slopes, and the gradient with respect to s is written to gradient (d,).
+    s is the vector of the user, from which the term of each item is subtracted before the item is
+    scored. The three numbers of each item in Gradients.by_entry are written to slopes, and the
+    gradient with respect to s is written to gradient (d,).
     """
     A, B, bias = model
     scale, _, unit, softmax = objective
@@ -362,8 +366,8 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
     """Take one step for items lo to hi, which changes the model and the state of Adagrad in place.
 
     step is a StepByItem, gradients a Gradients, and adagrad an Adagrad; position_of is described in
-    Pool. An item that has no users and is not in the pool is changed by the penalty only. The
-    kernel takes O((nnz + b m) d) time.
+    Pool. An item that has no users in this step and is not in the pool is changed only by the norm
+    penalty. The kernel takes O((nnz + b m) d) time.
     """
     starts, users, entries, values = step
     rate, accumulators, raw = adagrad

@@ -2,9 +2,10 @@
 
 The weights w of the metric diag(w) are a vertex of the box [1, K]^d (``intervals``), so each weight
 is 1 or K. A step of the search flips one weight. An edge is a pair of a row and one of its k
-nearest neighbours. The search counts the edges for which at least k listed items are nearer than
-the neighbour. Such an edge is certainly lost, because items outside the lists can only increase the
-number of nearer items. The search counts in float32, and the edges that are lost at its result are
+nearest neighbours. Each row comes with a list of its nearest items. The search counts the edges for
+which at least k listed items are nearer to the row than the neighbour. Such an edge is certainly
+lost: items that are not listed could only increase the number of nearer items. The search compares
+cosines in float32. After the search, the edges that are lost under the weights that it found are
 counted again in float64.
 """
 
@@ -15,7 +16,8 @@ import numpy as np
 from .attacks import MARGIN
 from .jit import kernel, relaxed_kernel
 
-# Cosines in float32 that differ by less than this margin count as equal, because they are rounded.
+# Two float32 cosines that differ by less than this margin count as equal, because rounding errors
+# could explain the difference.
 SEARCH_MARGIN = np.float32(2e-6)
 
 
@@ -23,8 +25,9 @@ class EdgeLists(NamedTuple):
     """Lists of the nearest items of some rows.
 
     rows (n,) holds row numbers. neighbors (n, m) holds the nearest items of each row, ordered by
-    descending cosine, and the first k of them form the edges of the row. lengths holds the number
-    of items of each list that are considered; its shape is (n,), or (s, n) for s searches.
+    descending cosine, and the first k of them form the edges of the row. lengths holds, for each
+    row, the number of items of its list that are used; its shape is (n,), or (s, n) if s searches
+    use different numbers.
     """
 
     rows: Any
@@ -36,9 +39,10 @@ class EdgeLists(NamedTuple):
 class LocalSearch(NamedTuple):
     """The settings of s local searches, which are called climbs.
 
-    ends (s,) float32 holds the number K of each climb. After n_counts calls of count_lost, a climb
-    ends. orders (s, n_rounds, d) holds the order of the dimensions in each round of a climb, and
-    perturbations (s, n_rounds, t) the dimensions whose weights are flipped between two rounds.
+    ends (s,) float32 holds the number K of each climb. A climb ends after n_counts calls of
+    count_lost, or after n_rounds rounds. orders (s, n_rounds, d) holds the order in which each
+    round of a climb tries the dimensions, and perturbations (s, n_rounds, t) the dimensions whose
+    weights are flipped between two rounds.
     """
 
     ends: Any
@@ -51,9 +55,9 @@ class LocalSearch(NamedTuple):
 def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add the terms of one dimension, times `weight`, to the products and squares of rows.
 
-    unit (p,) holds the dimension of all rows. squares (p,) holds the weighted squared norm of each
-    row, and products (n, m) the weighted inner product of each of the n listed rows with the items
-    of its list.
+    unit (p,) holds the coordinates of all unit rows in this dimension. squares (p,) holds the
+    weighted squared norm of each row, and products (n, m) the weighted inner product of each of the
+    n listed rows with the items of its list.
     """
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]
@@ -65,11 +69,11 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 
 @kernel
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
-    """Count the edges that are lost if `weight` is added to the weight of one dimension.
+    """Return the number of edges that are lost if `weight` is added to the weight of one dimension.
 
     An edge is lost if at least k listed items are nearer than its neighbour. unit (p,) holds the
-    dimension of all rows. products and squares are described in add_dimension and belong to the
-    present weights. inverse (p,) and scores (m,) are overwritten.
+    coordinates of all unit rows in this dimension. products and squares are described in
+    add_dimension and belong to the present weights. inverse (p,) and scores (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -78,7 +82,8 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
     for i in range(rows.shape[0]):
         m = lengths[i]
         x = weight * unit[rows[i]]
-        # The norm of the row itself is left out, because it divides all scores of the row alike.
+        # The scores are not divided by the norm of the row itself, because this would not change
+        # their order.
         for r in range(m):
             item = neighbors[i, r]
             scores[r] = (products[i, r] + x * unit[item]) * inverse[item]
@@ -101,14 +106,15 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 @kernel
 def climb(lo, hi, units, lists, search, weights, counts):
-    """Flip single weights of weights[s], for s from lo to hi, as long as a flip loses more edges.
+    """Flip single weights of weights[s], for s from lo to hi, while flips increase the lost edges.
 
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). When no flip of a
-    single weight loses more edges, the best weights so far are flipped in the dimensions of
-    ``perturbations``, and the climb continues from there, until count_lost has been called n_counts
-    times. units (d, p) float32 holds the transposed unit rows, lists is an EdgeLists, and search a
-    LocalSearch. weights (s, d) float32, with entries 1 or K, holds the start of each climb and is
-    replaced by the best weights. The numbers of lost edges are written to counts (s,) int64.
+    single weight increases the number of lost edges, the best weights so far are flipped in the
+    dimensions of ``perturbations``, and the climb continues from there, until count_lost has been
+    called n_counts times or all rounds are over. units (d, p) float32 holds the transposed unit
+    rows, lists is an EdgeLists, and search a LocalSearch. weights (s, d) float32, with entries 1 or
+    K, holds the start of each climb and is replaced by the best weights. The numbers of lost edges
+    are written to counts (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search
@@ -138,8 +144,8 @@ def climb(lo, hi, units, lists, search, weights, counts):
                     scores,
                 )  # fmt: skip
                 n_failures = 0 if change_count > lost else n_failures + 1
-                # A flip that loses equally many edges is accepted as well, so that the search
-                # crosses plateaus.
+                # A flip after which equally many edges are lost is accepted as well, so that the
+                # search can cross plateaus.
                 if change_count >= lost:
                     add_dimension(
                         units[j], rows, neighbors, list_lengths, change, products, squares
@@ -166,10 +172,10 @@ def climb(lo, hi, units, lists, search, weights, counts):
 
 @relaxed_kernel
 def cosines_of_list(image, mapped, inverse, list_items, scores):
-    """Write the cosines of a mapped row with listed items to scores.
+    """Write the cosines between a mapped row and each listed item to scores.
 
-    image (d,) is the mapped row at norm 1, mapped (p, d) holds all mapped items, and inverse (p,)
-    holds 1 over the norm of each mapped item. list_items holds item numbers.
+    image (d,) is the mapped row, normalised to norm 1, mapped (p, d) holds all mapped items, and
+    inverse (p,) holds 1 over the norm of each mapped item. list_items holds item numbers.
     """
     for r in range(list_items.shape[0]):
         item, product = list_items[r], 0.0
@@ -184,9 +190,9 @@ def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
 
     An edge is lost if at least k listed items are nearer than the neighbour under the map.
 
-    images (n, d) holds the mapped rows at norm 1, and mapped (p, d) all mapped items. inverse (p,)
-    holds 1 over the norm of each mapped item, or 0 for a zero row, which has no edges. lists is an
-    EdgeLists whose lengths have the shape (n,). The output is lost (n,) int64.
+    images (n, d) holds the mapped rows, normalised to norm 1, and mapped (p, d) all mapped items.
+    inverse (p,) holds 1 over the norm of each mapped item, or 0 for a zero row, which has no edges.
+    lists is an EdgeLists whose lengths have the shape (n,). The output is lost (n,) int64.
     """
     _, neighbors, lengths, k = lists
     scores = np.empty(neighbors.shape[1])

@@ -1,11 +1,11 @@
-"""Operations on vector registers that Numba cannot express, one file for each operation.
+"""Operations on vector registers that cannot be written in Numba.
 
-An operation is an *intrinsic*: a function that kernels call, and that writes LLVM IR, the
-intermediate code of the compiler, in place of the call. If the meaning of an operation is short, it
-is also written as plain Python beside the intrinsic. The plain function runs if the variable
-``NUMBA_DISABLE_JIT`` is set, and the tests compare it with the IR on every instruction set of the
-CPU. You need not read this package to understand a kernel: the docstring of each operation says
-what it computes.
+Each file contains one kind of operation. An operation is an *intrinsic*: a function that kernels
+call, and that writes LLVM IR, the intermediate code of the compiler, in place of the call. If the
+meaning of an operation is short, it is also written as plain Python beside the intrinsic. The plain
+function runs if the variable ``NUMBA_DISABLE_JIT`` is set, and the tests compare it with the IR on
+every instruction set of the CPU. You need not read this package to understand a kernel: the
+docstring of each operation says what it computes.
 
 ================== =============================================================================
 ``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)

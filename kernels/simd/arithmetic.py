@@ -8,9 +8,9 @@ from .emit import F64, I64, function
 def emit_multiply_add(builder, a, b, c):
     """Emit a b + c with one rounding, for three scalars or three vectors of one type.
 
-    ``llvm.fma`` gives the same bits with all flags and optimisations. On a CPU without the
-    instruction, ``llvm.fma`` would call the C library, with which a sparse product takes 13 times
-    as long. On such a CPU, the product is therefore rounded separately.
+    ``llvm.fma`` gives the same bits with all compiler flags and optimisations. On a CPU without a
+    fused multiply-add instruction, ``llvm.fma`` would call the C library, and a sparse product
+    would take 13 times as long. On such a CPU, the product is therefore rounded before it is added.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)
@@ -27,7 +27,7 @@ def _multiply_add_plain(a, b, c):
 
 @intrinsic_of(_multiply_add_plain)
 def multiply_add(typingctx, a, b, c):
-    """Return a b + c, in the type of c, rounded once; the plain function rounds twice."""
+    """Return a b + c in the type of c, rounded once; _multiply_add_plain rounds twice instead."""
     if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
         return None
 

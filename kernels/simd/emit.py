@@ -1,10 +1,10 @@
 """Helpers that emit LLVM vector IR inside Numba intrinsics.
 
 Numba has no vector type, and on many CPUs its vectoriser uses only 256-bit registers. The few loops
-that determine the speed are therefore written as vector IR. LLVM splits vectors that are wider than
-the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the same bits
-on every CPU. Only LLVM's intrinsics that are named after a CPU, such as llvm.x86.avx2.pmadd.wd,
-require features of this CPU.
+that determine the speed of fastcos are therefore written as vector IR. LLVM splits vectors that are
+wider than the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the
+same bits on every CPU. Only intrinsics of LLVM that are named after an instruction set, such as
+llvm.x86.avx2.pmadd.wd, require a CPU with this instruction set.
 """
 
 from ..jit import cgutils, ir
@@ -38,8 +38,8 @@ def byte_pointer(context, builder, array_type, array, offset):
 def element_type(start):
     """Return the type of the elements to which a pointer points.
 
-    LLVM's own pointers no longer have an element type. llvmlite still stores this type in some
-    pointers, and the pointers of Numba's arrays are among them. Only this function reads the type.
+    Pointers in LLVM itself no longer have an element type, but llvmlite still stores it in some
+    pointers, such as those of Numba's arrays. Only this function reads the stored type.
     """
     return start.type.pointee
 
@@ -50,13 +50,13 @@ def element_size(start):
 
 
 def load(builder, start, vector_type, offset=0):
-    """Load one vector that begins `offset` elements after a pointer, aligned like an element."""
+    """Emit a load of a vector, `offset` elements after a pointer and aligned like an element."""
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())
     return builder.load(at, align=_BYTES_OF[vector_type.element])
 
 
 def store(builder, vector, start, offset=0):
-    """Store one vector `offset` elements after a pointer, aligned like an element."""
+    """Emit a store of a vector, `offset` elements after a pointer and aligned like an element."""
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector.type.as_pointer())
     builder.store(vector, at, align=_BYTES_OF[vector.type.element])
 
@@ -76,7 +76,7 @@ def function(builder, name, result, arguments):
 
 
 def loop(builder, count, carried, step):
-    """Emit `for k in range(count): carried = step(k, carried)`, and return the last carried values.
+    """Emit `for k in range(count): carried = step(k, carried)`; return the final carried values.
 
     carried is a list of values, which stay in registers.
     """

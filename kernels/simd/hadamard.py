@@ -12,7 +12,8 @@ LANES = 16
 
 FLOATS, INTEGERS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 
-# Products and sums may be contracted, because the bound on rounding errors holds in either case.
+# Products and sums may be contracted to fused multiply-adds, because the bound on rounding errors
+# holds with and without contraction.
 RELAXED = ("contract",)
 
 
@@ -23,10 +24,10 @@ def vector_at(builder, start, vector):
 
 @intrinsic
 def mix_lanes(typingctx, x, first, signs, vectors, scale):
-    """Multiply 16 `vectors` numbers of x by their signs and a scale, and transform each vector.
+    """Multiply 16 * `vectors` numbers of x by signs and by `scale`, and transform each vector.
 
     x and signs are flat float32 arrays. The first number is x[first], and the sign of x[j] is
-    signs[j]. Each vector of 16 numbers is transformed by itself.
+    signs[j]. Each vector of 16 numbers is transformed separately.
     """
 
     def codegen(context, builder, sig, a):
@@ -54,7 +55,7 @@ def mix_lanes(typingctx, x, first, signs, vectors, scale):
 
 @intrinsic
 def mix_vectors(typingctx, x, first, step, radix):
-    """Transform 2 or 4 vectors of x lane by lane: lane l of all vectors is one transform.
+    """Transform 2 or 4 vectors of x lane by lane: lane l of all vectors forms one transform.
 
     The first vector begins at x[first], and the vectors are `step` elements apart. Their number is
     the number of entries of the tuple `radix`.

@@ -1,4 +1,4 @@
-"""The scores of a tile that reach the thresholds of their queries, and the largest scores.
+"""Kernel operations that list the scores of a tile that reach the threshold of their query.
 
 A *hit* is a pair of a query and an item whose score reaches the threshold of the query. A tile is
 stored as 32 rows, one per item, of 32 scores, one per query. A row fills two vectors of 16 scores.
@@ -71,7 +71,7 @@ def list_tile_hits_by_projection(
     typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
     n_items, remainder_norms, hits,
 ):  # fmt: skip
-    """List hits as list_tile_hits does, for scores of projected codes plus a bound.
+    """List hits as list_tile_hits does, where a score is that of projected codes plus a bound.
 
     The remainder of a row is the row minus its projection, and the bound is the product of the
     norms of the two remainders. The bound terms (4, 32) of the full codes, which begin at position
@@ -133,10 +133,10 @@ def list_panel_hits_by_projection(
 
 @intrinsic
 def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
-    """Write the positions of those of scores[score0 : score0 + 32] that are at least `minimum`.
+    """Write the positions of the scores from score0 to score0 + 31 that are at least `minimum`.
 
     The ascending positions in scores are written to hits, int32, from hit0 on, and the intrinsic
-    returns how many positions there are. scores is flat and int32; for float32 scores nothing is
+    returns how many positions there are. scores is flat and int32. If scores is float32, nothing is
     written. minimum is float32. Scores from score0 + n_items on are ignored.
     """
 
@@ -176,9 +176,10 @@ def _list_bits(builder, word, base, out):
 class _ProjectionBound:
     """The terms that decide whether the score of projected codes is a hit.
 
-    The score v of an item and a query is a hit if v + t r >= threshold - 1, where t and r are the
-    norms of the remainders of the query and of the item. float32 represents the scores of up to
-    1,024 columns exactly.
+    The score v of an item and a query is a hit if v + t r >= bound, where t and r are the norms of
+    the remainders of the query and of the item, in units of a product of their codes. The bound is
+    1 less than the smallest product with which the item may reach the threshold of the query.
+    float32 represents the scores of up to 1,024 columns exactly.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
@@ -187,7 +188,7 @@ class _ProjectionBound:
         self._remainder_norms = builder.gep(remainder_norms, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit the thresholds and the remainder norms of the queries from `first` on."""
+        """Emit the bounds on products and the remainder norms of the queries from `first` on."""
         inverse_step, *others = _statistics(builder, self._statistics, kind)
 
         def read(start, row):
@@ -257,7 +258,7 @@ def _valid(builder, n_items):
 
 
 def _emit_hits(builder, reached, valid, out):
-    """Emit a list of the hits, from the words that `_reached` emits for all 32 queries."""
+    """Emit code that lists the hits, from the words that `_reached` emits for all 32 queries."""
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
@@ -293,7 +294,7 @@ def _thresholds(builder, values, terms, panel):
 
 
 def _less_errors(builder, bound, query_terms, statistics):
-    """Emit a bound on inner products minus the errors of codes and the largest weighted offset.
+    """Emit `bound` minus the largest error of the codes and minus the largest weighted offset.
 
     query_terms are the bound terms after the threshold, and statistics are the statistics of a
     panel after the inverse step.
@@ -312,9 +313,9 @@ def _reached(builder, values, first, threshold):
 
     Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query.
 
-    The sign of a difference is shifted into the word. Shifting needs no branch and no mask
-    register, of which CPUs write at most one per cycle. Differences fit in int32, because scores
-    are at most 127^2 MAX_CODED_COLUMNS, and thresholds at most 1.05e9 (_round_down).
+    The sign of a difference is shifted into the word. Shifting needs neither a branch nor a mask
+    register. (A CPU can write at most one mask register per cycle.) Differences fit in int32,
+    because scores are at most 127^2 MAX_CODED_COLUMNS, and thresholds at most 1.05e9 (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)
@@ -372,7 +373,7 @@ def _largest(builder, values, first):
     def larger(x, y):
         return builder.select(compare(">", x, y), x, y)
 
-    # Four independent chains hide the latency of the comparison.
+    # The maxima are computed in four independent chains, which hide the latency of the comparisons.
     best = [load(builder, values, kind, row * PANEL + first) for row in range(4)]
     for row in range(4, PANEL):
         value = load(builder, values, kind, row * PANEL + first)

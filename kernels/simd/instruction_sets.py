@@ -1,8 +1,8 @@
 """The instruction sets of the tiles, and the properties of each instruction set.
 
-A kernel takes an instruction set as its first argument. Every instruction set is a type of its own,
-so Numba compiles a kernel once for every instruction set in use, and choices that depend on the
-instruction set are made while the kernel is compiled.
+A kernel takes an instruction set as its first argument. Every instruction set is a separate Python
+type, so Numba compiles a kernel separately for every instruction set in use. Choices that depend on
+the instruction set are made while the kernel is compiled.
 """
 
 from collections import namedtuple
@@ -28,9 +28,9 @@ class InstructionSet:
         For float32 products, the number of items of a block, and the number of float32 numbers in a
         register.
     int16_words : int
-        The number of words of a row whose products are added in int16 before they are widened to
-        int32, which limits the codes of a query (``packing.query_step``). The number is 0 if
-        products are widened at once.
+        The number of words of a row whose products are added in int16 before the sum is widened to
+        int32. These sums limit the codes of a query (``packing.query_step``). The number is 0 if no
+        products are added in int16.
     """
 
     __slots__ = ()
@@ -47,7 +47,8 @@ class AMX(InstructionSet, namedtuple("AMX", ())):
     __slots__ = ()
     name = "amx"
     has_codes = has_tile_registers = True
-    # A CPU with tile registers also has AVX-512 with VNNI, which is used for a single query.
+    # A CPU with tile registers also has AVX-512 with VNNI, which is used if there is only one
+    # query.
     int8_lanes, int8_sums = 16, 16
     float_rows, float_lanes = 8, 16
 
@@ -103,8 +104,8 @@ class GENERIC(InstructionSet, namedtuple("GENERIC", ())):
     name = "generic"
 
 
-# For each name of an instruction set, the object that kernels take as an argument. The widest
-# instruction set comes first.
+# The instruction set that is passed to kernels, by its name. The instruction set with the widest
+# registers comes first.
 INSTRUCTION_SETS = {
     instruction_set.name: instruction_set()
     for instruction_set in (AMX, AVX512_VNNI, AVX_VNNI, AVX2, AVX512_FLOAT, GENERIC)
@@ -112,12 +113,12 @@ INSTRUCTION_SETS = {
 
 
 def of(signature):
-    """Return the instruction set that is the first argument of a signature, for code generation."""
+    """Return the instruction set that is the first argument type of a signature."""
     return signature.args[0].instance_class
 
 
 def _constant(attribute):
-    """Return a function of an instruction set that returns its attribute of this name.
+    """Return a function that returns the attribute of this name of an instruction set.
 
     In compiled kernels, the result is a constant, so branches that depend on it disappear.
     """

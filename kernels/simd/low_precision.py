@@ -1,6 +1,7 @@
 """Conversion of numbers of one or two bytes to float32 or float64.
 
-The numbers are int8 or uint8, float16 as its bits in uint16, or bfloat16 as its bits in int16.
+The types are int8, uint8, float16 and bfloat16. The bits of float16 numbers are stored in uint16
+arrays, and the bits of bfloat16 numbers in int16 arrays.
 """
 
 import math
@@ -42,7 +43,8 @@ def emit_float(builder, value, dtype, element):
         else:
             sign = builder.shl(builder.and_(bits, constant(I32, 0x8000)), constant(I32, 16))
             bits = builder.shl(builder.and_(bits, constant(I32, 0x7FFF)), constant(I32, 13))
-            # The exponents of float16 are counted from 15, and those of float32 from 127.
+            # The exponent of a float16 number is stored plus 15, and the exponent of a float32
+            # number plus 127.
             size = builder.fmul(builder.bitcast(bits, like(F32)), constant(F32, 2.0**112))
             is_number = builder.fcmp_ordered("<", size, constant(F32, 2.0**16))
             size = builder.select(is_number, size, constant(F32, math.inf))

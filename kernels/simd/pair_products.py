@@ -23,7 +23,7 @@ LANES = 16
 
 
 def _sum_plain(terms):
-    """Return the sum of terms, added in the same order as by the code that _emit_sums emits."""
+    """Return the sum of terms, added in the order in which the code of _emit_sums adds them."""
     whole = len(terms) - len(terms) % LANES
     lanes = [0.0] * LANES
     for j in range(whole):
@@ -43,7 +43,7 @@ def _product_plain(x, x0, y, y0, depth):
 
 
 def _squared_distance_plain(x, x0, y, y0, depth):
-    # The difference is multiplied by itself, because the power of the C library may round
+    # The difference is multiplied by itself, because the function pow of the C library may round
     # differently.
     pairs = zip(numbers_of(x[x0 : x0 + depth]), numbers_of(y[y0 : y0 + depth]), strict=True)
     differences = [x_value - y_value for x_value, y_value in pairs]
@@ -66,9 +66,9 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     """Emit `count` sums over the columns of some rows.
 
     rows holds a pointer to each row, and dtypes their NumPy types. add(builder, sums, elements)
-    emits the sums plus the terms of one column, or of 16 columns in the lanes of vectors; elements
-    holds one number or vector per row. Each entry of later is a pair: a pointer to a row to
-    prefetch, and the level of the cache into which the row is prefetched.
+    emits the sums plus the terms of one column, or of 16 columns in the lanes of vectors. elements
+    holds one number per row, or one vector per row. Each entry of later is a pair: a pointer to a
+    row to prefetch, and the level of the cache into which the row is prefetched.
     """
 
     def block(k, sums):
@@ -124,9 +124,9 @@ def _emit(difference):
 def _emit_two(difference):
     """Return the code generator of two_products or, if difference is true, two_squared_distances.
 
-    Each addition to a sum waits for the addition before it, so two sums at a time are faster than
-    one. For 30,000 rows of 384 columns, two pairs at a time take 75 ns per pair, and one pair at a
-    time takes 100 ns (Xeon).
+    Each addition to a sum waits for the previous addition to this sum, so it is faster to compute
+    two sums at the same time. For 30,000 rows of 384 columns, a pair takes 75 ns if two pairs are
+    computed at a time, and 100 ns if one pair is computed at a time (Xeon).
     """
 
     def codegen(context, builder, signature, arguments):
@@ -170,7 +170,7 @@ def _term(dtypes, difference):
 def product(typingctx, x, x0, y, y0, depth):
     """Return the float64 inner product of x[x0 : x0 + depth] and y[y0 : y0 + depth].
 
-    x and y are flat arrays of any type that ``low_precision`` or NumPy's floats represent.
+    x and y are flat arrays of float32 or float64, or of a type that ``low_precision`` converts.
     """
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
 

@@ -1,4 +1,4 @@
-"""The layout of a panel: 32 packed rows, which one operation reads.
+"""The layout of a panel, which consists of 32 packed rows that one operation reads.
 
 A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one float32. A panel is
 read from its beginning to its end, so the CPU prefetches it. The table gives the order of the words

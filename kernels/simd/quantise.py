@@ -1,4 +1,4 @@
-"""The steps that make int8 codes of a row, except for the rotation (``hadamard``).
+"""The steps that turn a row into int8 codes, except for the rotation (``hadamard``).
 
 A row is loaded as float32, its largest magnitude and its sum of squares are measured, and it is
 quantised.
@@ -57,7 +57,7 @@ def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth)
             store(builder, value, builder.gep(target, [at]))
             return []
 
-        # Whole vectors are followed by single numbers.
+        # Whole vectors are processed first, and then the remaining numbers one by one.
         end = builder.and_(a[6], I64(-LANES))
         n_vectors, n_singles = builder.lshr(a[6], I64(4)), builder.and_(a[6], I64(LANES - 1))
         loop(builder, n_vectors, [], lambda k, _: store_scaled(builder.mul(k, I64(LANES)), LANES))
@@ -102,11 +102,12 @@ def measure_row(typingctx, x, out):
 
 @intrinsic
 def largest_group_sum(typingctx, isa, x):
-    """Return how large the sum of the numbers of one sign in a group of x is, at most.
+    """Return the largest magnitude of the sum of all numbers of one sign in a group of x.
 
     x (16 m,) is float32. A group consists of those numbers of x whose products with another row are
-    added in int16. Words are 4 neighbouring numbers; a group contains the first two numbers of
-    int16_words neighbouring words, or the last two. The result is 0 if int16_words is 0.
+    added in int16. A word consists of 4 neighbouring numbers; a group contains the first two
+    numbers, or the last two, of each of int16_words neighbouring words. The result is 0 if
+    int16_words is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -116,7 +117,7 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # The distances by which the lanes of a group are exchanged, until each lane holds the sum.
+        # Lanes at these distances are added in turn, until each lane holds the sum of its group.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):

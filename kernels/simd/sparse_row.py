@@ -1,13 +1,15 @@
 """Sums over the non-zeros of one CSR row, accumulated in vector registers.
 
-The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Numba's
-vectoriser loads and stores that sum once per non-zero. The IR in this module keeps a panel of the
-columns of the sum in registers across the non-zeros of the row, and stores the panel once. Each
-product is added with one rounding (``multiply_add``), in the order of the non-zeros, so results are
-bit-for-bit identical to those of the plain loop, for every vector width.
+The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. In code
+that Numba vectorises, this sum is loaded and stored once per non-zero. The LLVM IR in this module
+instead keeps a panel of columns of the sum in registers for all non-zeros of the row, and stores
+the panel once. A product and its addition are rounded once, together (``multiply_add``), and
+products are added in the order of the non-zeros. Results are therefore bit-for-bit identical to the
+results of a plain loop, for every vector width.
 
-The IR does not name any machine instruction, so it compiles for every CPU. The values of the row
-are an array, or None if every value is 1. A float32 value is widened if the matrix is float64.
+The IR does not name any machine instruction, so it can be compiled for every CPU. The values of the
+row are passed as an array, or as None if every value is 1. A float32 value is widened if the matrix
+is float64.
 """
 
 import functools
@@ -57,7 +59,7 @@ class _RowCode:
         return self._builder.gep(start, [self._builder.mul(index, length)])
 
     def zeros(self):
-        """Return the vectors of a row of a panel, all of them 0."""
+        """Return vectors of zeros that have the shape of a row of a panel."""
         return [ir.Constant(self._vector, [0.0] * self._vector.count) for _ in self._places]
 
     def read(self, start):
@@ -70,7 +72,7 @@ class _RowCode:
             store(self._builder, value, start, at)
 
     def stream(self, values, start):
-        """Emit stores as ``write`` does, which do not pass through the caches.
+        """Emit stores of the vectors of a row to a pointer that do not pass through the caches.
 
         The pointer must be aligned to a cache line.
         """
@@ -81,7 +83,7 @@ class _RowCode:
             stored.set_metadata("nontemporal", hint)
 
     def plus_products(self, sums, entry, vectors):
-        """Emit the sums plus the value of one non-zero times vectors.
+        """Emit the sums plus the products of one non-zero value with vectors.
 
         entry is the number of the non-zero in the row.
         """
@@ -125,7 +127,7 @@ class _RowCode:
     def weighted_sum(self, panel, start=None, bound=None):
         """Emit start plus a sum over the non-zeros: each value times a row of a panel.
 
-        It is the row whose number is the index of the non-zero. The method returns the sum and the
+        The number of this row is the index of the non-zero. The method returns the sum and the
         number of the non-zero at which the loop ends.
         """
 
@@ -137,9 +139,9 @@ class _RowCode:
         return sums, entry
 
     def scatter(self, vectors, panel):
-        """Emit a loop that adds the value of every non-zero times vectors to a row of a panel.
+        """Emit a loop that adds, for every non-zero, its value times vectors to a row of a panel.
 
-        It is the row whose number is the index of the non-zero.
+        The number of this row is the index of the non-zero.
         """
 
         def step(entry, index, _):

@@ -1,4 +1,4 @@
-"""Scaled sums of a sparse search: the largest of each group, and the sums that reach a bound.
+"""Scaled sums of a sparse search: the largest sum of each group, and the sums that reach a bound.
 
 A scaled sum is a sum times the factor of its item.
 """
@@ -8,7 +8,7 @@ import numpy as np
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I32, I64, broadcast, element_type, load, pointers, store
 
-# The number of sums that are compared at once, whose results fill the bits of a uint64.
+# The number of sums that are compared with a bound at once. Each result is one bit of a uint64.
 CHUNK = 64
 # The number of sums in a group. The first threshold is estimated from the largest sum of each
 # group.

@@ -1,4 +1,4 @@
-"""Tiles of 8 x 16 sums of tall-skinny products, in which every operation is rounded separately."""
+"""Tiles of 8 x 16 sums of tall-skinny products; every operation is rounded separately."""
 
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
@@ -25,7 +25,7 @@ def _entry_of(context, builder, kinds, arguments):
 
 
 def _plus_products(builder, totals, places, vector):
-    """Emit the totals plus the numbers to which `places` point times a vector; return the sums."""
+    """Emit each total plus `vector` times the number to which a place points; return the sums."""
     scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
     products = [builder.fmul(scalar, vector) for scalar in scalars]
     return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]

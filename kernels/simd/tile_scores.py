@@ -78,12 +78,12 @@ def _panel_scorer(by_item):
     """Return the intrinsic that computes the scores of a panel of items with a panel of queries.
 
     items, queries, corrections and scores are flat arrays. The panels begin at items[item0] and
-    queries[query0], the corrections of the queries at corrections[correction0], and the scores
-    (32, 32) are written to `scores`. AMX and the instruction sets without codes do not read the
-    corrections. n_queries is the number of queries of the panel that are not padding. The scores of
-    padding may be left out, so few queries take less time than a full panel. by_item says whether
-    panels of items are laid out by item, as the full codes of items with a projection are
-    (``simd.panel``). Rows of float32 have no projection.
+    queries[query0], the corrections of the queries at corrections[correction0], and the scores (32,
+    32) are written to `scores`. The corrections are not read with AMX, nor with instruction sets
+    without codes. n_queries is the number of queries of the panel that are not padding. The scores
+    of padding need not be computed, so a panel with few queries takes less time than a full panel.
+    by_item says whether panels of items are laid out by item, as the full codes of items with a
+    projection are (``simd.panel``). Rows of float32 have no projection.
     """
 
     @intrinsic
@@ -256,8 +256,8 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
 
     rows, columns and out are flat. The rows start at rows[row0], `stride` elements apart. From
     columns[column0] on, columns holds 32 numbers, one per column, for each of the `depth` elements
-    of a row. Up to 7 rows after the last row are read as well. isa is the instruction set of the
-    tiles that read int8 codes.
+    of a row. Up to 7 rows after the last row may be read as well, so they must exist in memory. isa
+    is the instruction set of the tiles that read int8 codes.
     """
 
     def codegen(context, builder, sig, a):
@@ -317,7 +317,11 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit products for four tiles of sums in turn, as _emit_amx does, to hide the latency."""
+    """Emit products that are added to four tiles of sums in turn, as in _emit_amx.
+
+    The products of different tiles do not wait for each other, which hides the latency of an
+    instruction.
+    """
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
     clear = function(builder, "llvm.x86.tilezero", _VOID, [I8])
@@ -334,13 +338,14 @@ def _emit_amx_peak(builder, source, count, out):
 
 
 def _emit_amx(builder, items, queries, steps, n_queries, out):
-    """Emit the scores of a panel of items with 16 or 32 queries, by the tile registers of AMX.
+    """Emit the scores of a panel of items with 16 or 32 queries, using the tile registers of AMX.
 
     Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, 4 and 5 hold items, and 6 and 7 hold
     queries. Queries are loaded with the hint that they are not needed soon, because each panel of
-    items is compared with all queries in turn and should stay in the first-level cache. With the
-    hint, tiles of 768 columns are 1.25 times as fast as without it, tiles of 1,536 columns 1.11
-    times, and tiles of 384 columns 1.02 times (Xeon with AMX).
+    items is compared with one panel of queries after the other, so the items, not the queries,
+    should stay in the first-level cache. With the hint, a tile of rows of 768 columns is 1.25 times
+    as fast as without it; for 1,536 columns, the factor is 1.11, and for 384 columns 1.02 (Xeon
+    with AMX).
     """
     sums = [tile for tile in range(4) if 16 * (tile % 2) < n_queries]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
@@ -427,9 +432,9 @@ def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out,
 def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel that is laid out by item.
 
-    Without the table, the compiled code computes each pointer from the pointer before it at every
-    step, on the execution ports that the products need. With the table, searches by the full codes
-    of items that have a projection are 1.02 times as fast as without it.
+    Without the table, the compiled code would compute each pointer from the previous pointer in
+    every step, on the execution ports that the products need. With the table, searches by the full
+    codes of items that have a projection are 1.02 times as fast as without it.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -563,7 +568,7 @@ def _emit_items(builder, isa, rows, words, query):
         )
 
     def last_step(k, sums):
-        # Nothing is read after the last word, because the memory may end there.
+        # Words after the last word are not read, because they may lie outside the array.
         at = builder.add(whole, builder.mul(k, I64(lanes)))
         n_remaining = broadcast(builder, builder.trunc(builder.sub(words, at), I32), kind)
         numbers = ir.Constant(kind, list(range(lanes)))
@@ -649,10 +654,10 @@ def _sum_of_each(builder, vectors):
 def _prefetch_next_panel(builder, at, words):
     """Emit a prefetch of the codes at the same position in the next panel of items.
 
-    The hardware does not predict these reads, because several groups of a panel are read side by
-    side. With the prefetch, a search with one query among 1,000,000 rows of
-    128 columns is 1.25 times as fast as without it, and a search with 256 queries among 100,000
-    rows of 768 columns is 1.1 times as fast (Zen 4).
+    The hardware prefetcher does not predict these reads, because several groups of a panel are read
+    alternately. With the prefetch, a search with one query among 1,000,000 rows of 128 columns is
+    1.25 times as fast as without it, and a search with 256 queries among 100,000 rows of 768
+    columns is 1.1 times as fast (Zen 4).
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
@@ -667,7 +672,7 @@ def _add_products(builder, isa, total, pairs):
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
-        # LLVM accepts the name with i32, in versions before and after 22.
+        # LLVM accepts this name of the intrinsic, with i32 operands, before and after version 22.
         name = f"llvm.x86.avx512.vpdpbusd.{32 * kind.count}"
         for item, query in pairs:
             total = builder.call(function(builder, name, kind, [kind] * 3), (total, item, query))
