@@ -150,7 +150,7 @@ class Kernel:
 
     @property
     def for_kernels(self):
-        """Return Numba's dispatcher for calls by other kernels; their code includes this kernel's code."""
+        """Return the dispatcher for other kernels, into whose code this kernel is linked."""
         if self._for_kernels is None:
             with _compiler().lock:
                 if self._for_kernels is None:
