@@ -1,26 +1,27 @@
-"""The thread pool under every kernel: blocks of rows, progress, cancellation.
+"""Run kernels on a pool of threads, block of rows by block, with progress and cancellation.
 
-A kernel is serial, releases the GIL, and works on rows [lo, hi). Only this package starts threads
-that run kernels::
+A kernel is a serial compiled function that releases the GIL and works on rows [lo, hi). Only this
+package starts threads that run kernels::
 
     row_blocks(n, size) or work_blocks(indptr, work)    block boundaries, from the data alone
             |
     run(kernel, blocks, *arrays, n_threads, progress)
-            |-- one block, or a call from inside a block: in the calling thread
-            |-- backend "pool": the caller and helping threads take block after block
+            |-- only one block, or run is called by a kernel: the calling thread runs the blocks
+            |-- backend "pool": the calling thread and the pool's threads take one block at a time
             +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
 
-Outputs come from :func:`unfilled`, so that a row that no block has written can be recognised. Each
-block writes its own rows, so results are bit-identical on any number of threads. Objects that
-several threads share are changed under :func:`writer_lock`, and their attributes are made once, at
-first use, by :class:`lazy_attribute`. A lock of fastcos that a thread holds during a fork is free
-in the child process. Small matrices that are needed between kernels are multiplied and factorised
-under :func:`one_blas_thread`. Other products and factorisations of searches, models and linear
-algebra run under :func:`blas_lock`.
+Output arrays come from :func:`unfilled`, which fills them with values that no kernel writes, so
+that a row that no block has written can be recognised. Each block writes only its own rows, so
+results are bit-for-bit identical for any number of threads. A thread that changes a shared object
+holds :func:`writer_lock`. A :class:`lazy_attribute` is computed once, at first use, even if several
+threads ask for it at the same time. All locks of fastcos are free in a forked child process, even
+if a thread of the parent process held them during the fork. Code that multiplies or factorises
+matrices with NumPy or SciPy holds :func:`blas_lock`; between kernels, it also limits BLAS to one
+thread with :func:`one_blas_thread` if the matrices are small.
 
-:mod:`fastcos.parallel.memmap` reads blocks of rows of a memory-mapped file, which is never held in
-memory as a whole, and tells apart the kinds of rows that kernels read.
-:mod:`fastcos.parallel.buffer_pool` reuses the memory of large results.
+:mod:`fastcos.parallel.memmap` reads a memory-mapped file block by block, so that the file is never
+in memory as a whole, and decides which rows kernels can read without conversion.
+:mod:`fastcos.parallel.buffer_pool` reuses the memory of large arrays.
 """
 
 from fastcos.parallel.blas import blas_lock as blas_lock, one_blas_thread as one_blas_thread

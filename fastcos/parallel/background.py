@@ -1,9 +1,10 @@
-"""The process that compiles the search kernels while searches run in NumPy.
+"""Compile the search kernels in another process, while this process searches in NumPy.
 
-A process that has searched in NumPy for 0.1 s starts one compiling process for each type of rows.
-The compiling process writes compiled code to the code cache, which all processes read. The
-compiling process gets the ``sys.path`` of its parent and never imports from the working directory,
-so that it runs the same packages as its parent.
+Once a process has searched in NumPy for 0.1 s, it starts one compiling process for each row type
+(such as float32) that it searches. The compiling process writes the compiled code to the code
+cache, from which every other process can load it. The compiling process gets the ``sys.path`` of
+the process that started it, but without the working directory, so that it imports the same packages
+and no file that happens to lie in the working directory.
 """
 
 import contextlib
@@ -19,10 +20,11 @@ from typing import IO, NamedTuple
 from fastcos import config
 from fastcos.kernels import code_cache
 
-# A compiling process that has not ended after this many seconds, for example because it was
-# stopped, counts as failed.
+# A compiling process that has not ended after this many seconds, for example because a user has
+# suspended it, counts as failed.
 _MAX_SECONDS = 300.0
-# The flags of the interpreter that are passed to the compiling process, by name in sys.flags.
+# The interpreter options that are passed on to the compiling process if this process runs with
+# them. Each key is the attribute of sys.flags that tells whether the option is set.
 _FLAGS = {
     "isolated": "-I", "ignore_environment": "-E", "no_site": "-S", "no_user_site": "-s",
     "dont_write_bytecode": "-B",
@@ -30,7 +32,11 @@ _FLAGS = {
 
 
 class _Child(NamedTuple):
-    """A compiling process, the file of its error messages, its deadline, and its parent's id."""
+    """A compiling process, with what is needed to find out how it ended.
+
+    errors is the file that receives its error messages. From the time deadline on
+    (time.monotonic()), it counts as failed. parent is the id of the process that started it.
+    """
 
     process: subprocess.Popen[bytes]
     errors: IO[bytes]
@@ -38,14 +44,18 @@ class _Child(NamedTuple):
     parent: int
 
 
-# For each type of rows, the process that compiles its searches.
+# The running process that compiles the search kernels for each row type, by the name of the type.
 _children: dict[str, _Child] = {}
-# For each type of rows that no other process compiles, the reason.
+# The reason why no other process compiles the search kernels for a row type, by the name of the
+# type.
 failures: dict[str, str] = {}
 
 
 def start(dtype: str) -> None:
-    """Start one process that compiles searches of rows of a type, and report it on stderr."""
+    """Start a process that compiles the search kernels for a row type, and announce it on stderr.
+
+    Nothing happens if such a process is running, or if it failed before.
+    """
     if dtype in _children or dtype in failures:
         return
     reason = _obstacle()
@@ -61,7 +71,7 @@ def start(dtype: str) -> None:
     )
     flags = [flag for name, flag in _FLAGS.items() if getattr(sys.flags, name)]
     optimize = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
-    # The option -P keeps the working directory off the path while the interpreter starts.
+    # The option -P keeps the working directory out of sys.path while the interpreter starts.
     command = [sys.executable, "-P", *flags, *optimize, "-c", program]
     try:
         errors = tempfile.TemporaryFile()  # noqa: SIM115  it is read after the process has ended
@@ -81,9 +91,10 @@ def start(dtype: str) -> None:
 
 
 def is_running(dtype: str) -> bool:
-    """Return whether a process that this process started compiles kernels for a type of rows.
+    """Return whether a process that this process started is compiling kernels for a row type.
 
-    Compiling processes that have failed, for any type, are reported once.
+    The call also prints a message on stderr for every compiling process, for any row type, that has
+    failed since the last call.
     """
     for name, child in list(_children.items()):
         reason = _reason_of_end(child)
@@ -96,28 +107,29 @@ def is_running(dtype: str) -> bool:
 
 
 def is_running_elsewhere(dtype: str) -> bool:
-    """Return whether a process that another program started compiles kernels for a type of rows."""
+    """Return whether a process that another program started is compiling kernels for a row type."""
     directory = code_cache.cache_directory()
     if directory is None or not code_cache.is_writable():
         return False
-    if not code_cache.exists(directory / f"{lock_name(dtype)}.lock"):  # the type is not compiled
+    # Without a lock file, no process has ever started to compile kernels for this row type.
+    if not code_cache.exists(directory / f"{lock_name(dtype)}.lock"):
         return False
     with code_cache.sole_process(lock_name(dtype)) as is_sole:
         return not is_sole
 
 
 def lock_name(dtype: str) -> str:
-    """Return the name of the lock that the only process that compiles a type of rows holds."""
+    """Return the name of the lock that a process holds while it compiles kernels for a row type."""
     return f"background-{dtype}"
 
 
 def why_not(dtype: str) -> str:
-    """Return the reason why no other process compiles rows of a type, or an empty string."""
+    """Return why no other process compiles kernels for a row type, or "" if one can do so."""
     return _obstacle() or failures.get(dtype, "")
 
 
 def _reason_of_end(child: _Child) -> str | None:
-    """Return None while a process runs, "" if it has succeeded, or the reason of its failure."""
+    """Return None while a process runs, "" if it has succeeded, or the reason why it failed."""
     if os.getpid() != child.parent:  # a forked process cannot wait for a child of its parent
         return None if time.monotonic() < child.deadline else "another process has not finished"
     status = child.process.poll()
@@ -138,7 +150,7 @@ def _reason_of_end(child: _Child) -> str | None:
 
 
 def _obstacle() -> str:
-    """Return the reason why no process may be started, or an empty string."""
+    """Return the reason why no compiling process can be started, or "" if it can be started."""
     if os.environ.get("FASTCOS_BACKGROUND") == "0":
         return "FASTCOS_BACKGROUND is 0"
     if not code_cache.has_compiler():
@@ -147,23 +159,24 @@ def _obstacle() -> str:
         return "compiled code cannot be kept: set FASTCOS_CACHE_DIR to a folder that can be written"
     if getattr(sys, "frozen", False):
         return "this program is frozen"
-    # If Python is embedded, sys.executable is the application, which would be started again.
+    # If an application embeds Python, sys.executable is the application. Starting sys.executable
+    # would start the application a second time.
     if not re.match(r"(python|pypy)", Path(sys.executable or "").name.lower()):
         return f"sys.executable is no Python interpreter: {sys.executable or None!r}"
     return ""
 
 
 def _import_path() -> list[str]:
-    """Return sys.path without the working directory, and with the directory of fastcos."""
+    """Return sys.path without the working directory, but with the directory that holds fastcos."""
     home = str(Path(__file__).parents[2])
     path = [entry for entry in sys.path if isinstance(entry, str) and entry not in ("", ".")]
     return path if home in path else [*path, home]
 
 
 def _fail(dtype: str, reason: str) -> None:
-    """Store the reason why no other process compiles a type of rows, and report it on stderr.
+    """Store the reason why no other process compiles kernels for a row type; print it on stderr.
 
-    The reason is not reported if the user has turned the compiling process off.
+    Nothing is printed if the user has turned compiling processes off (FASTCOS_BACKGROUND=0).
     """
     failures[dtype] = reason
     if reason != "FASTCOS_BACKGROUND is 0":
@@ -175,6 +188,6 @@ def _fail(dtype: str, reason: str) -> None:
 
 def _say(text: str) -> None:
     if sys.stderr is not None:
-        # The text is lost if stderr is full or closed.
+        # If stderr is closed, or is a file on a full disk, the text is dropped.
         with contextlib.suppress(OSError, ValueError):
             print(text, file=sys.stderr, flush=True)

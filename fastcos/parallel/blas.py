@@ -1,4 +1,4 @@
-"""Locks by which a fork waits for calls of BLAS, and a limit of BLAS to one thread."""
+"""Make forks wait until no thread runs BLAS, and limit BLAS to one thread."""
 
 import contextlib
 import functools
@@ -10,7 +10,7 @@ from fastcos.parallel.forks import at_fork
 
 
 class _State:
-    """The limit of BLAS that is in force, or None, and the thread that has set it."""
+    """The limit on the number of BLAS threads, or None, and the thread that has set the limit."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -22,20 +22,21 @@ _state = _State()
 
 # OpenBLAS stops its threads at a fork and starts them again at the next product, under a lock that
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
-# or computes a product, the child hangs, and the parent may hang. Therefore a fork waits for all
-# calls of BLAS. A call with several threads holds the first lock. OpenBLAS runs such calls one
-# after the other in any case, and after a fork, two calls that start its threads at the same time
-# would also hang. A call with one thread holds one of the other locks, so that calls with one
-# thread rarely wait for each other.
+# or computes a product, the child hangs, and the parent may hang. Therefore a fork waits until no
+# thread of the process is in a call of BLAS. A call that may use several BLAS threads holds the
+# first lock, so that only one such call runs at a time. OpenBLAS runs these calls one after the
+# other in any case, and two calls that started its threads at the same time after a fork would
+# hang. A call that is limited to one BLAS thread holds one of the other locks, chosen by the id of
+# its thread, so that these calls rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
 def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    A fork waits for the lock. Only NumPy and SciPy may run while a thread holds the lock. A fork
-    takes the lock before it waits for compilations to end, so code that compiles a kernel under the
-    lock could wait forever.
+    A fork of the process waits for this lock. While a thread holds the lock, it must call only
+    NumPy and SciPy, and no function that may compile a kernel: a fork first keeps all threads from
+    compiling and then waits for this lock, so the fork and the thread would wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -53,8 +54,9 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # A thread of the parent that holds the lock of this state, or has set a limit, does not exist
-    # in the child. The lock would therefore never be released, and the limit would never be lifted.
+    # The child has only the thread that called fork. If another thread of the parent held the lock
+    # of this state, or had limited BLAS, the lock would never be released in the child, and the
+    # limit would never be lifted.
     global _state
     previous, _state = _state, _State()
     if previous.owner is threading.current_thread():
@@ -71,20 +73,21 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread within the with block, unless other threads could notice the limit.
 
-    The limit is meant for small matrices between kernels. The threads of OpenBLAS wait for each
-    other at every column of a factorisation, and keep their cores busy for 50 ms after each
-    product, so kernels that run in this time have fewer cores.
+    Use this limit for products and factorisations of small matrices that run between two kernels.
+    Without the limit, the threads of OpenBLAS wait for each other at every column of a
+    factorisation, and each of them keeps a core busy for 50 ms after every product, so that fewer
+    cores are free for the next kernel.
 
     OpenBLAS has one number of threads for the whole process. Even its function
     ``openblas_set_num_threads_local``, which is meant for the calling thread, sets the number of
     the process in builds without OpenMP. If another thread of the program changed the number during
     the block, for example by ``threadpoolctl.threadpool_limits``, the end of the block would undo
-    the change, or the other thread would later restore our limit. Therefore a process keeps its
-    number of BLAS threads if another of its threads is not a daemon, such as a worker of a
-    ``ThreadPoolExecutor``. An SVD and an audit then take 1.3 times as long on two idle cores, and
-    an audit takes 5 times as long on busy cores. Daemon threads do not count, because they seldom
-    compute: among them are the threads of the pool, those that draw progress bars, and those of a
-    notebook's kernel.
+    the change, or the other thread would later restore our limit. Therefore BLAS is not limited if
+    the process has another thread that is not a daemon, such as a worker of a
+    ``ThreadPoolExecutor``. Without the limit, an SVD and an audit take 1.3 times as long on two
+    idle cores, and an audit takes 5 times as long on busy cores. Daemon threads do not prevent the
+    limit, because they seldom call BLAS: examples are the threads of our pool, the threads that
+    draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():
@@ -106,7 +109,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _is_unnoticed() -> bool:
-    """Return whether probably no other thread sets or reads the number of BLAS threads."""
+    """Return whether all other threads are daemons, which hardly ever depend on BLAS threads."""
     current = threading.current_thread()
     return all(thread is current or thread.daemon for thread in threading.enumerate())
 

@@ -1,10 +1,11 @@
-"""Buffer pool: the memory of a large array is reused after its last view has been freed.
+"""A buffer pool, which reuses the memory of a large array after its last view has been freed.
 
-The system clears every new page, which takes about 40% of the time of a product X A with 64
-columns (bench/lab/curves.py). Therefore the pool keeps a few freed blocks, which together fit into
-working_memory, and the next array of about the same size gets one of them. With MADV_FREE, the
-system may take back the pages of a freed block until the block is used again, as in allocators like
-jemalloc. On systems without MADV_FREE, every array is a new array of NumPy.
+The operating system fills every new page with zeros. This takes about 40% of the time of a product
+X A if X is sparse and A has 64 columns (bench/lab/curves.py). Therefore the pool keeps a few freed
+blocks of memory, which together fit into working_memory, and places the next array of about the
+same size in one of these blocks. The pool marks freed blocks with MADV_FREE, as allocators like
+jemalloc do, so that the operating system can take back the pages of a block that is not in use. On
+systems without MADV_FREE, every array is placed in new memory.
 """
 
 import collections
@@ -22,13 +23,14 @@ from fastcos import config
 # The sizes of a cache line and of a huge page in bytes.
 CACHE_LINE = 64
 _HUGE_PAGE = 2**21
-# Memory is reused for arrays of at least this many bytes, because NumPy requests huge pages for
+# The pool is used for arrays of at least this many bytes, because NumPy requests huge pages for
 # arrays of this size.
 _LARGE = 2**22
-# The largest number of freed blocks that the pool keeps; together they fit into working_memory.
+# The largest number of freed blocks that the pool keeps. All of them together fit into
+# working_memory.
 MAX_FREE_BLOCKS = 4
-# The advice to madvise that the system may take the pages of a block; None on systems without this
-# advice.
+# The value for madvise that allows the system to take back the pages of a block. None on systems
+# that lack this value.
 MADV_FREE = getattr(mmap, "MADV_FREE", None)
 
 _free_blocks: collections.deque["_Block"] = collections.deque(maxlen=MAX_FREE_BLOCKS)
@@ -37,14 +39,15 @@ _free_blocks: collections.deque["_Block"] = collections.deque(maxlen=MAX_FREE_BL
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an uninitialised array that starts at a cache line, or at a huge page if it is large.
 
-    A vector that crosses a cache line takes two accesses to read. Without alignment, X A with 64
-    columns takes 1.4 times as long as with alignment (bench/lab/curves.py).
+    Reading a vector register that crosses the boundary of a cache line takes two accesses. A
+    product X A of a sparse X and an A with 64 columns takes 1.4 times as long if the arrays do not
+    start at a cache line (bench/lab/curves.py).
     """
     return empty_or_used(shape, dtype)[0]
 
 
 def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], bool]:
-    """Return an array as `empty` does, and whether its memory belonged to an earlier array."""
+    """Return the array that `empty` returns, and whether an earlier array used the same memory."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     reused = None
@@ -53,8 +56,9 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
     else:
         reused = _take(size)
         block = reused or _Block(size)
-        # Views refer to this array, which does not refer to the array of the block. Therefore this
-        # array is freed with the last view, and its finaliser then releases the block.
+        # Every view that the caller makes refers to this array, but not to the array of the block.
+        # Therefore this array is freed with the last view, and its finaliser then returns the block
+        # to the pool.
         memory = np.frombuffer(block.memory.data, np.uint8)
         weakref.finalize(memory, block.release).atexit = False
         memory = memory[:size]
@@ -62,7 +66,7 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
 
 
 def release() -> None:
-    """Free the blocks that the pool keeps, so that the memory of one call can be measured."""
+    """Free all blocks in the pool, for example before the memory of a call is measured."""
     _free_blocks.clear()
 
 
@@ -73,10 +77,10 @@ class _Block:
         self.memory = _starting_at(_HUGE_PAGE, -(-size // _HUGE_PAGE) * _HUGE_PAGE)
 
     def release(self) -> None:
-        """Allow the system to take the pages of this block, and keep the block for the next array.
+        """Return this block to the pool, and allow the system to take back its pages.
 
-        A finaliser may run in any thread at any time, so it must not wait for a lock. The pool is a
-        deque, which needs no lock.
+        A finaliser calls this method, in any thread and at any time, so it must not wait for a
+        lock. The pool is a deque, whose methods are thread-safe without a lock.
         """
         if self.memory.nbytes * MAX_FREE_BLOCKS > config.working_memory() * 2**20:
             return
@@ -87,11 +91,11 @@ class _Block:
 
 
 def _take(size: int) -> _Block | None:
-    """Return the first free block of at least size and at most 2 * size bytes, or None."""
+    """Return a free block of at least size and at most 2 * size bytes, or None."""
     for _ in range(len(_free_blocks)):
         try:
             block = _free_blocks.popleft()
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread has taken the last block
             return None
         if size <= block.memory.nbytes <= 2 * size:
             return block

@@ -1,4 +1,4 @@
-"""Functions that run before and after a fork of the process, on systems that have fork."""
+"""Register functions that Python calls before and after every fork of the process."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,10 @@ def at_fork(
     after_in_parent: Callable[[], None] | None = None,
     after_in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Call functions before every fork of this process, and after it in the parent and child."""
+    """Register functions to be called before each fork, and after it in the parent and the child.
+
+    On systems without fork, nothing is registered.
+    """
     hooks = {
         "before": before, "after_in_parent": after_in_parent, "after_in_child": after_in_child
     }  # fmt: skip

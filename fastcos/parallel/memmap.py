@@ -1,10 +1,14 @@
-"""The three kinds of rows, which only this module distinguishes: in memory, mapped and narrow.
+"""Read rows that are memory-mapped, or that have low precision, as valid rows in memory.
 
-Mapped rows lie in a memory-mapped file, which is read block by block. Narrow rows have one or two
-bytes per number (int8, float16 or bfloat16, for example). They are converted to float32 block by
-block, unless kernels can read them directly: kernels read int8, float16 and bfloat16. Numba
-supports neither float16 nor bfloat16, so float16 is passed to kernels as uint16 and bfloat16 as
-int16, and the kernels convert the numbers in registers (:mod:`fastcos.kernels.pair_scores`).
+Other modules need not know how the rows that a caller passes are stored. This module distinguishes
+three ways. Mapped rows lie in a memory-mapped file, which is read block by block. Narrow rows are
+rows in memory with one or two bytes per number, for example int8 or float16; unless kernels can
+read them directly, they are converted to float32 block by block. All other rows are float32 or
+float64 rows in memory.
+
+Kernels can read the narrow types int8, float16 and bfloat16. Numba supports neither float16 nor
+bfloat16, so float16 rows are passed to kernels as uint16 and bfloat16 rows as int16, and the
+kernels convert the numbers in registers (:mod:`fastcos.kernels.pair_scores`).
 """
 
 import contextlib
@@ -19,21 +23,21 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 
-# The smallest number of rows that are read as one block. With fewer rows, reading the block would
-# have more overhead than searching it takes.
+# The smallest number of rows that are read as one block. With fewer rows, the overhead of reading
+# the block would be larger than the time to search it.
 _MIN_ROWS = 64
-# The number of scattered rows that are copied before their pages are released, because the system
-# maps up to 16 pages for each row.
+# take_rows copies this many scattered rows of a map, and then releases their pages. It must release
+# pages often, because the operating system maps up to 16 pages for each row.
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22
-# For each type of narrow rows (of one- or two-byte numbers) that kernels read, by its name: the
-# type in which the rows are passed to a kernel.
+# The narrow types (with one or two bytes per number) that kernels can read. Each name is followed
+# by the type as which an array of this type is passed to a kernel.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
-    """Return whether X is an array in memory of one- or two-byte numbers that float32 can hold."""
+    """Return whether X is a matrix in memory of one- or two-byte numbers that fit float32."""
     if type(X) is not np.ndarray:  # X is a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
@@ -42,14 +46,14 @@ def is_narrow(X: Any) -> bool:
 def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
     """Return whether X is a memory-mapped file or a view of one.
 
-    The type of X alone does not decide, because ``copy`` and ``astype`` of a memmap return an
-    array in memory that is also of type memmap.
+    The class of X does not tell, because ``copy`` and ``astype`` of an np.memmap return an array in
+    memory that is also an np.memmap.
     """
     return isinstance(X, np.memmap) and _map_of(X) is not None
 
 
 def is_read_in_blocks(X: Any) -> bool:
-    """Return whether a search reads X block by block."""
+    """Return whether X must be read block by block, because it is mapped or narrow."""
     return is_on_disk(X) or is_narrow(X)
 
 
@@ -63,12 +67,12 @@ def as_mapped_rows(
     or_vector: bool = False,
     is_measured: bool = False,
 ) -> Any:
-    """Return X as valid rows; of rows that are read in blocks, check only the shape and the type.
+    """Return X as valid rows, or unchanged if the caller reads it block by block.
 
-    on_disk says whether mapped rows are returned unchanged, for the caller to read in blocks.
-    narrow says whether narrow rows (of one- or two-byte numbers) are returned unchanged, and widen
-    says whether narrow rows are converted to float32 at once instead. or_vector and is_measured are
-    arguments of validation.as_rows.
+    Of rows that are returned unchanged, only the shape and the type are checked. on_disk says
+    whether the caller reads mapped rows block by block, and narrow says the same of narrow rows (of
+    one- or two-byte numbers). widen=True converts narrow rows to float32 at once, as a whole, even
+    if narrow is True. or_vector and is_measured are arguments of validation.as_rows.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):
@@ -81,8 +85,8 @@ def as_mapped_rows(
         if is_unchanged and widen:
             is_unchanged, dtype = False, np.float32
         elif is_unchanged and X.size:
-            # Only one row is checked, because as_row_shape would convert all rows of a type of
-            # ml_dtypes to float32.
+            # Only the first row is passed to as_row_shape, because as_row_shape would convert all
+            # rows to float32 if their type is one of ml_dtypes, such as bfloat16.
             first_rows = X[:1]
     if not is_unchanged:
         return validation.as_rows(
@@ -93,14 +97,14 @@ def as_mapped_rows(
 
 
 def has_kernels(X: Any) -> bool:
-    """Return whether kernels read the rows X, of one- or two-byte numbers, without conversion."""
+    """Return whether X consists of int8, float16 or bfloat16 rows, which kernels read directly."""
     return is_narrow(X) and X.dtype.name in _BITS
 
 
 def as_stored(name: str, X: Any) -> Any:
-    """Return rows as an index stores them.
+    """Return rows of the type in which an index stores them.
 
-    Rows of one- or two-byte numbers for which there is no kernel are converted to float32.
+    Rows of one- or two-byte numbers are converted to float32 if kernels cannot read their type.
     """
     if not is_narrow(X):
         return X
@@ -110,7 +114,7 @@ def as_stored(name: str, X: Any) -> Any:
 
 
 def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
-    """Return whether rows may share memory with source, so that changing source changes them."""
+    """Return whether a change of source may change rows, because the two may share memory."""
     if isinstance(source, (list, tuple)):
         return False
     # For a table or a tensor, NumPy cannot tell whether its arrays share memory with the rows.
@@ -118,7 +122,10 @@ def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
 
 
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return rows of one- or two-byte numbers in the type that kernels read, others unchanged."""
+    """Return narrow rows as the type in which they are passed to kernels; other rows unchanged.
+
+    No number is converted: the result is a view of the same bits.
+    """
     if not has_kernels(X):
         return X
     native_rows = np.ascontiguousarray(X, X.dtype.newbyteorder("="))
@@ -126,11 +133,11 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Undo as_bits without a copy: return rows as the numbers that their bits represent."""
+    """Return the rows from which as_bits made its result, as a view of the same bits."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
-        from ml_dtypes import bfloat16  # the package that made the rows is installed
+        from ml_dtypes import bfloat16  # installed, because the rows were bfloat16 before as_bits
 
         return rows.view(bfloat16)
     return rows
@@ -139,8 +146,9 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
     """Return rows [lo, hi) of X as valid rows in memory.
 
-    Mapped rows are copied and their pages are released, while the system reads the next hi - lo
-    rows ahead. Narrow rows are converted to float32. Other rows in memory are already valid.
+    Mapped rows are copied and their pages are released; meanwhile, the operating system is asked to
+    read the next hi - lo rows into its cache. Narrow rows are converted to float32. All other rows
+    are already valid rows in memory.
     """
     if not is_read_in_blocks(X):
         return X[lo:hi]
@@ -151,7 +159,7 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
 
 
 def _copied_rows(X: npt.NDArray[Any], lo: int, hi: int, n_threads: int | None) -> npt.NDArray[Any]:
-    """Return a copy of rows [lo, hi) of a map, while the system reads the next rows ahead."""
+    """Return a copy of rows [lo, hi) of a map, and have the system read the next rows ahead."""
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
     blocks = parallel.row_blocks(len(rows), max(1, _BYTES_PER_RELEASE // (X.shape[1] * X.itemsize)))
@@ -160,7 +168,7 @@ def _copied_rows(X: npt.NDArray[Any], lo: int, hi: int, n_threads: int | None) -
 
 
 def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation.Rows]]:
-    """Yield every block of X as the number of its first row and its valid rows in memory."""
+    """Yield the blocks of X one after the other: the number of the first row, and valid rows."""
     for lo in range(0, len(X), block):
         yield lo, read_rows(name, X, lo, min(len(X), lo + block))
 
@@ -168,7 +176,7 @@ def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation
 def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
-    """Return the rows of X with these numbers as valid rows in memory; numbers may be empty."""
+    """Return the rows of X with these row numbers, which may be none, as valid rows in memory."""
     if not len(numbers) and (is_narrow(X) or is_on_disk(X)):
         return validation.read_only(np.empty((0, X.shape[1]), np.float32))
     if is_narrow(X):
@@ -179,7 +187,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy the requested rows with places lo to hi - 1 in the order of the file."""
+        """Copy the requested rows lo to hi - 1, counted in the order in which the file has them."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]
@@ -191,37 +199,43 @@ def take_rows(
 
 
 def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
-    """Copy rows [lo, hi) of a map."""
+    """Copy rows [lo, hi) of the map X to rows, and release their pages."""
     np.copyto(rows[lo:hi], X[lo:hi])
     _release_copied(X[lo:hi])
 
 
 def _release_copied(X: Any) -> None:
-    # A memory map that was unpickled is an array in memory. Pages of a copy-on-write map (mode "c")
-    # may have been written, and would lose the change.
+    # X may be in memory, for example if a memory map was pickled. If X is a copy-on-write map (mode
+    # "c"), releasing a page would discard what the caller has written to it.
     if is_on_disk(X) and X.mode != "c":
         release(X)
 
 
 def release(X: npt.NDArray[Any]) -> None:
-    """Release the pages of a shared map; the next access reads them from the file again."""
+    """Release the memory pages of a map; the next access reads them from the file again."""
     _advise(X, "MADV_DONTNEED")
 
 
 def read_ahead(X: npt.NDArray[Any]) -> None:
-    """Ask the system to read the pages of a map into its cache in the background."""
+    """Ask the operating system to read the pages of a map into its cache in the background."""
     _advise(X, "MADV_WILLNEED")
 
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
-    """Return how many rows to process at once: all, or for a map, as many as fit in memory."""
+    """Return how many rows of X to process at once: all, or if X is mapped, as many as fit.
+
+    memory is in bytes.
+    """
     if not is_on_disk(X):
         return len(X)
     return max(1, min(len(X), int(memory / bytes_per_row)))
 
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
-    """Return how many of n rows fit a share of memory (bytes); raise if _MIN_ROWS do not fit."""
+    """Return how many of n rows fit into a share of memory, which is in bytes.
+
+    ValueError is raised if fewer than _MIN_ROWS rows (or n, if n is smaller) fit.
+    """
     validation.check_memory("working_memory", memory, bytes_per_row * min(n, _MIN_ROWS) / share)
     return min(n, int(share * memory / bytes_per_row))
 
@@ -229,8 +243,9 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
     """Return values by which a later run recognises that its rows are the same as X.
 
-    The values are the shape and the type. For a memory map, the path, the size and the modification
-    time of the file are added; for other arrays, a checksum of the numbers is added.
+    The values are the shape and the type of X, and for a memory map the path, the size and the
+    modification time of the file, and the place of X in the file. For any other array, they are the
+    shape, the type and a checksum of the numbers.
     """
     layout = {"shape": list(X.shape), "dtype": X.dtype.str}
     if is_on_disk(X) and X.filename is not None:
@@ -252,10 +267,10 @@ def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
 
 
 def _advise(X: npt.NDArray[Any], name: str) -> None:
-    """Give the system the madvise advice of this name on the pages of X, if X is a map.
+    """Call madvise for the pages of X with the advice of this name, if X is a map.
 
-    Advice changes no result, so this function raises no error if the system (for example Windows)
-    or the file system does not support the advice.
+    Advice changes no result, so this function raises no error if the operating system (for example
+    Windows) or the file system does not support the advice.
     """
     file_map, advice = _map_of(X), getattr(mmap, name, None)
     if file_map is None or advice is None or not X.size or not X.flags.c_contiguous:
@@ -267,6 +282,6 @@ def _advise(X: npt.NDArray[Any], name: str) -> None:
 
 
 def _start_in_map(X: npt.NDArray[Any]) -> int:
-    """Return the number of bytes from the start of the map to the first entry of X."""
+    """Return the number of bytes from the start of the memory map to the first entry of X."""
     map_bytes = np.frombuffer(_map_of(X) or b"", np.uint8)
     return int(X.ctypes.data - map_bytes.ctypes.data)

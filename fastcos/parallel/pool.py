@@ -1,11 +1,11 @@
 """The thread pool, which runs serial kernels over blocks of rows.
 
-Kernels run only in threads of this module: the calling thread runs blocks itself, and the threads
-of the pool help it. The threads of the pool are started on first use, wait on a queue, and belong
-to one process, so that a forked child starts new threads. A call has many small blocks, so that
-rows of unequal work are balanced, progress is reported, and Ctrl-C takes effect when the running
-blocks end. After a call has raised an error, none of its blocks runs or writes into the caller's
-arrays.
+The thread that calls ``run`` runs blocks itself, and the threads of the pool help it. The threads
+of the pool are started at first use and wait for work on a queue. A forked child process starts
+threads of its own. A call of ``run`` is divided into many small blocks, so that threads whose rows
+need less work take more blocks, so that progress can be reported between blocks, and so that Ctrl-C
+takes effect as soon as the running blocks have ended. When ``run`` raises an error, no block is
+running any more, so no thread still writes into the caller's arrays.
 """
 
 import contextlib
@@ -32,28 +32,28 @@ Value = TypeVar("Value")
 # The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
-# If a call has more blocks than this, the entry of its kernel is looked up once for all blocks.
-# Numba checks the types of the arguments at every call, which takes 3 us for each record; looking
-# up the entry takes as long as about 10 such calls.
+# If a call of run has more blocks than this, it looks up the compiled code of its kernel once for
+# all blocks. Otherwise Numba checks the types of the arguments for every block, which takes 3 us
+# for each argument that is a record. The look-up takes as long as these checks for about 10 blocks.
 _MANY_BLOCKS = 10
 
 _inside = threading.local()
 
 
 class _State:
-    """The locks and threads of one process, and whether Numba's prange is safe in this process."""
+    """The locks and the pool of one process, and whether Numba's prange is safe in this process."""
 
     def __init__(self, *, is_forked: bool = False) -> None:
         self.lock, self.writer_lock = threading.Lock(), threading.RLock()
-        # Helping threads take tasks from this queue; None ends the thread that takes it.
+        # The threads of the pool take tasks from this queue. A thread that takes None ends.
         self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
         self.is_forked = is_forked
-        # The value is None before prange is tried, "" if prange is safe, otherwise the reason why
-        # prange is not safe.
+        # None until prange has been tried in this process; then "" if prange is safe, or the reason
+        # why it is not safe.
         self.prange_fault: str | None = None
-        # For every attribute that is being computed, by object and name: its lock, and the number
-        # of threads that hold the lock or wait for it.
+        # The lock of every attribute that is being computed, and the number of threads that hold
+        # this lock or wait for it. The key is the id of the object and the attribute's name.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
@@ -61,7 +61,7 @@ _state = _State()
 
 
 def reset() -> None:
-    """End the threads of the pool, and forget whether prange is safe."""
+    """End the threads of the pool, and have the next call of run test again if prange is safe."""
     global _state
     previous, _state = _state, _State(is_forked=_state.is_forked)
     for _ in range(previous.n_threads):
@@ -69,8 +69,8 @@ def reset() -> None:
 
 
 def _after_fork() -> None:
-    # The parent's threads do not exist in the child, so a lock that one of them holds would never
-    # be released.
+    # The child has none of the parent's other threads, so a lock that one of them held during the
+    # fork would never be released.
     global _state
     _state = _State(is_forked=True)
     _inside.busy = False
@@ -80,17 +80,17 @@ at_fork(after_in_child=_after_fork)
 
 
 def writer_lock() -> threading.RLock:
-    """Return the process-wide lock that a thread holds while it changes a shared object."""
+    """Return the one lock of this process that a thread holds while it changes a shared object."""
     return _state.writer_lock
 
 
 @contextlib.contextmanager
 def attribute_lock(owner: object, name: str) -> Iterator[None]:
-    """Hold the lock of one attribute of one object; the lock exists only while threads use it.
+    """Hold the lock of one attribute of one object within the with block.
 
-    The lock belongs to the state of this process. A child process that is forked while a thread of
-    the parent holds the lock starts without the lock, because the child would otherwise wait for
-    ever.
+    The lock is created when a thread first asks for it, and is deleted when no thread holds it or
+    waits for it. If a process forks while one of its threads holds the lock, the child starts
+    without the lock; otherwise a thread of the child that asks for the lock would wait for ever.
     """
     state, key = _state, (id(owner), name)
     with state.lock:
@@ -108,12 +108,13 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
 
 
 class lazy_attribute(Generic[Owner, Value]):
-    """An attribute that its method computes once, at first use; other threads wait for the value.
+    """A decorator: the method computes the attribute once, at first use; other threads wait for it.
 
-    functools.cached_property is not used. On Python 3.11, cached_property holds one lock for all
-    instances: a child that is forked while another thread computes an attribute would wait for
-    ever. In later versions, cached_property has no lock: eight threads that search an index at once
-    would each pack all items.
+    The decorator replaces functools.cached_property for two reasons. On Python 3.11,
+    cached_property has one lock for all instances of a class: if a process forks while one of its
+    threads computes an attribute, the child would wait for ever for the lock. In later versions,
+    cached_property has no lock: if eight threads started to search an index at the same time, each
+    of them would pack all items.
     """
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:
@@ -129,8 +130,8 @@ class lazy_attribute(Generic[Owner, Value]):
     def __get__(self, instance: Owner | None, owner: type) -> Any:
         if instance is None:
             return self
-        # Once the value is stored in the instance, Python reads it there and not from this
-        # descriptor, which has no __set__.
+        # Once the value is in the __dict__ of the instance, Python reads it there and no longer
+        # calls this method, because a descriptor without __set__ does not override the __dict__.
         with attribute_lock(instance, self._name):
             fields = vars(instance)
             if self._name not in fields:
@@ -139,16 +140,19 @@ class lazy_attribute(Generic[Owner, Value]):
 
 
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an output array that is filled with values that no kernel writes.
+    """Return an output array that is filled with a value that no kernel writes.
 
-    Floating-point numbers are NaN, signed integers are -7, and bytes are 249.
+    The value is NaN for floating-point types, -7 for signed integers and 249 for other types.
     """
     kind = np.dtype(dtype)
     return np.full(shape, np.nan if kind.kind == "f" else (-7 if kind.kind == "i" else 249), kind)
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
-    """Return the boundaries 0 = c_0 < ... < c_b = n_rows of blocks of rows_per_block rows."""
+    """Return the boundaries 0 = c_0 < ... < c_b = n_rows of blocks of rows_per_block rows.
+
+    The last block may have fewer rows.
+    """
     step = max(1, rows_per_block)
     boundaries = np.arange(0, n_rows + step, step, dtype=np.int64)
     boundaries[-1] = n_rows
@@ -156,11 +160,12 @@ def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
 
 
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
-    """Return the boundaries of blocks of rows with about equal work.
+    """Return the boundaries of blocks of consecutive rows that take about the same work.
 
-    cumulative (n + 1,) holds the work of all rows before each row, such as the indptr of a CSR
-    matrix. Each row counts as one more unit of work, so that empty rows are also divided among
-    blocks. The boundaries depend only on the data, never on the number of threads.
+    cumulative[i] is the total work of the rows before row i, for i from 0 to n. An example is the
+    indptr of a CSR matrix, for which the work of a row is its number of stored entries. One unit of
+    work is added for every row, so that rows without work are also divided among the blocks. The
+    boundaries depend only on the arguments, and not on the number of threads.
     """
     n = len(cumulative) - 1
     total = int(cumulative[-1]) + n
@@ -174,8 +179,8 @@ def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """For every target, return the first row i for which cumulative[i] + i reaches the target."""
-    # The rows for all targets are found by bisection at once, which reads few rows. An array of
-    # cumulative + i would take 2 ms per 400,000 rows.
+    # A bisection for all targets at the same time reads few entries of cumulative. By contrast,
+    # computing the array of all cumulative[i] + i takes 2 ms per 400,000 rows.
     low, high = np.zeros_like(targets), np.full_like(targets, len(cumulative) - 1)
     while (low < high).any():
         middle = (low + high) // 2
@@ -191,12 +196,13 @@ def run(
     n_threads: int | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Call rows_kernel(lo, hi, *arrays) for the rows between consecutive boundaries in blocks.
+    """Call rows_kernel(lo, hi, *arrays) once for each pair of consecutive boundaries in blocks.
 
-    The result must not depend on the order of the blocks. A single block runs in the calling
-    thread, and so does every call from inside a block. A Python function runs on the pool even if
-    the backend is prange. progress(done, total) is called in the calling thread with numbers of
-    rows; an error that progress raises stops the call.
+    The result must not depend on the order in which the blocks run. If there is only one block, or
+    if run is called from inside a block, all blocks run in the calling thread. If rows_kernel is a
+    Python function and not a kernel, the blocks run on the pool even if the backend is prange.
+    progress(done, total) is called in the calling thread with the number of finished rows and of
+    all rows; if progress raises an error, no further block starts, and run raises the error.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
     is_alone = len(blocks) <= 2 or getattr(_inside, "busy", False)
@@ -209,7 +215,8 @@ def run(
         if not is_alone and config.backend() == "prange" and _prange_is_safe():
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
-        # bind looks up the code for these types once for the call, instead of once per block.
+        # bind_for_blocks looks up the compiled code for these argument types once for the whole
+        # call, instead of once per block.
         has_many = len(blocks) > _MANY_BLOCKS
         bind = rows_kernel.bind_for_blocks if has_many else rows_kernel.bind
         function, arguments = bind(*arrays)
@@ -223,24 +230,30 @@ def run(
 
 
 def call(rows_kernel: Kernel, kinds: Hashable, lo: int, hi: int, *arrays: Any) -> None:
-    """Run a kernel on one block of rows in the calling thread, with less overhead than run.
+    """Run a kernel on rows [lo, hi) in the calling thread, with less overhead than run.
 
-    kinds is a key for the types of the arrays; two calls with equal kinds must pass equal types.
+    kinds is the key under which the compiled code for the types of the arrays is cached, so two
+    calls with equal kinds must pass arrays of equal types.
     """
     rows_kernel.call(kinds, lo, hi, *arrays)
 
 
 class _Job:
-    """The blocks of one call, which the calling thread and the helping threads take one by one."""
+    """The blocks of one call of run.
+
+    The calling thread and the threads of the pool that help it (the helping threads) take the
+    blocks one by one.
+    """
 
     def __init__(self, function: Callable[..., None], arguments: Any, blocks: Blocks) -> None:
         self._function, self._arguments = function, arguments
         self._waiting_blocks = list(itertools.pairwise(blocks.tolist()))[::-1]
         self._total = int(blocks[-1] - blocks[0])
         self._done = 0
-        self._running = 0  # blocks that helping threads run
+        self._running = 0  # the number of helping threads that run blocks
         self._error: BaseException | None = None
-        # _lock protects the four fields above. _busy is held while a helping thread runs blocks.
+        # A thread holds _lock while it reads or changes the blocks, _done, _running or _error. The
+        # helping threads together hold _busy while at least one of them runs blocks.
         self._lock, self._busy = threading.Lock(), threading.Lock()
 
     def run(self, size: int, progress: Progress | None) -> None:
@@ -260,7 +273,7 @@ class _Job:
             while not self._has_ended(_REPORT_INTERVAL if progress is not None else -1):
                 self._report(progress)
             self._report(progress)
-        finally:  # no block may still run afterwards, not even after KeyboardInterrupt
+        finally:  # even after KeyboardInterrupt, this method returns only when no block is running
             _inside.busy = was_inside
             self._stop()
         error, self._error = self._error, None
@@ -268,14 +281,14 @@ class _Job:
             try:
                 raise error
             finally:
-                del error  # the traceback of the error holds this frame, and the frame the arrays
+                del error  # the error's traceback refers to this frame, which refers to the arrays
 
     def _report(self, progress: Progress | None) -> None:
         if progress is not None and self._error is None:
             progress(self._done, self._total)
 
     def _help(self) -> None:
-        """Run blocks in a helping thread until all blocks are taken."""
+        """Take and run blocks in a helping thread until no block is left."""
         with self._lock:
             if not self._waiting_blocks:
                 return
@@ -296,7 +309,7 @@ class _Job:
             return self._waiting_blocks.pop() if self._waiting_blocks else None
 
     def _run_block(self, lo: int, hi: int) -> None:
-        """Run one block; after an error, discard the blocks that no thread has taken."""
+        """Run one block; if it raises an error, discard the blocks that no thread has taken."""
         try:
             self._function(lo, hi, *self._arguments)
         except BaseException as raised:
@@ -308,13 +321,13 @@ class _Job:
             self._done += hi - lo
 
     def _has_ended(self, seconds: float) -> bool:
-        """Wait until no helping thread is running a block, at most `seconds` (-1: no limit).
+        """Return True as soon as no helping thread is running a block.
 
-        The method returns whether no helping thread is running a block.
+        The method returns False if that takes longer than `seconds`; -1 stands for no limit.
         """
-        # This condition is tested before `acquire`, because an interrupt between acquire and
-        # release leaves _busy held although no block runs. If signals restart system calls, as they
-        # do after an import of polars, every interrupt arrives between the two.
+        # _running is read before _busy is acquired, because a KeyboardInterrupt between acquire and
+        # release leaves _busy locked although no block is running. If interrupted system calls are
+        # restarted, as they are after an import of polars, every interrupt arrives at this point.
         with self._lock:
             if self._running == 0:
                 return True
@@ -324,7 +337,10 @@ class _Job:
         return True
 
     def _stop(self) -> None:
-        """Discard blocks that no thread has taken; wait for running blocks, even after Ctrl-C."""
+        """Discard the blocks that no thread has taken, and wait until no block is running.
+
+        A KeyboardInterrupt during the wait is raised only after the wait.
+        """
         interrupt = None
         ended = False
         while not ended:
@@ -334,13 +350,18 @@ class _Job:
                 ended = self._has_ended(-1)
             except KeyboardInterrupt as raised:
                 interrupt = raised
-        self._arguments = ()  # a task in the queue still refers to this job, and so to the arrays
+        # A task that is still in the queue refers to this job, which must not keep the caller's
+        # arrays in memory.
+        self._arguments = ()
         if interrupt is not None:
             raise interrupt
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
-    """Start threads until the pool has size - 1 of them, and queue copies of a task for them."""
+    """Put a task into the queue `copies` times, so that as many threads of the pool run it.
+
+    If the pool has fewer than size - 1 threads, the missing threads are started first.
+    """
     state = _state
     if state.n_threads < size - 1:
         with state.lock:
@@ -356,16 +377,20 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> None:
 
 
 def _work(state: _State) -> None:
-    """Run tasks until the queue returns None, which ends this thread."""
+    """Run tasks from the queue in a thread of the pool; end the thread when a task is None."""
     while (task := state.tasks.get()) is not None:
         task()
-        task = None  # the task refers to the caller's arrays, which must be freed
+        task = None  # the task refers to the caller's arrays, which would not be freed otherwise
 
 
 def _prange_is_safe() -> bool:
-    """Return whether prange runs in this process on a threading layer that allows many callers."""
+    """Return whether several threads of this process may run prange loops at the same time.
+
+    The answer depends on the threading layer of Numba. If it is False, one warning is issued.
+    """
     state = _state
-    # On the workqueue layer, two callers that try prange at the same time would abort the process.
+    # On the workqueue layer, Numba aborts the process if two threads run prange at the same time.
+    # Therefore only one thread tries prange.
     with state.lock:
         if state.prange_fault is None:
             state.prange_fault = _find_prange_fault()
@@ -377,7 +402,8 @@ def _prange_is_safe() -> bool:
 
 
 def _find_prange_fault() -> str:
-    # If prange has run in the parent process, trying prange could hang the forked child.
+    """Return the reason why prange is not safe in this process, or "" if it is safe."""
+    # If prange has run in the parent process, a forked child could hang when it tries prange.
     if _state.is_forked:
         return "in a forked process"
     from numba import threading_layer
@@ -392,7 +418,7 @@ def _find_prange_fault() -> str:
 
 @kernel
 def _nothing(lo, hi):  # type: ignore[no-untyped-def]
-    """Do nothing with rows [lo, hi)."""
+    """Do nothing; the kernel is compiled and run only in order to try prange."""
 
 
 def _run_prange(

@@ -1,13 +1,15 @@
-"""Decide whether a search runs compiled kernels, or NumPy until the kernels are compiled.
+"""Decide whether a search runs compiled kernels, or runs in NumPy because they are not compiled.
 
-Compiling the kernels of a search takes about half a minute of processor time, once per machine.
-Until the kernels are compiled, :mod:`fastcos.search.numpy_search` computes searches, while
-:mod:`fastcos.parallel.background` compiles in another process. If no other process can compile,
-this process searches in NumPy for about as long as compiling takes, and then compiles. This rule is
-the ski-rental strategy: searches take at most twice as long as with the better of the two choices.
+Compiling the search kernels takes about half a minute of processor time, once per machine. Until
+then, :mod:`fastcos.search.numpy_search` answers searches, while
+:mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
+compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
+kernels itself. This is the strategy for the ski-rental problem: the searches of the process take at
+most about twice as long as if it had compiled at the start, or never, whichever is better.
 
-Rows of different types are searched by different code, so each type becomes ready at its own time.
-A process that has compiled all kernels for a type marks the type as ready in the code cache.
+Each row type (such as float32) needs kernels of its own, so each row type becomes ready at its own
+time. A process that has compiled all kernels for a row type marks the type as ready in the code
+cache.
 """
 
 import contextlib
@@ -33,17 +35,17 @@ from fastcos.kernels import (
 )
 from fastcos.parallel import background
 
-# A process requests compiled code after it has searched in NumPy for this many seconds. A program
-# that searches for a shorter time ends before the code is compiled.
+# A process has the kernels compiled only after it has searched in NumPy for this many seconds. A
+# program whose searches take less time would end before the kernels are compiled.
 _SECONDS_BEFORE_COMPILING = 0.1
-# If no other process can compile, this process compiles after it has searched in NumPy for this
-# many seconds.
+# If no other process can compile the kernels, this process compiles them after it has searched in
+# NumPy for this many seconds.
 _SECONDS_IN_NUMPY = 20.0
-# The time in seconds between two checks whether another process has compiled code for the cache.
+# The seconds between two checks whether another process has put compiled kernels into the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If these kernels are compiled, all other kernels that searches of packed and unpacked rows call
-# are compiled, too.
+# If these kernels are in the cache, then all kernels that searches of packed and unpacked rows call
+# are in the cache.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,
@@ -52,20 +54,20 @@ _SEARCH_KERNELS = (
 
 
 class State:
-    """The row types whose kernels are compiled, and the time that searches in NumPy have taken."""
+    """The row types whose kernels are compiled, and the time spent on searches in NumPy."""
 
     def __init__(self) -> None:
-        # The seconds are counted from 0 again when a type of rows becomes ready, so that searches
-        # of each type may run in NumPy for the whole time.
+        # These seconds are set to 0 when a row type becomes ready, so that searches of every row
+        # type can run in NumPy for _SECONDS_IN_NUMPY.
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False
-        # The types of rows whose kernels are compiled.
+        # The names of the row types whose kernels are compiled.
         self.ready: set[str] = set()
-        # For each type of rows, the time at which the cache is checked next.
+        # For each row type, the earliest time (time.monotonic()) of the next check of the cache.
         self.next_check: dict[str, float] = {}
 
     def add_ready(self, name: str) -> None:
-        """Record that searches of rows of the type `name` run compiled kernels from now on."""
+        """Record that searches of the row type `name` run compiled kernels from now on."""
         self.ready.add(name)
         self.seconds_in_numpy = 0.0
 
@@ -74,12 +76,12 @@ state = State()
 
 
 def compile_at_once() -> None:
-    """Make this process compile every kernel that it calls, even for small inputs."""
+    """Make this process compile kernels when it calls them, instead of searching in NumPy."""
     state.compile_at_once = True
 
 
 def is_ready(dtype: npt.DTypeLike) -> bool:
-    """Return whether compiled searches of rows of a type are in the wheel or in the cache."""
+    """Return whether the wheel or the cache contains the compiled search kernels for a row type."""
     name = np.dtype(dtype).name
     if name in state.ready:
         return True
@@ -94,7 +96,7 @@ def is_ready(dtype: npt.DTypeLike) -> bool:
 
 
 def leave_mark(dtype: npt.DTypeLike) -> None:
-    """Mark in the cache that all kernels for searches of rows of a type are compiled."""
+    """Mark in the cache that all kernels that search rows of a type are compiled."""
     name = np.dtype(dtype).name
     target = os.environ.get("NUMBA_CPU_NAME") or cpu.model()
     code_cache.leave_mark(_mark(name, target), _SEARCH_KERNELS)
@@ -102,33 +104,38 @@ def leave_mark(dtype: npt.DTypeLike) -> None:
 
 
 def _is_marked(dtype: str) -> bool:
-    """Return whether the cache holds code for this CPU, or for a tier of CPUs that includes it."""
+    """Return whether the cache is marked as holding compiled kernels that this CPU can run.
+
+    The kernels are compiled for the model of this CPU, or for a tier, which is a group of CPU
+    models with common instruction sets (``native.TIERS``).
+    """
     if code_cache.is_marked(_mark(dtype, cpu.model()), _SEARCH_KERNELS):
         return True
     names = {name for name, _ in native.TIERS.values()}
     marked = {name for name in names if code_cache.is_marked(_mark(dtype, name), _SEARCH_KERNELS)}
-    # Only LLVM can tell to which tiers this CPU belongs. LLVM is imported only if the cache holds
-    # code for a tier, because its import takes 0.4 s.
+    # Only LLVM can tell to which tiers this CPU belongs. LLVM is imported only if the cache is
+    # marked for some tier, because its import takes 0.4 s.
     return bool(marked) and any(native.TIERS[tier][0] in marked for tier in cpu.supported_tiers())
 
 
 def _mark(dtype: str, target: str) -> str:
-    # To find the default instruction set, config.isa() imports LLVM, which takes 0.4 s. Therefore
-    # config.isa() is called only if the instruction set is configured.
+    # config.isa() imports LLVM, which takes 0.4 s, to find the default instruction set. Therefore
+    # it is called only if the user has chosen an instruction set.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"
 
 
 def runs_kernels(dtype: npt.DTypeLike) -> bool:
-    """Return whether searches of rows of a type run kernels, if necessary after compiling."""
+    """Return whether searches of rows of a type run kernels, even if they must compile them."""
     return state.compile_at_once or is_ready(dtype)
 
 
 def use_numpy(dtype: npt.DTypeLike) -> bool:
-    """Return whether a search of rows of a type must run in NumPy, until kernels are compiled.
+    """Return whether a search of rows of a type must run in NumPy, for lack of compiled kernels.
 
-    If this process has searched in NumPy for some time, the call starts to compile the kernels.
+    If this process has searched in NumPy for _SECONDS_BEFORE_COMPILING, the call also starts
+    another process that compiles the kernels.
     """
     if runs_kernels(dtype):
         return False
@@ -145,14 +152,14 @@ def use_numpy(dtype: npt.DTypeLike) -> bool:
 
 
 def request(dtype: npt.DTypeLike) -> None:
-    """Start compiling searches of rows of a type in another process, if possible and necessary."""
+    """Have another process compile the search kernels for a row type, if needed and possible."""
     if not is_ready(dtype):
         background.start(np.dtype(dtype).name)
 
 
 @contextlib.contextmanager
 def seconds_in_numpy() -> Iterator[None]:
-    """Count the time within the with block as time spent searching in NumPy."""
+    """Add the time spent in the with block to the time of searches in NumPy."""
     start = time.perf_counter()
     try:
         yield
@@ -163,8 +170,8 @@ def seconds_in_numpy() -> Iterator[None]:
 def explain(dtype: npt.DTypeLike, *, may_use_numpy: bool = True) -> str:
     """Return one phrase that says which code runs searches of rows of a type, and why.
 
-    may_use_numpy says whether NumPy searches until the kernels are compiled. NumPy does not search
-    if many rows are duplicates.
+    may_use_numpy says whether searches may run in NumPy until the kernels are compiled. They may
+    not if many rows are duplicates.
     """
     search_grid = tile_top_k.search_grid
     if not hasattr(search_grid, "py_func"):
