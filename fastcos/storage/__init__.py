@@ -4,13 +4,13 @@
 
     save_arrays -> directory/  header.json, NAME-<sha256>.npy, ... -> load_arrays (memory maps)
     checkpoint  -> .NAME.partial/  run.json, done.npy, *.npy -> NAME/  once all blocks are written
-    atomic_path -> one file, which replaces an older one at once
-    provenance  -> parameters, versions and machine beside every written result
+    atomic_path -> one file, which replaces an older file in one step
+    provenance  -> parameters, versions and machine, which are stored with every result
 
-`save_arrays` writes a new directory under a temporary name and renames it, so a reader never sees
-an incomplete directory, even if the writer is killed. A checkpoint marks each block as done once
-the rows of the block have reached the disk, so the same call resumes after a crash. No file
-contains pickled objects.
+`save_arrays` writes a new directory under a temporary name and then renames it, so a reader never
+sees an incomplete directory, even if the writer is killed. A checkpoint marks each block of rows as
+done once the block has reached the disk, so that the same call resumes the run after a crash. No
+file contains pickled objects.
 """
 
 from fastcos.storage.directory import (

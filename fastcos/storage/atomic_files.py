@@ -15,13 +15,14 @@ from fastcos.validation import as_instance, as_path, one_line
 def atomic_path(path: PathLike) -> Iterator[Path]:
     """Yield a temporary path; the file written there replaces path at the end of the with block.
 
-    The with block must write the temporary file, which is in the directory of path and has its
-    suffix. At the end of the block, the file is flushed to disk and renamed. If the block raises an
-    error, the temporary file is removed and path stays unchanged. A killed process leaves at most a
-    hidden file. Symbolic links are followed. The function raises OSError if the directory is
-    missing or not writable, or if path is not a regular file.
+    The with block must write the temporary file, which is in the same directory as path and has the
+    same suffix. At the end of the block, the temporary file is flushed to disk and renamed to path.
+    If the block raises an error, the temporary file is removed and path stays unchanged. If the
+    process is killed, at most a hidden temporary file remains. If path is a symbolic link, the file
+    to which it leads is replaced. OSError is raised if the directory of path is missing or not
+    writable, or if path exists but is not a regular file.
     """
-    # If links are circular, the resolved path is still a link.
+    # If symbolic links form a circle, the resolved path is still a symbolic link.
     target = Path(os.path.realpath(as_path("path", path)))
     if (target.exists() or target.is_symlink()) and not target.is_file():
         raise OSError(one_line(f"path must be a regular file or a new one, got {path}"))
@@ -37,7 +38,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
     except OSError as error:
         if error.filename not in (None, str(temporary)):
             raise
-        # Errors that the system or NumPy raises for a full disk do not name the file.
+        # If the disk is full, the errors of the operating system and of NumPy do not name the file.
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -48,6 +49,6 @@ def write_text(path: PathLike, text: str) -> None:
     """Write text as UTF-8, atomically; raise OSError in the same cases as :func:`atomic_path`."""
     as_instance("text", text, str, "a text")
     with atomic_path(path) as temporary:
-        # A lone surrogate, which occurs in names of files that are not UTF-8, cannot be encoded.
-        # The escape sequence of such a surrogate can be read as JSON.
+        # Python represents a file name that is not UTF-8 by lone surrogates, which UTF-8 cannot
+        # encode. They are written as escape sequences, which JSON readers understand.
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,10 +1,11 @@
 """Checkpoints: arrays that are written block by block, so that an interrupted run can be resumed.
 
-An incomplete checkpoint lies beside its target in the directory ``.NAME.partial``: one .npy file
-per array, ``run.json`` with the request, and ``done.npy`` with a flag for every block. The flag of
-a block is set only once the rows of the block have reached the disk. When all flags are set, the
-directory is renamed to NAME in one step. A call with the same request writes the blocks whose flag
-is not set, or returns at once if the checkpoint is complete.
+While a checkpoint is incomplete, its files lie in the directory ``.NAME.partial``, beside the
+target directory NAME. The files are one .npy file per array, ``run.json`` with the request, and
+``done.npy`` with a flag for every block of rows. The flag of a block is set only once the rows of
+the block have reached the disk. When all flags are set, the directory is renamed to NAME in one
+step. A later call with the same request computes the blocks whose flag is not set, or returns at
+once if the checkpoint is complete.
 """
 
 import contextlib
@@ -35,43 +36,48 @@ from fastcos.storage.directory import (
 )
 from fastcos.storage.locks import LOCK_FILE, lock_directory
 
-# The number of multiplications that each thread performs for one block. At 130 billion
-# multiplications per second, a block takes about 17 s. A run that is killed loses at most the work
-# of one block.
+# The number of multiplications that each thread performs between two writes. A thread that performs
+# 130 billion multiplications per second takes about 17 s for them. If a run is killed, at most this
+# much work per thread is lost.
 WORK_PER_THREAD = 1 << 41
-# The names of the two files beside the arrays: the file with the request, and the file with the
-# flags of the blocks.
+# The name of the file with the request, and the name of the array of flags, one per block.
 _RUN = "run.json"
 _DONE = "done"
-# The error numbers of file systems that cannot reserve space. On such a file system, a full disk
-# causes an error only when a block is written.
+# The error numbers that mean that the file system cannot reserve space. On such a file system, a
+# full disk causes an error only when a block is written.
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 
 
 def rows_per_block(work_per_row: int, minimum: int) -> int:
-    """Return the number of rows that are searched between two writes, at least minimum."""
+    """Return the number of rows that a run processes between two writes, at least minimum.
+
+    work_per_row is the number of multiplications per row.
+    """
     return max(minimum, WORK_PER_THREAD * config.n_threads() // work_per_row)
 
 
 class CheckpointError(OSError):
-    """A checkpoint cannot be created for lack of space or permission; no file was left behind."""
+    """A checkpoint could not be created, for example because the disk is full.
+
+    All files that were created before the error have been removed.
+    """
 
 
 class Checkpoint:
-    """Arrays of n rows in a directory, which are written block by block, each block once.
+    """Arrays with n rows each in a directory, which are written block by block, each block once.
 
-    request holds everything on which the result depends, as JSON values. OccupiedError is raised if
-    the directory holds a run with another request, or an incomplete run of another version of
-    fastcos. arrays holds the shape and dtype of each array; space for all arrays is reserved before
-    the first block is written. block is the number of rows per block; a resumed run uses the block
-    size with which the run was started.
+    request is a dict of JSON values that contains everything on which the result depends.
+    OccupiedError is raised if the directory holds a run with another request, or an incomplete run
+    of another version of fastcos. arrays contains the shape and the dtype of each array; disk space
+    for all arrays is reserved before the first block is written. block is the number of rows per
+    block; a resumed run uses the block size with which the run was started.
 
-    Only one process or thread writes a directory at a time. A second writer with the same path
-    waits, issues a warning that names the first writer, and then finds the complete result or
-    resumes the run. A checkpoint is a context manager: at the end of the with block, also after an
-    error, it releases its lock, so that the next writer can continue.
+    Only one thread of one process writes a directory at a time. A second writer of the same
+    directory issues a warning that names the first writer, and waits. Afterwards it finds the
+    complete result, or resumes the run. A checkpoint is a context manager: at the end of the with
+    block, even after an error, it releases its lock, so that the next writer can continue.
     """
 
     def __init__(
@@ -83,7 +89,7 @@ class Checkpoint:
         self._names = tuple(arrays)
         self._n, self.block = next(iter(arrays.values()))[0][0], block
         self._lock = contextlib.ExitStack()
-        # The lock is also released when this object is garbage-collected, so that a caller need not
+        # The lock is also released when this object is garbage-collected, for callers that do not
         # use the object as a context manager.
         self.close = weakref.finalize(self, self._lock.close)
         self.is_complete = False
@@ -105,33 +111,38 @@ class Checkpoint:
         self.close()
 
     def _lock_or_find_complete(self, request: Mapping[str, Any]) -> None:
-        """Lock the directory of an incomplete run, or set is_complete if the run is complete."""
+        """Lock the directory of an incomplete run, or set is_complete if the run is complete.
+
+        If another writer holds the lock, this call waits for it.
+        """
         announce = functools.partial(_announce, self.path)
         while not (self.path / _RUN).is_file():
             try:
                 self._partial.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
-            # The request is checked before this call waits for another writer. FileNotFoundError
-            # means that there is no run yet, or that the run has just been completed.
+            # The request is checked here, so that a call with another request fails at once instead
+            # of waiting for the lock. FileNotFoundError means that there is no run yet, or that
+            # another writer has just completed the run.
             with contextlib.suppress(FileNotFoundError):
                 self._check_request(self._partial, request)
             try:
                 lock = lock_directory(self._partial, moved_to=self.path, on_wait=announce)
                 self._lock.enter_context(lock)
-            except FileNotFoundError:  # the run was completed, or its directory removed
+            # Another writer has completed the run and renamed its directory, or has removed it.
+            except FileNotFoundError:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Another writer completed the run after the condition of the loop was tested and before
-            # this call created the directory again.
+            # Between the test of the loop's condition and the call of mkdir, another writer
+            # completed the run, so mkdir created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()
         self.is_complete = True
 
     def missing(self) -> Iterator[tuple[int, int]]:
-        """Yield the range of rows [lo, hi) of every block that is not written yet."""
+        """Yield the range of rows [lo, hi) of every block that has not been written yet."""
         if self.is_complete:
             return
         done = _open_map(self._partial / f"{_DONE}.npy")
@@ -139,7 +150,10 @@ class Checkpoint:
             yield number * self.block, min(self._n, (number + 1) * self.block)
 
     def write(self, lo: int, **rows: Array) -> None:
-        """Write the rows of the block that starts at lo, and then the flag of the block."""
+        """Write the rows of the block that starts at row lo, and then set the flag of the block.
+
+        rows are the rows of each array, by the name of the array.
+        """
         for name in self._names:
             _write_rows(self._partial / f"{name}.npy", lo, rows[name])
         _write_rows(self._partial / f"{_DONE}.npy", lo // self.block, np.ones(1, np.uint8))
@@ -147,8 +161,8 @@ class Checkpoint:
     def finish(self) -> dict[str, Array]:
         """Rename the directory to its final name; return the arrays as memory maps."""
         if not self.is_complete:
-            # check_replaceable has made sure that an existing directory contains at most a lock
-            # file.
+            # The constructor called check_replaceable, so a directory at this path contains at most
+            # a lock file.
             if self.path.is_dir():
                 (self.path / LOCK_FILE).unlink(missing_ok=True)
                 self.path.rmdir()
@@ -160,7 +174,10 @@ class Checkpoint:
         return {name: _open_map(self.path / f"{name}.npy") for name in self._names}
 
     def _resume(self, folder: Path, request: Mapping[str, Any], arrays: Shapes) -> None:
-        """Check that a directory holds a run with the same request and undamaged files."""
+        """Check that a directory holds a run with the same request; adopt its block size.
+
+        FastcosFormatError is raised if run.json, or the header of an array, is damaged.
+        """
         run = self._check_request(folder, request)
         rows, block = run.get("rows"), run.get("block")
         if type(rows) is not int or type(block) is not int or rows != self._n or block < 1:
@@ -198,7 +215,7 @@ class Checkpoint:
     def _create(self, request: Mapping[str, Any], arrays: Shapes) -> None:
         """Reserve space for all files, then write run.json; after an error, remove all files."""
         try:
-            # These files belong to a run that was killed before it wrote run.json.
+            # Files in this directory are of a run that was killed before it could write run.json.
             for file in self._partial.iterdir():
                 if file.name != LOCK_FILE:
                     file.unlink()
@@ -217,13 +234,13 @@ class Checkpoint:
             raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
 
     def _files(self, arrays: Shapes) -> Shapes:
-        """Return the shapes and dtypes of the arrays and, for an incomplete run, of the flags."""
+        """Return the shape and dtype of each array; if the run is incomplete, also of the flags."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
 
 
 def _announce(path: Path, holder: str) -> None:
-    """Warn that this call waits until the holder of the lock has finished."""
+    """Issue a warning that this call waits for the holder of the lock."""
     warnings.warn(f"{holder} writes out={str(path)!r}: this call waits for its end", stacklevel=2)
 
 
@@ -241,10 +258,10 @@ def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
 
 
 def _write_rows(file: Path, lo: int, rows: Array) -> None:
-    """Write rows to an .npy file, from row number lo on, and flush the file to the disk.
+    """Overwrite the rows of an .npy file from row number lo on, and flush the file to the disk.
 
-    The rows are not written through a memory map, because a write to a memory map ends the process
-    if the disk is full.
+    A memory map is not used, because if the disk is full, a write to a memory map kills the
+    process.
     """
     try:
         with file.open("r+b") as file_object:
@@ -263,6 +280,7 @@ def _open_map(file: Path) -> Any:
     try:
         return np.lib.format.open_memmap(file, "r")
     except (ValueError, OSError, EOFError, SyntaxError, TypeError, TokenError) as error:
-        # NumPy parses the text of the header as Python, so the error may have several lines.
+        # NumPy parses the header of the file as Python code, so the text of the error may have
+        # several lines.
         reason = str(error).partition("\n")[0]
         raise FastcosFormatError(f"{file} is damaged or missing: {reason}") from None

@@ -1,10 +1,11 @@
-"""Atomic directories of arrays and JSON fields.
+"""Write and read directories of arrays and JSON fields, whose content changes atomically.
 
-A directory holds ``header.json`` and one ``.npy`` file per array, which is named after its content.
-The header is written last and replaced in one step, and it names every file with its size and
-sha256. Therefore a reader sees either all of the previous content or all of the new content, even
-if the writer is killed. No file contains pickled objects. Arrays are read through memory maps, and
-no file is changed in place, so maps stay valid while the directory is written again.
+A directory contains ``header.json`` and one ``.npy`` file per array. The name of an array file
+contains a hash of its content. The header names every file with its size and sha256; it is written
+last, and replaces the previous header in one step. Therefore a reader sees either all of the
+previous content or all of the new content, even if the writer is killed. No file contains pickled
+objects. Arrays are read through memory maps, and no file is changed in place, so the memory maps
+stay valid while a writer saves new content.
 """
 
 import contextlib
@@ -30,14 +31,14 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.storage.locks import LOCK_FILE, brief_lock, lock_directory
 
-# The version of the directory's layout; load_arrays raises an error for a directory of any other
-# version.
+# The version of the format of a directory. load_arrays raises an error for a directory with any
+# other version.
 FORMAT_VERSION = 1
 _HEADER = "header.json"
-# The largest size of a header in bytes; a larger file is not read.
+# The largest allowed size of a header in bytes. A larger file counts as damaged.
 _LARGEST_HEADER = 1 << 26
-# Patterns of the names of array files and of temporary files, which a writer creates and may
-# remove.
+# The patterns of the names of array files and of temporary files. A writer removes only files whose
+# names match one of them.
 _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
 _UNIQUE = re.compile(r"\.[0-9a-f]{32}")
 
@@ -46,14 +47,14 @@ Value = TypeVar("Value")
 
 
 class StorageError(ValueError):
-    """An error about files, whose message is one line of at most 300 characters."""
+    """An error about a stored object, with a message of one line of at most 300 characters."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(validation.one_line(str(message)))
 
 
 class FastcosFormatError(StorageError):
-    """A stored object is damaged, or is of another kind than the caller expects.
+    """A stored object is damaged, or is of another kind than the caller wants to open.
 
     Examples
     --------
@@ -70,14 +71,15 @@ class FastcosFormatError(StorageError):
 
 
 class OccupiedError(StorageError):
-    """The target directory holds other content, which is not overwritten."""
+    """The target directory holds other content, which must not be overwritten."""
 
 
 class Stored(NamedTuple):
     """The content of a directory.
 
-    arrays holds read-only memory maps by name. checksum is the sha256 of the header, which contains
-    the sha256 of every array. files holds the path of each array's file.
+    arrays contains a read-only memory map of each array, by name, and files contains the path of
+    its file. fields are the JSON fields. checksum is the sha256 of the header, which contains the
+    sha256 of every array.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -96,18 +98,20 @@ def save_arrays(
     expected: str | None = None,
     check_replaced: Callable[[dict[str, Any]], None] | None = None,
 ) -> str:
-    """Write arrays and fields to the directory path, and replace its previous content.
+    """Write arrays and fields to the directory path, replacing its content; return the checksum.
 
-    Writing is atomic: path appears, or changes, in one step. Writers wait for each other if
-    directories can be locked (``locks``); any number of processes may read at the same time. The
-    function returns the checksum of the new content.
+    Writing is atomic: the directory appears, or changes, in one step. Only one process writes to
+    the directory at a time, and others wait, if the directory can be locked (``locks``); any number
+    of processes may read it at the same time.
 
-    kind is the type of the stored object, for example "LinearMF". arrays holds arrays by name; each
-    name is a Python identifier. kept_arrays holds the names of arrays that path already holds and
-    that are not written again. expected is the checksum that path must have, so that no writer
-    overwrites content that it has not read. check_replaced is called with the fields that path
-    holds, while this writer holds the lock, and raises an error if the fields must not be replaced.
-    If check_replaced is passed, path must hold an object of the same kind, or nothing.
+    kind is the type of the stored object, for example "LinearMF". arrays contains the arrays to be
+    written, by name; each name is a Python identifier. kept_arrays contains the names of arrays
+    that are already in the directory and are not written again. expected is the checksum of the
+    content that the caller has read; OccupiedError is raised if the directory has other content, so
+    that no caller overwrites changes that it has not seen. check_replaced is called with the fields
+    in the directory, while this writer holds the lock, and raises an error if they must not be
+    replaced. If check_replaced is passed, the directory must hold an object of the same kind, or
+    must not exist.
     """
     target = validation.as_path("path", path)
     while True:
@@ -126,7 +130,8 @@ def save_arrays(
             try:
                 temporary.rename(target)
             except OSError as error:
-                # Another process has created path in the meantime, so this call waits for its lock.
+                # Another process has created path in the meantime. The next round of this loop
+                # waits for the lock of path.
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and target.is_dir():
                     continue
                 raise
@@ -135,7 +140,7 @@ def save_arrays(
 
 
 def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
-    """Return the entries of the arrays of a directory, which must have the expected checksum."""
+    """Return the header entries of all arrays; raise OccupiedError if the checksum has changed."""
     header = _read_header(target, kind)[1]
     if header["sha256"] != expected:
         raise OccupiedError(
@@ -147,7 +152,10 @@ def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
 
 
 def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
-    """Return the fields and the checksum of the object at path; only the header is read."""
+    """Return the fields and the checksum of the object that is stored at path.
+
+    Only the header is read.
+    """
     header = _read_header(Path(path), kind)[1]
     return header["fields"], header["sha256"]
 
@@ -156,11 +164,11 @@ def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
 def refuse_damage(path: PathLike) -> Iterator[None]:
     """Convert an error about a value read from path to a FastcosFormatError that names path.
 
-    A header may hold any values even if its checksum is correct, because a checksum is no
-    signature. Errors of the system and of memory are not converted. Errors that indicate a mistake
-    in the code, such as AttributeError, are not converted either: if such an error were reported as
-    damage, a user would look for a fault in an intact file. Therefore ``field`` checks the type of
-    every value of a header before the value is used.
+    The values of a header must be checked even if its checksum is correct, because anybody can
+    compute the checksum of a changed header. Errors that do not indicate damage are not converted:
+    OSError, MemoryError, and errors that indicate a mistake in our code, such as AttributeError. If
+    a mistake in our code were reported as damage, a user would look for a fault in an intact file.
+    Therefore ``field`` checks the type of every value of a header before the value is used.
     """
     try:
         yield
@@ -172,7 +180,10 @@ def refuse_damage(path: PathLike) -> Iterator[None]:
 
 
 def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return the field of this name; raise ValueError unless its type is kind, a type of JSON."""
+    """Return the field with this name; raise ValueError if its type is not kind.
+
+    kind is one of the Python types to which JSON values are decoded.
+    """
     value = fields.get(name)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise ValueError(f"{name} must be of type {kind.__name__}, got {value!r}")
@@ -182,10 +193,11 @@ def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     """Return the fields and arrays that save_arrays wrote; arrays are read-only memory maps.
 
-    If verify is True, every byte is read and compared with its checksum; if verify is False, only
-    sizes and types are checked, and only headers are read. FileNotFoundError is raised if the
-    directory path does not exist. FastcosFormatError is raised if a file is missing, truncated or
-    changed, or if path holds an object of another kind or of a newer format.
+    If verify is True, every file is read and compared with its checksum. If verify is False, only
+    the header is read, and only the sizes of the array files are checked. FileNotFoundError is
+    raised if the directory path does not exist. FastcosFormatError is raised if a file is missing
+    or truncated or fails a check, or if path holds an object of another kind or of another format
+    version.
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
@@ -199,7 +211,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             files = {name: directory / entry["file"] for name, entry in entries}
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
-            # A writer may have replaced the header and removed the files of the old header.
+            # Since this call read the header, a writer may have replaced it and removed the files
+            # that it named. In this case, the files of the new header are read.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
@@ -207,7 +220,11 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 
 
 def check_replaceable(name: str, path: Path, mark: str) -> None:
-    """Raise an error if path exists, unless it is an empty directory or contains the file mark."""
+    """Raise an error if path exists, unless it is an empty directory or contains a file `mark`.
+
+    A directory counts as empty if it contains only the lock file of a writer. name is the name of
+    the argument in the error message.
+    """
     if not next(parent for parent in path.absolute().parents if parent.exists()).is_dir():
         raise OccupiedError(f"{name} must be in a directory, got {str(path)!r} within a file")
     if path.exists() and not _is_empty(path) and not (path / mark).is_file():
@@ -231,13 +248,14 @@ def _is_empty(path: Path) -> bool:
 def temporary_directory(target: Path) -> Iterator[Path]:
     """Yield a new directory beside target, which is removed at the end unless it was renamed.
 
-    The function first removes temporary directories of writers that were killed. The temporary
-    directory of a running writer is locked, and is therefore not removed.
+    The function first removes temporary directories that writers of the same target left behind
+    when they were killed. The temporary directory of a running writer is locked, and is therefore
+    not removed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*"):
         if _UNIQUE.fullmatch(leftover.name.removeprefix(f".{target.name}")) and leftover.is_dir():
-            # An OSError means that another writer holds this directory or has just removed it.
+            # An OSError means that another writer has locked this directory or has just removed it.
             with contextlib.suppress(OSError), lock_directory(leftover, wait=False) as is_locked:
                 if is_locked:
                     shutil.rmtree(leftover, ignore_errors=True)
@@ -265,21 +283,23 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write arrays, and a header that names the new and the kept arrays; return its checksum.
+    """Write arrays and then a header, which names them and the kept arrays; return its checksum.
 
-    kept_entries holds the header entries of the arrays that are not written again. expected is the
-    checksum that the directory must still have when its header is replaced. is_locked says whether
-    this writer holds the directory's lock; without the lock, no file is removed, because the next
-    header of another writer may name the file.
+    kept_entries contains the header entries of arrays that are already in the directory and are not
+    written again. expected is the checksum that the directory must still have when its header is
+    replaced. is_locked says whether this writer holds the directory's lock. Without the lock, no
+    file is removed, because another writer may be about to name the file in a new header.
     """
-    # An import of this module at the top of the file would add 20 ms to every search.
+    # If importlib.metadata were imported at the top of the file, importing fastcos.search would
+    # take 20 ms longer.
     from importlib.metadata import version
 
     entries, old_files = dict(kept_entries), set(directory.iterdir())
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
-    # After an error, for example of a full disk, no header names the new files, which take space.
+    # After an error, for example because the disk is full, no header names the new files, so they
+    # would take up space for nothing.
     except BaseException:
         if is_locked:
             for file in directory.iterdir():
@@ -312,18 +332,24 @@ def _write(
 
 
 def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
-    """Remove files of earlier saves that are not in current, which lists the header's files."""
+    """Remove the array files and temporary files that are not in current.
+
+    current contains the names of all files that the header names.
+    """
     for file in directory.iterdir():
         is_of_fastcos = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)
         if is_of_fastcos and file.name not in current:
-            # The save is complete at this point. If a file cannot be removed, for example because
-            # Windows has mapped the file, the next save removes it.
+            # The save is complete at this point. If a file cannot be removed, for example on
+            # Windows while a process has mapped it into memory, a later save removes it.
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 
 
 def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[str, Any]:
-    """Write an array to a file whose name contains a hash of its content; return its entry."""
+    """Write an array to a file whose name contains a hash of its content.
+
+    The function returns the entry of the array for the header.
+    """
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     head = io.BytesIO()
     fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
@@ -343,7 +369,7 @@ def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[st
 
 
 def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
-    """Write a file under a temporary name, flush it to the disk, and then rename it."""
+    """Write the parts to a file with a temporary name, flush it to the disk, rename it to path."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:
@@ -361,7 +387,7 @@ def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Flush the entries of a directory to the disk."""
+    """Flush the names of the files in a directory to the disk, so that renames survive a crash."""
     if os.name == "posix":  # Windows cannot open a directory
         descriptor = os.open(directory, os.O_RDONLY)
         try:
@@ -371,7 +397,11 @@ def sync_directory(directory: Path) -> None:
 
 
 def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
-    """Return the header as bytes and as JSON; raise an error for damage or for another kind."""
+    """Return the header as bytes and as a dict.
+
+    FastcosFormatError is raised if the header is damaged, or if the stored object is not of this
+    kind.
+    """
     path = directory / _HEADER
     try:
         with _open_regular(path) as file:
@@ -406,7 +436,11 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _check_entry(header: Path, name: str, entry: Any) -> None:
-    """Raise an error if an array's file is outside the directory or cannot hold the array."""
+    """Raise an error if the header entry of the array `name` is invalid.
+
+    An entry is invalid if its file is outside the directory, or if a file of its size cannot
+    contain an array of its shape and type.
+    """
     with refuse_damage(header):
         if not isinstance(entry, dict):
             raise ValueError(f"the entry of {name!r} must be an object, got {entry!r}")
@@ -423,7 +457,7 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
         if kind is None or not all(type(n) is int and n >= 0 for n in (size, *shape)):
             raise FastcosFormatError(f"{header} is damaged: the entry of {name!r} is no array's")
         head = size - math.prod(shape) * kind.itemsize
-        # The head of an .npy file of version 1.0 ends at a multiple of 64 bytes.
+        # In an .npy file of version 1.0, the numbers begin at a multiple of 64 bytes.
         if not 0 < head < 2**16 or head % 64:
             raise FastcosFormatError(
                 f"{header} is damaged: {size} bytes cannot hold {name!r}, {kind} {tuple(shape)}"
@@ -431,7 +465,10 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
 
 
 def _native_type(name: str) -> np.dtype[Any] | None:
-    """Return NumPy's type of this name; None unless it is native and holds no Python objects."""
+    """Return the NumPy dtype with this name, or None if it cannot be used.
+
+    A dtype is used only if it has the byte order of this machine and holds no Python objects.
+    """
     try:
         kind = np.dtype(name)
     except (TypeError, ValueError):
@@ -440,9 +477,9 @@ def _native_type(name: str) -> np.dtype[Any] | None:
 
 
 def _open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file or a link to one; raise an error for other files.
+    """Open a regular file, or a link to a regular file; raise an error for pipes and devices.
 
-    Opening a pipe would wait for its writer, and reading some devices would never end.
+    Otherwise, opening a pipe would wait for its writer, and reading some devices would never end.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -456,9 +493,9 @@ def _open_regular(path: Path) -> io.BufferedReader:
 
 
 def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.NDArray[Any]:
-    """Return a memory map of the array of a checked entry.
+    """Return a memory map of the array that a checked header entry describes.
 
-    The head of the array's file is not read, because the entry holds the same information.
+    The head of the .npy file is not parsed, because the entry contains the same information.
     """
     path = directory / entry["file"]
     with _open_regular(path) as file:
@@ -477,6 +514,7 @@ def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.
 
 
 def _canonical(header: Mapping[str, Any]) -> bytes:
+    """Return the bytes of the header of which the checksum is computed."""
     return json.dumps(
         header, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode()

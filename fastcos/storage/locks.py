@@ -1,19 +1,21 @@
-"""Locks of directories: one writer at a time, among the threads and processes of all machines.
+"""Locks that let only one thread write a directory, among all threads, processes and machines.
 
-The lock of a directory is held on a regular file in it, ``.lock``, by POSIX record locks
-(``lockf``), which network file systems pass on to the server. By contrast, ``flock`` on the
+The lock of a directory is a POSIX record lock (``lockf``) on a file named ``.lock`` in the
+directory. Network file systems pass record locks on to the server. By contrast, ``flock`` on the
 directory itself succeeds on NFS without excluding other machines. The holder of a lock removes the
-file when it releases the lock, so a directory that nobody is writing contains no lock files. A
-killed holder leaves the file, but not the lock, and the next holder takes over the file.
+lock file when it releases the lock, so a directory that no process is writing contains no lock
+file. If the holder is killed, the operating system releases the lock, but the file remains; the
+next holder uses the same file.
 
-Record locks belong to a process. Record locks do not exclude the threads of this process, and the
-process loses a lock as soon as it closes any descriptor of the file. Therefore each directory also
-has a lock among the threads of this process, and only the thread that holds this lock opens the
-file.
+A record lock belongs to a process: it does not exclude other threads of the process, and the
+process loses the lock as soon as it closes any descriptor of the lock file. Therefore each
+directory also has a lock among the threads of this process, and only the thread that holds this
+lock opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
-issued. Writers then remove no file that another writer may need. Writers check and replace a header
-while they hold a file that only one of them can create (``brief_lock``).
+issued. Writers of such a directory remove no file that another writer may need, and hold a
+``brief_lock`` while they check and replace a header. A brief lock is a file that only one process
+at a time can create.
 """
 
 import contextlib
@@ -29,10 +31,11 @@ from pathlib import Path
 
 # The name of the file on which the lock of a directory is held.
 LOCK_FILE = ".lock"
-# The name of the file of a brief lock. A file older than 30 s belongs to a process that was killed.
+# The name of the file of a brief lock. If the file is older than this number of seconds, its
+# process must have been killed, and another process may remove the file.
 BRIEF_LOCK_FILE = ".replacing"
 _SECONDS_OF_BRIEF_LOCK = 30.0
-# The error numbers with which lockf fails if another process holds the lock; POSIX allows both.
+# The error numbers with which lockf may fail if another process holds the lock. POSIX allows both.
 _ERRORS_OF_HELD_LOCK = (errno.EACCES, errno.EAGAIN)
 
 
@@ -41,7 +44,7 @@ class LockedError(OSError):
 
 
 class _ThreadLock:
-    """The lock of a directory among the threads of one process, and the thread that holds it."""
+    """The lock of a directory among the threads of this process, and the id of its holder."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -49,7 +52,7 @@ class _ThreadLock:
 
 
 class _State:
-    """The locks of one process, by directory."""
+    """The locks among the threads of this process, by the resolved path of the directory."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
@@ -57,13 +60,14 @@ class _State:
 
 
 _state = _State()
-# The reasons for which a directory could not be locked; this process warns once for each reason.
+# The reasons of which this process has warned, because a directory could not be locked. It warns
+# only once of each reason.
 warned: set[str] = set()
 
 
 def _after_fork_in_child() -> None:
-    # Threads of the parent process may have held locks, and the child does not have these threads.
-    # A child does not inherit record locks.
+    # If other threads of the parent held locks during the fork, no thread of the child would ever
+    # release them. The child does not inherit record locks.
     global _state
     _state = _State()
 
@@ -82,10 +86,10 @@ def lock_directory(
 ) -> Iterator[bool]:
     """Hold the lock of a directory during the with block; yield whether it could be locked.
 
-    wait says whether to wait for another holder instead of raising LockedError. moved_to is the
-    path to which the with block may move the directory. on_wait is called once before this call
-    waits for another process or thread, with a text that names the other process or thread.
-    FileNotFoundError is raised if the directory does not exist.
+    wait says whether to wait if another process or thread holds the lock; with wait=False,
+    LockedError is raised instead. moved_to is the path to which the with block may move the
+    directory. on_wait is called once before this call waits, with a text that names the process or
+    thread that holds the lock. FileNotFoundError is raised if the directory does not exist.
     """
     state, name = _state, os.path.realpath(directory)
     with state.guard:
@@ -104,7 +108,7 @@ def lock_directory(
         try:
             yield descriptor is not None
         finally:
-            # A process that was forked within the with block holds no lock.
+            # A child process that was forked within the with block holds no lock.
             if descriptor is not None and process == os.getpid():
                 for folder in (directory, moved_to):
                     if folder is not None and _is_same(folder / LOCK_FILE, descriptor):
@@ -119,11 +123,11 @@ def lock_directory(
 
 @contextlib.contextmanager
 def brief_lock(directory: Path) -> Iterator[None]:
-    """Exclude other writers of a directory that cannot be locked, for some milliseconds.
+    """Exclude other writers of a directory that cannot be locked, for a few milliseconds.
 
     The lock is a file that this function creates and removes. A process that is killed within the
-    with block leaves the file behind. Therefore the file counts only for a short time, and
-    brief_lock cannot replace lock_directory.
+    with block leaves the file behind. Therefore other processes ignore and remove the file once it
+    is 30 s old, so the with block must be much shorter than that.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:
@@ -142,7 +146,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
 
 
 def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | None) -> int | None:
-    """Return a descriptor of the locked file of a directory, or None if it cannot be locked."""
+    """Lock the lock file of a directory and return its descriptor; None if it cannot be locked."""
     path = directory / LOCK_FILE
     try:
         import fcntl
@@ -179,10 +183,10 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
         except BaseException:  # Ctrl-C during the wait
             os.close(descriptor)
             raise
-        # The previous holder removes the file when it releases the lock. A lock on a removed file
-        # excludes no other process, so this process must open the new file.
+        # While this process waited, the previous holder may have removed the file. A lock on a
+        # removed file excludes no other process, so this process must open the file again.
         if _is_same(path, descriptor):
-            # If the disk is full, the file does not name its holder.
+            # If the disk is full, the name of the holder cannot be written to the file.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
                 holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -192,7 +196,7 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
 
 
 def _is_same(path: Path, descriptor: int) -> bool:
-    """Return whether a path names the file of a descriptor."""
+    """Return whether a path leads to the file that is open under a descriptor."""
     try:
         path_status, file_status = path.stat(), os.fstat(descriptor)
     except OSError:
@@ -201,13 +205,16 @@ def _is_same(path: Path, descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """Return the name of a lock's holder, which the holder has written to the lock file."""
+    """Return the name of the lock's holder from the lock file, to which the holder has written it.
+
+    If the file contains no name, the result is "another process".
+    """
     content = os.pread(descriptor, 200, 0).decode(errors="replace")
     return content if content.isprintable() and content else "another process"
 
 
 def _warn(directory: Path, reason: object) -> None:
-    """Warn, once for each reason, that a directory cannot be locked."""
+    """Warn that a directory cannot be locked, unless there was a warning with the same reason."""
     if str(reason) not in warned:
         warned.add(str(reason))
         text = (

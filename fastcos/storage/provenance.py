@@ -1,7 +1,6 @@
-"""The provenance of a result: parameters, versions and machine, stored beside the result.
+"""The provenance of a result: the parameters, software versions and machine that produced it.
 
-The name of the processor comes from ``fastcos.kernels.cpu``, and the instruction set and the number
-of threads come from ``fastcos.config``.
+Provenance is stored together with the result.
 """
 
 import contextlib
@@ -13,12 +12,12 @@ from typing import Any
 from fastcos import config
 from fastcos.kernels import cpu
 
-# Packages whose versions can change results.
+# The packages whose versions are recorded, because another version could change a result.
 PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that affect results."""
+    """Return the version of Python, and of each package in PACKAGES that is installed."""
     by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):  # a native wheel needs no Numba
@@ -27,7 +26,7 @@ def versions() -> dict[str, str]:
 
 
 def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters, versions and machine as a dict that can be written as JSON."""
+    """Return the parameters of a run, with versions and machine, as a dict for JSON."""
     settings = config.get_config()
     return {
         "parameters": json_ready(parameters),
@@ -42,7 +41,7 @@ def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_ready(value: Any) -> Any:
-    """Return value with NumPy arrays and scalars as Python values, and NaN and infinity as None."""
+    """Return value as Python lists, dicts and scalars for JSON; NaN and infinity become None."""
     if isinstance(value, dict):
         return {str(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
