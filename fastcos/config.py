@@ -1,8 +1,8 @@
-"""Settings of the process, which environment variables or ``set_config`` change.
+"""The settings of the process, which users change by environment variables or ``set_config``.
 
-Two settings belong to ``fastcos.kernels``, which is below this module: ``code_cache`` holds the
-directory of compiled code, and ``cpu`` lists the instruction sets that this CPU supports. No kernel
-is imported by this module.
+Two modules of the lower package ``fastcos.kernels`` provide values: ``code_cache`` stores the
+setting for the directory of compiled code, and ``cpu`` finds the instruction sets that this CPU
+supports. This module imports no kernel.
 """
 
 import functools
@@ -15,10 +15,10 @@ from typing import NamedTuple
 from fastcos import validation
 from fastcos.kernels import code_cache, cpu
 
-# The two ways to run a kernel on several threads, which fastcos.parallel describes.
+# The two ways to run a kernel on several threads (see fastcos.parallel).
 BACKENDS = ("pool", "prange")
 
-# The default of working_memory in MiB, which is also scikit-learn's default.
+# The default of the setting working_memory, in MiB; scikit-learn has the same default.
 _WORKING_MEMORY = 1024.0
 
 
@@ -28,18 +28,18 @@ class Config(NamedTuple):
     Attributes
     ----------
     n_threads : int
-        The number of threads of one call. Default: the number of CPUs that this process may use
-        (CPU affinity and cgroup quota).
+        The number of threads that one call uses. Default: the number of CPUs that this process may
+        use, according to its CPU affinity and the CPU quota of its container.
     backend : str
-        "pool" or "prange": the way in which kernels run on several threads.
+        How kernels run on several threads: "pool" or "prange", as in :func:`set_config`.
     isa : str
         The widest instruction set that kernels use.
     cache_dir : Path or None
-        The directory in which compiled code is stored. None if there is no home directory; compiled
-        code is then not stored.
+        The directory in which compiled code is stored. If it is None, compiled code is not stored,
+        because there is no home directory.
     working_memory : float
-        The memory in MiB that one call may use besides its inputs and outputs. Default:
-        scikit-learn's setting of the same name.
+        The memory in MiB that one call may use in addition to its inputs and outputs. Default: the
+        setting ``working_memory`` of scikit-learn.
     """
 
     n_threads: int
@@ -49,8 +49,8 @@ class Config(NamedTuple):
     working_memory: float
 
 
-# The settings that set_config has changed. Every other setting is the value of its environment
-# variable or its default.
+# The values that were passed to set_config. Every other setting has the value of its environment
+# variable, or its default if the variable is not set.
 overrides: dict[str, object] = {}
 
 
@@ -67,23 +67,27 @@ def set_config(
     Parameters
     ----------
     n_threads : int, optional
-        The number of threads of one call, at least 1. Environment variable: ``FASTCOS_N_THREADS``.
+        The number of threads that one call uses, at least 1. Environment variable:
+        ``FASTCOS_N_THREADS``.
     backend : {"pool", "prange"}, optional
-        "pool" runs kernels on the threads of fastcos. "prange" runs each kernel in one OpenMP or
-        TBB loop if a trial shows that the loop is safe. Environment variable: ``FASTCOS_BACKEND``.
+        "pool" runs kernels on a thread pool of fastcos. "prange" runs each kernel in one parallel
+        loop of Numba if a trial shows that Numba's threading layer (OpenMP or TBB) allows calls
+        from several threads. Environment variable: ``FASTCOS_BACKEND``.
     isa : {"amx", "vnni", "avx512", "avxvnni", "avx2", "generic"}, optional
         The widest instruction set that kernels use; the CPU must support it. Results are
-        bit-identical for all instruction sets. Environment variable: ``FASTCOS_ISA``.
+        bit-for-bit identical for all instruction sets. Environment variable: ``FASTCOS_ISA``.
     cache_dir : path-like, optional
-        The directory of compiled code. Environment variable: ``FASTCOS_CACHE_DIR``.
+        The directory in which compiled code is stored. Environment variable:
+        ``FASTCOS_CACHE_DIR``.
     working_memory : float, optional
-        The memory in MiB that one call may use besides its inputs and outputs. Environment
+        The memory in MiB that one call may use in addition to its inputs and outputs. Environment
         variable: ``FASTCOS_WORKING_MEMORY``.
 
     Raises
     ------
     ValueError
-        If a value is invalid, or the CPU does not support the instruction set.
+        If a value is invalid, or the CPU does not support the instruction set. No setting is then
+        changed.
 
     Examples
     --------
@@ -103,8 +107,8 @@ def set_config(
         settings["working_memory"] = validation.as_real("working_memory", working_memory, above=0)
     if cache_dir is not None:
         code_cache.set_cache_directory(validation.as_path("cache_dir", cache_dir))
-    # The settings change only after all arguments have been checked, so that a call with an invalid
-    # value changes no setting.
+    # Settings are changed only after all arguments have been checked, so that a call with an
+    # invalid value changes no setting.
     overrides.update(settings)
 
 
@@ -117,7 +121,7 @@ def get_config() -> Config:
     Returns
     -------
     Config
-        A named tuple.
+        A named tuple with all settings.
 
     Raises
     ------
@@ -134,7 +138,7 @@ def get_config() -> Config:
 
 
 def n_threads() -> int:
-    """Return the number of threads of one call."""
+    """Return the number of threads that one call uses."""
     setting = _setting("n_threads", "FASTCOS_N_THREADS")
     if setting is None:
         return min(_cpus_of_process(), _cached_quota(os.getpid()))
@@ -146,15 +150,19 @@ def n_threads() -> int:
 def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of CPUs that this process may use.
 
-    The number is the minimum of the number of CPUs in the affinity of the process and the CPU quota
-    of its container, rounded up. cgroup is the directory of the container's limits, for cgroup
-    version 1 or 2. joblib computes the same number, but importing joblib takes 0.2 s.
+    This is the smaller of two numbers: the number of CPUs in the affinity mask of the process, and
+    the CPU quota of its container, rounded up. cgroup is the directory with the limits of the
+    container, of version 1 or 2 of cgroups. joblib computes the same number, but importing joblib
+    takes 0.2 s.
     """
     return min(_cpus_of_process(), _quota(cgroup))
 
 
 def _cpus_of_process() -> int:
-    """Return the number of CPUs in the affinity of this process, which may change at any time."""
+    """Return the number of CPUs in the affinity mask of this process.
+
+    The number is not cached, because the affinity of a process may change at any time.
+    """
     if hasattr(os, "sched_getaffinity"):  # macOS and Windows lack this function
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -162,12 +170,15 @@ def _cpus_of_process() -> int:
 
 @functools.cache
 def _cached_quota(pid: int) -> int:
-    """Return the CPU quota of this process's container; it is read only once per process id."""
+    """Return the CPU quota of the container, which is read only once per process id."""
     return _quota(Path("/sys/fs/cgroup"))
 
 
 def _quota(cgroup: Path) -> int:
-    """Return the CPU quota of the container, rounded up; sys.maxsize if there is no quota."""
+    """Return the CPU quota of the container as a number of CPUs, rounded up.
+
+    The result is sys.maxsize if there is no quota.
+    """
     try:
         if (cgroup / "cpu.max").exists():
             quota, period = (cgroup / "cpu.max").read_text().split()
@@ -181,7 +192,7 @@ def _quota(cgroup: Path) -> int:
 
 
 def backend() -> str:
-    """Return the way in which kernels run on several threads: "pool" or "prange"."""
+    """Return how kernels run on several threads: "pool" or "prange"."""
     setting = _setting("backend", "FASTCOS_BACKEND") or "pool"
     return validation.as_choice("FASTCOS_BACKEND", setting, BACKENDS)
 
@@ -193,7 +204,7 @@ def isa() -> str:
 
 
 def working_memory() -> float:
-    """Return the memory in MiB that one call may use besides its inputs and outputs."""
+    """Return the memory in MiB that one call may use in addition to its inputs and outputs."""
     setting = _setting("working_memory", "FASTCOS_WORKING_MEMORY")
     if setting is None:
         return _sklearn_working_memory()
@@ -202,7 +213,10 @@ def working_memory() -> float:
 
 
 def _sklearn_working_memory() -> float:
-    """Return scikit-learn's setting without importing scikit-learn, which takes 0.5 s."""
+    """Return the setting working_memory of scikit-learn, in MiB.
+
+    scikit-learn is not imported for this purpose, because its import takes 0.5 s.
+    """
     if "sklearn" in sys.modules:
         from sklearn import get_config as sklearn_config
 

@@ -1,16 +1,18 @@
-"""Argument checks, which convert valid arguments and raise a one-line error for invalid arguments.
+"""Convert valid arguments of public functions, and raise a one-line error for invalid arguments.
 
-A public function converts its arguments once, on entry. A converted argument has the only form that
-kernels accept, so no other function scans or converts the argument again::
+A public function converts its arguments once, on entry. The converted arguments have the form that
+kernels require, so no other function scans or converts them again::
+
     argument -> containers.as_array -> as_rows, as_vector -> C order, float32 or float64, finite
                     |                      |
                     +----------------------+-> ValueError or TypeError:
                                                "<argument> must <rule>, got <value>"
 
-A function `as_x` returns the converted argument. A function `check_x` raises an error if the
-argument is invalid, and returns nothing. This module holds only checks that several modules share;
-a rule of one function is checked in that function. :func:`fastcos.linalg.csr.as_interactions`
-checks sparse matrices, and :mod:`fastcos.parallel.memmap` checks rows on disk, block by block.
+A function whose name begins with `as_` returns the converted argument. A function whose name begins
+with `check_` raises an error if the argument is invalid. This module contains only the checks that
+several modules need; a rule that applies to the arguments of one function is checked in that
+function. :func:`fastcos.linalg.csr.as_interactions` checks sparse matrices, and
+:mod:`fastcos.parallel.memmap` checks rows on disk block by block, when they are read.
 """
 
 import contextlib
@@ -36,15 +38,16 @@ from fastcos.validation.containers import (
     is_sparse as is_sparse,
 )
 
-# An error message has at most 300 characters, and a value shown in the message at most 80.
+# The largest numbers of characters of an error message, and of a value that it shows.
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
-# A message shows at most this many values of a list.
+# An error message shows at most this many values of a list.
 _MAX_SHOWN_VALUES = 4
-# The largest number of threads of a call. No machine has so many CPUs, and a process can start more
-# threads than this number.
+# The largest number of threads that a call accepts. It is larger than the number of CPUs of any
+# machine, and a process can start as many threads.
 MAX_THREADS = 4096
-# Item numbers are sorted if there are more than 64 items per number; otherwise they are marked in a
-# mask of all items. Marking 30,000 items takes about as long as sorting 500 numbers.
+# distinct_numbers sorts the item numbers if there are more than this many items per number.
+# Otherwise it marks them in a mask of all items. A mask of 30,000 items takes about as long as
+# sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -55,7 +58,7 @@ Kind = TypeVar("Kind")
 
 
 class _Shortener(reprlib.Repr):
-    """Represents a value of any size as a short text, without reading all of a long list."""
+    """Formats a value of any size as a short text, without reading all of a long list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +83,7 @@ def _safe_repr(value: Any) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return value as a short text of one line for a message; describe arrays by their shape."""
+    """Return value as a short text of one line for an error message; show only an array's shape."""
     try:
         text = _Shortener().repr(value)
     # The __repr__ of another library's class may raise any error, and Python refuses to print an
@@ -93,7 +96,7 @@ def format_value(value: Any) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """Return text, shortened to at most length characters by "..." in place of its middle."""
+    """Return text; if it has more than `length` characters, "..." replaces its middle."""
     if len(text) <= length:
         return text
     end = (length - 3) // 3
@@ -101,12 +104,12 @@ def cut(text: str, length: int) -> str:
 
 
 def one_line(message: str, length: int = LONGEST_MESSAGE) -> str:
-    """Return an error message as one line of at most length characters."""
+    """Return an error message as one line of at most `length` characters."""
     return cut(" ".join(message[: 100 * length].split()), length) if message else message
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
-    """Return value as a whole number from low to high."""
+    """Return value as an int from low to high; raise ValueError if it is no such whole number."""
     count = None
     if isinstance(value, (float, np.floating)):
         count = int(value) if float(value).is_integer() else None
@@ -120,37 +123,40 @@ def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> in
 
 
 def as_thread_count(name: str, value: Any) -> int:
-    """Return value as a number of threads."""
+    """Return value as an int from 1 to MAX_THREADS; raise ValueError if it is no such number."""
     return as_count(name, value, high=MAX_THREADS)
 
 
 def check_progress(progress: Any) -> None:
-    """Raise an error if progress is neither None nor callable, before any work is done."""
+    """Raise TypeError if progress is neither None nor callable.
+
+    Public functions call this before they start to compute.
+    """
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable or None, got {format_value(progress)}")
 
 
 def check_callable(name: str, function: Any) -> None:
-    """Raise an error if function is not callable, before any work is done."""
+    """Raise TypeError if function is not callable."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, got {format_value(function)}")
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raise an error unless value is None or a non-empty text."""
+    """Raise TypeError unless value is None or a string that is not empty."""
     if value is not None and not (isinstance(value, str) and value):
         raise TypeError(f"{name} must be a text or None, got {format_value(value)}")
 
 
 def as_list(name: str, values: Any) -> list[Any]:
-    """Return an iterable as a list; raise an error for text and mappings."""
+    """Return an iterable as a list; raise TypeError for a string, bytes or a mapping."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a list, got {format_value(values)}")
     return list(values)
 
 
 def as_number(name: str, text: Any) -> float:
-    """Return text from the environment or the command line as a number."""
+    """Return text from an environment variable or the command line as a float."""
     try:
         return float(text)
     except (TypeError, ValueError):
@@ -158,7 +164,10 @@ def as_number(name: str, text: Any) -> float:
 
 
 def as_neighbor_count(k: Any, n_rows: int, *, without_itself: bool) -> int:
-    """Return k, from 1 to the number of rows that a query can have as neighbours."""
+    """Return k as an int; raise ValueError unless 1 <= k <= the largest number of neighbours.
+
+    A query can have n_rows neighbours, or n_rows - 1 if without_itself is True.
+    """
     if n_rows - without_itself < 1:
         raise ValueError(f"queries must have at least 2 rows when exclude_self=True, got {n_rows}")
     return as_count("k", k, high=n_rows - without_itself)
@@ -173,13 +182,17 @@ def as_real(
     high: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return value as a finite number >= low, > above, <= high and < below."""
+    """Return value as a finite float; raise ValueError if it is outside the bounds.
+
+    The bounds that are not None must hold: value >= low, value > above, value <= high and
+    value < below.
+    """
     bounds = (
         (">=", low, operator.ge), (">", above, operator.gt), ("<=", high, operator.le),
         ("<", below, operator.lt),
     )  # fmt: skip
     number, rules, fits = math.nan, [], True
-    # A text such as "0.5" is refused by this condition, because float() would convert it.
+    # Strings such as "0.5" are excluded here, because float() would convert them.
     if not isinstance(value, (bool, np.bool_, str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             number = float(value)
@@ -194,7 +207,7 @@ def as_real(
 
 
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """Return value if it is one of choices."""
+    """Return value if it is one of choices; otherwise raise ValueError, which lists the choices."""
     if not isinstance(value, str) or value not in choices:
         got = f"{format_value(value)}{did_you_mean(value, choices)}"
         room = LONGEST_MESSAGE - len(f"{name} must be one of , got {got}")
@@ -203,7 +216,10 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def listed(choices: Collection[str], room: int) -> str:
-    """Return choices as text of at most room characters, with their number if some are omitted."""
+    """Return choices, separated by commas, as a text of at most `room` characters.
+
+    If there is no room for all choices, the text ends with their number.
+    """
     names, omission = list(choices), ""
     while len(", ".join(names)) + len(omission) > room and len(names) > 1:
         names.pop()
@@ -212,18 +228,21 @@ def listed(choices: Collection[str], room: int) -> str:
 
 
 def did_you_mean(value: Any, choices: Collection[str]) -> str:
-    """Return the end of a message that names the most similarly spelled choice, if there is one."""
+    """Return " (did you mean 'x'?)" with the choice that is spelled most similarly to value.
+
+    The result is "" if no choice is spelled similarly.
+    """
     matches = difflib.get_close_matches(value, choices, 1) if isinstance(value, str) else []
     return f" (did you mean {matches[0]!r}?)" if matches else ""
 
 
 def is_float_array(X: Any) -> bool:
-    """Return whether X is a float32 or float64 array in memory, the type that as_rows returns."""
+    """Return whether X is a float32 or float64 array in memory, as the results of as_rows are."""
     return type(X) is np.ndarray and X.dtype.char in "fd"
 
 
 def any_sparse(*arguments: Any) -> bool:
-    """Return whether one of the arguments is sparse."""
+    """Return whether at least one of the arguments is a sparse matrix."""
     return any(
         containers.is_sparse(argument)
         for argument in arguments
@@ -241,11 +260,12 @@ def as_rows(
 ) -> Rows:
     """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
 
-    float16, bfloat16 and float8 become float32; integers and booleans become float64; the argument
-    dtype forces float32 or float64. X is copied only if its order or type differs. uint8 raises
-    TypeError, because sentence-transformers and FAISS pack eight bits into one uint8 number.
-    or_vector says whether a vector (d,) is accepted as one row. is_measured says whether the caller
-    computes the norms of the rows next; the caller then finds NaN in float32 rows by the norms.
+    float16, bfloat16 and float8 are converted to float32, and integers and booleans to float64,
+    unless the argument dtype is np.float32 or np.float64. X is copied only if its memory order or
+    its type must change. uint8 raises TypeError, because sentence-transformers and FAISS pack eight
+    bits into one uint8 number. or_vector says whether a vector (d,) is accepted as one row.
+    is_measured says that the caller will compute the norms of the rows and will recognise NaN and
+    infinity in float32 rows by their norms, so that this function need not look for them.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -262,13 +282,13 @@ def as_rows(
 def _are_finite(rows: Rows) -> bool:
     with np.errstate(all="ignore"):
         total = rows.sum()
-    # The sum takes one pass over the rows. Because the sum of finite rows may overflow, the minimum
-    # and the maximum of the rows are computed if the sum is not finite.
+    # Computing the sum takes only one pass over the rows. If the sum is not finite, the minimum and
+    # the maximum decide, because the sum of finite numbers may overflow.
     return bool(np.isfinite(total) or (np.isfinite(rows.min()) and np.isfinite(rows.max())))
 
 
 def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[Any]:
-    """Return X as an array (n, d) of real numbers, n and d >= 1; its values are not read."""
+    """Return X as an array (n, d) of real numbers, n and d >= 1, which may be NaN or infinite."""
     array = X if is_float_array(X) else containers.as_array(name, X)
     if or_vector and array.ndim == 1:
         array = array[np.newaxis]
@@ -286,50 +306,60 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
 
 
 def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
-    """Return X converted by as_rows; set or check the feature attributes of the estimator."""
+    """Return X as as_rows returns it, and set or check the estimator's feature attributes.
+
+    These are the attributes n_features_in_ and feature_names_in_ of scikit-learn. With reset=True
+    they are set; otherwise X is compared with them.
+    """
     from sklearn.utils.validation import validate_data
 
     array = containers.from_container("X", X)
-    if len(getattr(array, "shape", (0, 0))) == 1:  # the value may be a table column of vectors
+    if len(getattr(array, "shape", (0, 0))) == 1:  # X may be a table column that holds vectors
         array = containers.as_array("X", array)
-    elif hasattr(array, "columns"):  # a message of scikit-learn would not name the invalid column
+    elif hasattr(array, "columns"):  # scikit-learn's error would not name the invalid column
         containers.as_array("X", array)
-    # as_rows checks the values, because scikit-learn's message about NaN has five lines.
+    # as_rows looks for NaN, because scikit-learn's error message about NaN has five lines.
     dense = validate_data(
         estimator, array, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
     )
-    as_row_shape("X", array)  # because scikit-learn would convert text, dates and packed bits
+    as_row_shape("X", array)  # raises an error for text, dates and uint8, as scikit-learn does not
     return as_rows("X", dense)
 
 
 def _convert(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return array in C order and of dtype; values too large for dtype become infinite."""
+    """Return array in C order and of this dtype; numbers that are too large become infinite."""
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array, dtype=dtype)
 
 
 def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
-    """Raise an error if rows and other, both with a shape, differ in their numbers of columns."""
+    """Raise ValueError if rows and other differ in their numbers of columns."""
     if rows.shape[1] != other.shape[1]:
         rule = f"have as many columns as {other_name} ({other.shape[1]})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
-    """Raise an error if the number of rows is not length; `of` names the object of this length."""
+    """Raise ValueError if the number of rows is not length, which is the length of `of`.
+
+    `of` is a name for the error message.
+    """
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
 
 
 def check_enough(name: str, count: int, minimum: int, unit: str) -> int:
-    """Return count, the number of units of the argument, if it is at least minimum."""
+    """Return count; raise ValueError if it is below minimum.
+
+    count is the size of the argument, and unit is the noun for what it counts, such as "rows".
+    """
     if count < minimum:
         raise ValueError(f"{name} must have at least {minimum} {unit}, got {count}")
     return count
 
 
 def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
-    """Return values as a finite, read-only float64 vector of the given length."""
+    """Return values as a finite, read-only float64 vector; check its length unless it is None."""
     array = containers.as_array(name, values)
     if array.ndim != 1 or (length is not None and len(array) != length):
         rule = "1-dimensional" if length is None else f"of shape ({length},)"
@@ -342,7 +372,7 @@ def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[
 
 
 def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return values as the diagonal of an invertible D with positive entries, (length,) float64."""
+    """Return values as a float64 vector (length,) of positive numbers, the diagonal of a matrix."""
     diagonal = as_vector(name, values, length)
     if not (diagonal > 0).all():
         position = int(np.flatnonzero(~(diagonal > 0))[0])
@@ -352,7 +382,7 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
 
 
 def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return weights (length,) as float64, which must be at least 0 and not all 0."""
+    """Return values as float64 weights (length,), which must be at least 0 and not all 0."""
     weights = as_vector(name, values, length)
     if weights.min() < 0 or not weights.max() > 0:
         got = f"values from {weights.min():g} to {weights.max():g}"
@@ -361,19 +391,20 @@ def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
 
 
 def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return the values of as_weights divided by their sum, (length,) float64."""
+    """Return values, which must be valid weights, divided by their sum: (length,) float64."""
     shares = as_weights(name, values, length)
     shares = shares / shares.max()
     return read_only(shares / shares.sum())
 
 
 def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return labels as codes 0 .. C-1 in the order of the sorted labels, (length,) int64.
+    """Return an int64 code for each label, (length,): the rank of the label among all C labels.
 
-    All labels must be integers, or all must be strings; at least two labels must differ.
+    The codes are 0 .. C-1, in the order of the sorted distinct labels. All labels must be integers,
+    or all must be strings, and C must be at least 2.
     """
     labels = containers.from_container(name, labels)
-    # The array holds objects, because NumPy would turn ["a", 1, nan] into three strings.
+    # A list is read as Python objects, because NumPy would convert ["a", 1, nan] to three strings.
     array = np.asarray(labels, dtype=None if hasattr(labels, "dtype") else object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
@@ -400,13 +431,13 @@ def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN, or the NA or NaT of pandas."""
+    """Return whether a value is None, NaN, or one of the pandas values NA and NaT."""
     is_nan = isinstance(value, (float, np.floating)) and value != value
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return the codes of as_labels, and -1 where the label is None; (length,) int64."""
+    """Return the codes that as_labels returns, and -1 for each label None; (length,) int64."""
     array = np.asarray(containers.from_container(name, labels), dtype=object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
@@ -421,36 +452,42 @@ def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int
 
 
 def as_generator(name: str, seed: Any) -> np.random.Generator:
-    """Return seed if it is a generator, or a new generator that is seeded with a whole number."""
+    """Return a random generator: seed itself if it is one, or a new one with this seed."""
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(as_count(name, seed, low=0))
 
 
 def as_flag(name: str, value: Any) -> bool:
-    """Return value if it is True or False."""
+    """Return value as a bool; raise ValueError if it is neither True nor False."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {format_value(value)}")
     return bool(value)
 
 
 def check_none(name: str, value: Any, reason: str) -> None:
-    """Raise an error if value is not None; reason completes the message."""
+    """Raise ValueError if value is not None.
+
+    reason completes "<name> must be None", for example "with allowed_ids".
+    """
     if value is not None:
-        # An option of a command can be left out, and an argument in Python can be None.
+        # An option of the command line is left out, whereas an argument in Python is None.
         absent = "left out" if name.startswith("--") else "None"
         raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
 
 
 def as_path(name: str, value: Any) -> Path:
-    """Return value as a path that is not empty."""
+    """Return value as a Path; raise TypeError unless it is a path or a string that is not empty."""
     if not isinstance(value, (str, os.PathLike)) or not str(value):
         raise TypeError(f"{name} must be a path, got {format_value(value)}")
     return Path(value)
 
 
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
-    """Return value if it is an instance of kind; rule describes the kind in the error message."""
+    """Return value if it is an instance of kind; otherwise raise TypeError.
+
+    rule describes the kind in the error message "<name> must be <rule>".
+    """
     if not isinstance(value, kind):
         got = "None" if value is None else type(value).__name__
         raise TypeError(f"{name} must be {rule}, got {got}")
@@ -458,17 +495,17 @@ def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
 
 
 def largest_magnitude(values: npt.NDArray[Any]) -> float:
-    """Return the largest absolute value, or 0 for an empty array, without copying the values."""
+    """Return the largest absolute value, or 0 for an empty array, without copying the array."""
     return float(max(values.max(), -values.min())) if values.size else 0.0
 
 
 def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
-    """Raise an error if inner products of rows and other, or their norms, would overflow float64.
+    """Raise ValueError if inner products or norms of rows and other rows could overflow float64.
 
-    width is the number of columns, if rows holds only the stored values of a sparse matrix.
+    If rows and other are the stored values of sparse matrices, width is their number of columns.
     """
     for side in (rows, other):
-        # Sums of products of float32 numbers cannot overflow in float64.
+        # The sum of the products of float32 numbers cannot overflow float64.
         largest = largest_magnitude(side) if side.dtype == np.float64 else 0.0
         if largest > 1e150 / (width or side.shape[1]):
             rule = "have entries whose squares can be summed"
@@ -476,7 +513,10 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
 
 
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
-    """Raise an error if the Gram matrix of values, or its square, would exceed float64's range."""
+    """Raise ValueError if the Gram matrix of values, or its square, could overflow or underflow.
+
+    The limit is lower for float32 values than for float64 values.
+    """
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = largest_magnitude(values)
     if largest > limit or 0 < largest < 1 / limit:
@@ -485,7 +525,10 @@ def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
 
 
 def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64]:
-    """Return the ascending int64 item numbers for a mask (n_items,) or a list of item numbers."""
+    """Return the distinct item numbers of a mask (n_items,) or of a list of item numbers.
+
+    The item numbers are int64, in ascending order.
+    """
     array = _as_mask_or_numbers(name, items, n_items)
     if array.dtype.kind == "b":
         return np.flatnonzero(array).astype(np.int64, copy=False)
@@ -493,7 +536,7 @@ def as_item_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[np.int64
 
 
 def as_item_mask(name: str, items: Any, n_items: int) -> npt.NDArray[np.bool_]:
-    """Return a mask or a list of item numbers as a mask (n_items,)."""
+    """Return a mask of booleans (n_items,), from a mask or from a list of item numbers."""
     array = _as_mask_or_numbers(name, items, n_items)
     if array.dtype.kind == "b":
         return array
@@ -503,7 +546,7 @@ def as_item_mask(name: str, items: Any, n_items: int) -> npt.NDArray[np.bool_]:
 
 
 def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]:
-    """Return a mask of booleans (n_items,), or item numbers in any order."""
+    """Return items as an array: a mask of booleans (n_items,), or item numbers in any order."""
     array = np.asarray(containers.from_container(name, items))
     if is_empty_list(array) and array.dtype.kind != "b":  # NumPy converts an empty list to float64
         return np.empty(0, np.int64)
@@ -527,7 +570,7 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
 
 
 def is_empty_list(values: Any) -> bool:
-    """Return whether values are an empty list or an empty one-dimensional array; False for None."""
+    """Return whether values is an empty list, tuple or set, or an array of shape (0,)."""
     shape = getattr(values, "shape", None)
     if shape is None:
         return isinstance(values, (list, tuple, set, frozenset)) and not len(values)
@@ -535,7 +578,10 @@ def is_empty_list(values: Any) -> bool:
 
 
 def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.int64]:
-    """Return the distinct numbers, which lie in 0 .. n_items - 1, in ascending order as int64."""
+    """Return the distinct values of numbers in ascending order, as int64.
+
+    All numbers must be from 0 to n_items - 1.
+    """
     if len(numbers) * _ITEMS_PER_SORTED_NUMBER < n_items:
         return np.unique(numbers).astype(np.int64)
     is_listed = np.zeros(n_items, np.bool_)
@@ -544,29 +590,33 @@ def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.
 
 
 def check_memory(name: str, limit: float, needed: float) -> None:
-    """Raise an error if the memory limit is below the needed memory; both are in bytes."""
+    """Raise ValueError if limit, the memory that the argument allows, is below the needed memory.
+
+    Both are in bytes; the error message shows them in MiB.
+    """
     if limit < needed:
         rule = f"at least {needed / 2**20:.2f} MiB here"
         raise ValueError(f"{name} must be {rule}, got {limit / 2**20:.2f}")
 
 
 def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Raise an error if shape, the shape of an array, is not the expected shape."""
+    """Raise ValueError if the shape of an argument is not the expected shape."""
     if tuple(shape) != expected:
         raise ValueError(f"{name} must be of shape {expected}, got {tuple(shape)}")
 
 
 def check_fitted(name: str, state: Kind | None) -> Kind:
-    """Return state, which fit sets; raise an error if it is None."""
+    """Return the state that ``fit`` has computed; raise ValueError if it is None."""
     if state is None:
         raise ValueError(f"{name} must be fitted before it is used, got one without items")
     return state
 
 
 def read_only(array: Array) -> Array:
-    """Return a read-only view of array, or None for None.
+    """Return a read-only view of array; if array is None, return None.
 
-    Kernels are compiled only for read-only arrays, and the view protects the caller's array.
+    Input arrays are passed to kernels as read-only views for two reasons: kernels are compiled only
+    for read-only inputs, and no code of fastcos can change the caller's array by mistake.
     """
     if array is None:
         return array

@@ -1,4 +1,4 @@
-"""Tell from the name of a table's column whether the column holds users, items or values."""
+"""Recognise from the name of a table column whether the column holds users, items or values."""
 
 import re
 from collections.abc import Collection
@@ -18,15 +18,19 @@ VALUE_WORDS = frozenset((
 ))
 NAME_WORDS = frozenset(("name", "title", "description"))
 # fmt: on
-# Endings that column_word strips: the names movieId, User_ID, anime_ids and StockCode become movie,
-# user, anime and stock.
+# The endings that column_word removes. For example, movieId, User_ID, anime_ids and StockCode
+# become movie, user, anime and stock.
 ENDINGS = ("ids", "id", "code", "number")
-# This pattern matches id, user_id and itemID, but not grid or covid.
+# The pattern of the names of columns that hold ids. It matches id, user_id and itemID, but not grid
+# or covid.
 _ID = re.compile(r"(?i:ids?|.*[\W_]ids?)|.*[a-z](Id|ID)s?")
 
 
 def column_word(name: str, words: Collection[str]) -> str:
-    """Return the letters and digits of a name, without an ending that follows one of the words."""
+    """Return the letters and digits of a column name in lower case.
+
+    If the name is one of the words followed by one of ENDINGS, the ending is removed.
+    """
     word = "".join(letter for letter in name.casefold() if letter.isalnum())
     for ending in ENDINGS:
         if word.removesuffix(ending) in words:
@@ -35,5 +39,5 @@ def column_word(name: str, words: Collection[str]) -> str:
 
 
 def is_id(name: str) -> bool:
-    """Return whether a column of this name holds ids."""
+    """Return whether the name of a column says that the column holds ids."""
     return _ID.fullmatch(name) is not None

@@ -1,11 +1,11 @@
-"""Exact conversion of arrays, tensors, Arrow columns and table columns to a NumPy array.
+"""Convert arrays, tensors, Arrow columns and table columns exactly to NumPy arrays.
 
-Other libraries may export their data by Arrow's C data interface or by DLPack.
-
-Every public function that takes rows converts the rows by this module. A value that cannot be
+Every public function that accepts rows converts them with this module. A value that cannot be
 converted exactly, or that could be read in two ways, raises an error that names the call to use
-instead. The type of a library is recognised only if the caller has imported the library; this
-module imports none of these libraries.
+instead. This module recognises tensors of PyTorch, pyarrow data, sparse matrices and masked arrays
+by looking for their library in ``sys.modules``; it does not import the library, because a caller
+that has such a value has imported it. Objects of other libraries are read by the interfaces that
+they offer: ``__array__``, Arrow's C data interface, or DLPack.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 def as_array(name: str, values: Any) -> Array:
-    """Return values as an array of any shape, whose type is one of NumPy's real numbers."""
+    """Return values as an array of any shape with a boolean, integer or floating-point dtype."""
     array = _as_numpy(name, from_container(name, values))
     kind = array.dtype.kind
     if kind == "O":
@@ -34,9 +34,9 @@ def as_array(name: str, values: Any) -> Array:
 
 
 def is_sparse(values: Any) -> bool:
-    """Return whether values are a sparse matrix of SciPy.
+    """Return whether values is a sparse matrix of SciPy, without importing scipy.sparse.
 
-    The test does not import scipy.sparse, because a caller with a sparse matrix has imported it.
+    If scipy.sparse has not been imported yet, values cannot be a sparse matrix.
     """
     if "scipy.sparse" not in sys.modules:
         return False
@@ -46,22 +46,23 @@ def is_sparse(values: Any) -> bool:
 
 
 def from_container(name: str, values: Any) -> Any:
-    """Return values as an array if NumPy alone cannot read them exactly; otherwise unchanged.
+    """Return a container of another library as an array if NumPy could not read it exactly.
 
-    Masked arrays raise TypeError, because NumPy would drop the mask. Tables with a column of ids
-    raise TypeError, because NumPy would take the ids for numbers.
+    Other values are returned unchanged. TypeError is raised for a masked array, because NumPy would
+    drop its mask, and for a table with a column of ids, because NumPy would use the ids as
+    coordinates.
     """
     if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
-    # NumPy would convert a LazyFrame of polars to an array that holds one object.
+    # NumPy would convert a LazyFrame of polars to an array with the LazyFrame as its only entry.
     if type(values).__name__ == "LazyFrame":
         raise TypeError(f"{name} must be read, got a LazyFrame (use .collect())")
-    # A caller with a masked array has imported numpy.ma; importing it here would take 15 ms.
+    # If numpy.ma has not been imported, values is no masked array. Importing it would take 15 ms.
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
         got = "a masked array (use .filled(value))"
         raise TypeError(f"{name} must be an array without a mask, got {got}")
     if isinstance(values, np.ndarray):
-        # float32 represents the types bfloat16, float8 and int4 of ml_dtypes exactly.
+        # float32 can represent every bfloat16, float8 and int4 number of ml_dtypes exactly.
         is_extension = values.dtype.isbuiltin == 2 and np.can_cast(values.dtype, np.float32)
         return values.astype(np.float32) if is_extension else values
     torch, arrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
@@ -87,10 +88,10 @@ def from_container(name: str, values: Any) -> Any:
 
 
 def as_shared_array(values: Any) -> Any:
-    """Return a dense tensor of PyTorch in main memory as an array that shares the tensor's memory.
+    """Return a dense PyTorch tensor in main memory as an array that shares the tensor's memory.
 
-    Any other value is returned unchanged. A bfloat16 tensor becomes an array of ml_dtypes.bfloat16
-    if ml_dtypes is installed, and is otherwise returned unchanged.
+    Any other value is returned unchanged. A bfloat16 tensor is returned as an array of the type
+    ml_dtypes.bfloat16 if ml_dtypes is installed, and is returned unchanged otherwise.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):
@@ -103,17 +104,17 @@ def as_shared_array(values: Any) -> Any:
 
             return values.detach().view(torch.int16).numpy().view(bfloat16)
         return values.detach().numpy()
-    except (ImportError, TypeError, RuntimeError):  # NumPy has no such type
+    except (ImportError, TypeError, RuntimeError):  # NumPy has no dtype like that of the tensor
         return values
 
 
 def from_arrow(name: str, column: Any) -> Array:
-    """Return an Arrow column of numbers (n,), or of lists of numbers of one length (n, d)."""
+    """Return an Arrow column as an array: numbers as (n,), lists of d numbers each as (n, d)."""
     import pyarrow as arrow
 
     if isinstance(column, arrow.ChunkedArray):
         column = column.combine_chunks()
-    # Older versions of pyarrow return a ChunkedArray here if the column has no rows.
+    # In older versions of pyarrow, combine_chunks returns a ChunkedArray if the column has no rows.
     if isinstance(column, arrow.ChunkedArray):
         return np.empty(0)
     if isinstance(column, arrow.ExtensionArray):
@@ -131,7 +132,7 @@ def from_arrow(name: str, column: Any) -> Array:
 
 
 def _from_arrow_capsule(name: str, values: Any) -> Any:
-    """Return a column or a table that another library exports by Arrow's C data interface."""
+    """Return as an array the column or table that values exports by Arrow's C data interface."""
     try:
         import pyarrow as arrow
     except ImportError:
@@ -145,7 +146,10 @@ def _from_arrow_capsule(name: str, values: Any) -> Any:
 
 
 def _from_dlpack(name: str, values: Any) -> Array:
-    """Return a tensor of another library, which must be in main memory, without a copy."""
+    """Return a tensor of any library that supports DLPack as an array, without a copy.
+
+    TypeError is raised if the tensor is not in main memory.
+    """
     try:
         return np.from_dlpack(values)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
@@ -155,9 +159,10 @@ def _from_dlpack(name: str, values: Any) -> Array:
 
 
 def _from_torch(name: str, tensor: Any, torch: Any) -> Array:
-    """Return a dense tensor in main memory as an array.
+    """Return a dense PyTorch tensor in main memory as an array.
 
-    A floating-point type that NumPy lacks becomes float32, which represents it exactly.
+    If NumPy lacks the tensor's floating-point type, the numbers are converted to float32, which can
+    represent them exactly.
     """
     if tensor.layout != torch.strided:
         raise TypeError(f"{name} must be a dense tensor, got {tensor.layout} (use .to_dense())")
@@ -182,7 +187,7 @@ def _as_numpy(name: str, values: Any) -> Array:
         shapes: list[tuple[int, ...]] = []
         with contextlib.suppress(TypeError, ValueError, RuntimeError, AttributeError):
             shapes = [np.shape(value) for value in values]
-    # One of these errors is raised, for example, for an array in the memory of a GPU.
+    # One of these errors is raised, for example, if an array is in the memory of a GPU.
     except (TypeError, RuntimeError, AttributeError) as error:
         got = f"{type(values).__module__}.{type(values).__qualname__}"
         raise TypeError(f"{name} must be an array of numbers, got {got}: {error}") from None
@@ -191,7 +196,7 @@ def _as_numpy(name: str, values: Any) -> Array:
 
 
 def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    """Raise an error for the first row whose shape differs from the shape of row 0."""
+    """Raise ValueError if a row differs from row 0 in shape; shapes holds the shape of each row."""
     if all(len(shape) == 1 for shape in shapes):
         _common_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
@@ -201,7 +206,10 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
 
 
 def _common_length(name: str, lengths: Array) -> int:
-    """Return the length of all rows, or 0 without rows; raise an error if the lengths differ."""
+    """Return the common length of all rows, or 0 if there are none.
+
+    lengths holds the length of each row. ValueError is raised if they differ.
+    """
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):
         row = different[0]
@@ -211,7 +219,10 @@ def _common_length(name: str, lengths: Array) -> int:
 
 
 def _from_objects(name: str, array: Array) -> Array:
-    """Return Python objects as numbers, from a column of vectors or an array of objects."""
+    """Return an array of Python objects as an array of numbers.
+
+    The objects are numbers, or vectors of equal length, as in a table column that holds vectors.
+    """
     if array.ndim == 2 and array.shape[1] == 1 and len(array) and hasattr(array[0, 0], "__len__"):
         array = array[:, 0]  # a table whose single column holds vectors
     if array.ndim == 1 and len(array) and not isinstance(array[0], Real):
@@ -238,7 +249,7 @@ def _from_objects(name: str, array: Array) -> Array:
 
 
 def _check_columns(name: str, columns: list[str]) -> None:
-    """Raise an error for a table in which a column of ids would count as a dimension."""
+    """Raise TypeError if a table has a column of ids, which would be used as a coordinate."""
     ids = [column for column in columns if is_id(column)]
     users = [column for column in columns if column_word(column, USER_WORDS) in USER_WORDS]
     items = [column for column in columns if column_word(column, ITEM_WORDS) in ITEM_WORDS]
@@ -256,7 +267,7 @@ def _check_columns(name: str, columns: list[str]) -> None:
 
 
 def format_rows(rows: npt.NDArray[Any]) -> str:
-    """Return the first five row numbers as text, with the number of the remaining rows."""
+    """Return row numbers as text, such as "rows 0, 1, 2, 3, 4 and 7 more"."""
     numbers = ", ".join(str(row) for row in rows[:5])
     ending = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     return f"{'row' if len(rows) == 1 else 'rows'} {numbers}{ending}"

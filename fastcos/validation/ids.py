@@ -1,9 +1,9 @@
-"""Ids of items: whole numbers or strings, each of which names one item.
+"""Validate ids of items. An id is a whole number or a string, and names one item.
 
-Strings are stored as an array of fixed width, which can be memory-mapped and compared fast. In such
-an array, every string takes the memory of the longest string, so one id of 20,000 letters among
-8,000 short ids would take 640 MB. If the padding would waste too much memory, the ids are stored as
-an array of Python strings instead (dtype object).
+String ids are stored in a NumPy array of fixed-width strings, which can be memory-mapped and
+compared fast. In such an array, every string takes as much memory as the longest string: 8,000
+short ids and one id of 20,000 letters would take 640 MB. If this padding would waste too much
+memory, the ids are stored in an array of Python strings instead (dtype object).
 """
 
 from typing import Any
@@ -15,34 +15,41 @@ from fastcos import validation
 
 Ids = npt.NDArray[Any]
 
-# The id that results contain where there is no item, in an index whose ids are whole numbers. In an
-# index whose ids are strings, this id is "".
+# Results contain this id where there is no item, if the ids of the index are whole numbers. If they
+# are strings, results contain "" instead.
 NO_ID = -1
-# The largest width of a fixed-width array, in letters. A row of ten results then takes 20 kB.
+# The longest id, in letters, that is stored in an array of fixed-width strings. With ids of this
+# width, the ids of ten results take 20 kB.
 _MAX_WIDTH = 500
-# The number of letters of an id that an error message shows.
+# An error message shows at most this many letters of an id.
 _LETTERS_SHOWN = 80
-# A fixed-width array may take this many times the memory of the strings themselves.
+# An array of fixed-width strings may take at most this many times as much memory as an array of
+# Python strings.
 MAX_PADDING_RATIO = 8
-# The memory that a Python string needs in addition to its letters, in bytes.
+# The number of bytes that a Python string takes in addition to its letters.
 _BYTES_PER_STRING = 64
 
 
 def are_strings(ids: Ids) -> bool:
-    """Return whether ids are strings, either in an array of fixed width or as Python strings."""
+    """Return whether ids are strings: an array of fixed-width strings, or of Python strings."""
     return ids.dtype.kind in "UO"
 
 
 def format_id(value: Any) -> str:
-    """Return an id as text for an error message, without NumPy's type, and shortened if long."""
+    """Return an id as text for an error message, without its NumPy type, and shortened if long."""
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= _LETTERS_SHOWN else f"{text[:_LETTERS_SHOWN]}..."
 
 
 def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = True) -> Ids:
-    """Return ids as a new array (n,) of int64 or strings; refuse repeated ids if ``distinct``."""
+    """Return ids as a new array (n,) of int64 or strings.
+
+    ValueError is raised if the number of ids is not `length`, if an id is -1 or "", or, with
+    distinct=True, if an id is repeated. Ids that are neither whole numbers nor strings raise
+    TypeError.
+    """
     values = validation.from_container(name, ids)
-    # A list is read as objects, because NumPy would turn ["a", 1] into two strings.
+    # A list is read as Python objects, because NumPy would convert ["a", 1] to two strings.
     array = np.asarray(values, dtype=None if hasattr(values, "dtype") else object)
     if array.ndim != 1 or (length is not None and len(array) != length):
         shape = "1-dimensional" if length is None else f"of shape ({length},)"
@@ -66,7 +73,7 @@ def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = T
 
 
 def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
-    """Return a one-dimensional array of any type as int64 or strings, or raise an error."""
+    """Return a one-dimensional array of any dtype as int64 or strings, or raise an error."""
     if array.dtype.kind in "OT":
         objects = array.tolist()
         types = set(map(type, objects))
@@ -85,7 +92,10 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
 
 
 def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -> Ids:
-    """Check objects one by one, if a fast test of their types has not accepted all of them."""
+    """Return Python objects as an array of int64 or strings, after a check of each object.
+
+    This function is called only if the fast test of the caller has not accepted all objects.
+    """
     kind: Any = str if objects and isinstance(objects[0], str) else (int, np.integer)
     for value in objects:
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -109,7 +119,10 @@ def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -
 
 
 def _compact(ids: Ids) -> Ids:
-    """Return strings in a new fixed-width array, or as Python strings if these are smaller."""
+    """Return strings as a new array of fixed-width strings, or of Python strings if it is smaller.
+
+    The array of Python strings is chosen if padding would waste too much memory.
+    """
     lengths = string_lengths(ids)
     width = int(lengths.max(initial=1))
     python_bytes = int(lengths.sum()) + _BYTES_PER_STRING * len(ids)
@@ -119,7 +132,7 @@ def _compact(ids: Ids) -> Ids:
 
 
 def string_lengths(ids: Ids) -> npt.NDArray[np.int64]:
-    """Return the number of letters of each string."""
+    """Return the number of letters of each string id."""
     if ids.dtype == object:
         return np.fromiter(map(len, ids), np.int64, len(ids))
     return np.strings.str_len(ids)
