@@ -1,19 +1,23 @@
 """Search, products, SVD and comparison on a Dask cluster (``pip install distributed``).
 
-Inputs are files that every worker can read under the same path. A task receives a path and a range
-of rows, maps these rows into memory, and returns small arrays. Large arrays are never sent to
-workers, so no data is lost if a worker dies. The sizes of the blocks of rows depend only on the
-size of the data, and the results of the blocks are merged in a fixed tree::
+The inputs are files that every worker can read under the same path. A task receives a path and a
+range of rows, maps these rows into memory, and returns small arrays. Data sets are never sent to
+workers, so no data is lost if a worker dies. The sizes of the tasks depend only on the size of the
+data, and the results of the tasks are combined in a tree that is the same for any number of
+workers::
 
-    top_k            blocks of queries x ranges of items -> best k, merged in a tree -> Checkpoint
+    top_k            a task per block of queries and range of items -> best k of each task, merged
+                     in a tree -> Checkpoint
     gram_matmul, randomized_svd, fit
-                     ClusterShards -> a product per shard, added in a tree
-    compare          this process fits the models; workers evaluate the cells
+                     ClusterShards: a task per shard computes a product; the products are added in
+                     a tree
+    compare          this process fits the models; a task per cell evaluates it
 
-Results of ``top_k`` are bit-identical to those of :func:`fastcos.top_k`. Products are bit-identical
-for any number of workers. An SVD differs from the SVD on one machine by at most the sum of the
-errors that the residuals of the two SVDs certify. The tasks of a worker share one pool with as many
-threads as the worker has. Dask provides the dashboard, the reports and the scheduling.
+The results of ``top_k`` are bit-for-bit identical to those of :func:`fastcos.top_k`. Products are
+bit-for-bit identical for any number of workers. The SVD of a cluster differs from the SVD on one
+machine by at most the sum of the error bounds that the residuals of the two SVDs certify. All tasks
+that run on a worker share one pool with as many threads as the worker has. Dask schedules the tasks
+and provides a dashboard and performance reports.
 """
 
 import functools
@@ -54,37 +58,41 @@ from fastcos.validation import Floats
 
 __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 
-# The sizes of the tasks of a search depend only on the numbers of queries and items. A task takes a
-# few seconds on local workers, as bench.lab.large measures. A task reads and packs its items once
-# for all of its queries. The largest number of queries in a task.
+# A task of top_k searches a range of items for a block of queries. The four constants below bound
+# the sizes of these tasks, which depend only on the numbers of queries and items. A task takes a
+# few seconds on local workers (python -m bench.lab.large).
+
+# The largest number of queries in a block. A task reads and packs its items once for all queries of
+# its block, so larger blocks save work.
 QUERIES_PER_TASK = 1 << 17
-# The smallest number of blocks of queries. With four blocks, two workers are 1.43 times as fast as
-# one worker; with eight blocks, two workers are 1.75 to 1.83 times as fast as one.
+# The smallest number of blocks, so that the work can be divided evenly. Two workers are 1.43 times
+# as fast as one worker with four blocks, and 1.75 to 1.83 times as fast with eight blocks.
 MIN_BLOCKS = 8
-# The smallest number of items in a task. Every further task takes, per query, as long as
-# scoring 100,000 items. For example, with 2^18 items per task, we measured that all tasks together
-# take 1.20 times as long as one search of all items.
+# The smallest number of items in a task. Dividing the items into one more range costs, for each
+# query, as much time as scoring 100,000 items. With 2^18 items per task, all tasks together took
+# 1.20 times as long as one search of all items.
 MIN_ITEMS = 1 << 19
-# The largest number of tasks. The scheduler of Dask takes about 1 ms per task.
+# The largest number of tasks, because the scheduler of Dask takes about 1 ms per task.
 MAX_TASKS = 1 << 15
 
-# A worker holds the evaluator of its last comparison, which contains the data and the models, in
-# memory.
+# Load the evaluator of a comparison, which contains the data and the models, from a file. Each
+# worker keeps the last evaluator in memory for its next tasks.
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
-# The share of a worker's memory that its tasks may use at the same time. Python, Dask and the
-# results of tasks use the other half.
+# The share of a worker's memory limit that the tasks running on it may use together. The rest is
+# for Python, Dask and the results of tasks.
 _TASKS_SHARE = 0.5
-# Bytes of one stored entry of a sparse matrix: 4 for its column and 8 for its value.
+# The number of bytes of a stored entry of a sparse matrix: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
-# Bytes of partial sums per stored entry of a sparse matrix. One partial sum takes 256 bytes per
-# row, and there is one partial sum per partial_sums.NNZ_PER_COLUMN entries of a column.
+# The number of bytes of partial sums per stored entry of a sparse matrix X. A partial sum takes 256
+# bytes per column of X, and the number of partial sums is the average number of entries of a column
+# divided by partial_sums.NNZ_PER_COLUMN.
 _SUM_BYTES_PER_ENTRY = 6
-# If X has fewer entries per column than this number, there is only one partial sum, and
-# SparseOperator builds the transpose of X instead.
+# If X has fewer stored entries per column than this number, SparseOperator computes no partial sums
+# but builds the transpose of X.
 _ENTRIES_PER_COLUMN = 96
-# The factor Q (p, l) is part of the task graph, because a copy that is scattered to a worker would
-# be lost if the worker dies. Dask would warn about a graph of this size by default.
+# The factor Q (p, l) is part of the task graph, because a copy that is only in the memory of a
+# worker would be lost if the worker died. By default, Dask would warn of such a large task graph.
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 _open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 
@@ -101,27 +109,28 @@ def top_k(
     out: storage.PathLike,
     client: Client | None = None,
 ) -> Neighbors:
-    """Return the k items most similar to every query, bit-identical to :func:`fastcos.top_k`.
+    """Return the k items most similar to each query, computed by the workers of a Dask cluster.
 
-    The arrays that are returned are memory maps of the files in ``out``.
+    The results are bit-for-bit identical to those of :func:`fastcos.top_k`. The returned arrays are
+    memory maps of the files in ``out``.
 
     Parameters
     ----------
     queries, items : path-like
-        .npy files (n, d) and (m, d) that every worker can read under these paths. By default, the
-        queries are also the items.
+        The .npy files of the queries (n, d) and the items (m, d), which every worker must be able
+        to read under these paths. If ``items`` is omitted, the queries are also the items.
     k, exclude_self, progress
         As in :func:`fastcos.top_k`.
     measure : str
-        The name of a measure whose fit learns nothing from the items.
+        The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
-        The memory in MiB that one task may use. The largest value is half of the memory limit of
-        the smallest worker, divided by the number of its threads; a larger value raises ValueError.
-        The default is the setting ``working_memory``, or the largest value if the setting exceeds
-        it.
+        The memory in MiB that one task may use. The largest allowed value is half of the memory
+        limit of a worker divided by the number of its threads, for the worker for which this number
+        is smallest. The default is the setting ``working_memory``, or the largest allowed value if
+        the setting exceeds it.
     out : path-like
-        A new directory that this process can write. The directory receives indices.npy, scores.npy
-        and run.json, block by block. After a crash, the same call computes only the missing blocks.
+        A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
+        block. If a call is interrupted, the same call later computes only the missing blocks.
     client : distributed.Client, optional
         The client of the cluster; by default the current client of Dask.
 
@@ -175,13 +184,13 @@ def gram_matmul(
     row_center: npt.ArrayLike | None = None,
     client: Client | None = None,
 ) -> Matrix:
-    """Return X'(X Q) for interactions in shards, with one task per shard.
+    """Return X'(X Q) for a matrix X of interactions in shards, with one task per shard.
 
     ``path`` is a folder of :class:`fastcos.linalg.InteractionShards` that every worker can read
-    under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The products of
-    the shards are added in a fixed tree, so that the result is bit-identical for any number of
-    workers. The result differs by rounding errors from the result of :func:`fastcos.gram_matmul`,
-    which adds the products of other blocks of rows.
+    under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The result is
+    bit-for-bit identical for any number of workers, because the products of the shards are always
+    added in the same order. It differs by rounding errors from the result of
+    :func:`fastcos.gram_matmul`, which divides X into other blocks of rows.
     """
     shards = ClusterShards(path, client)
     return products.gram_matmul(shards, Q, center=center, row_center=row_center)
@@ -190,10 +199,11 @@ def gram_matmul(
 def randomized_svd(
     path: storage.PathLike, n_components: int, *, client: Client | None = None, **options: Any
 ) -> SVD:
-    """Return a truncated SVD of interactions in shards; every product has one task per shard.
+    """Return a truncated SVD of interactions in shards, computed by the workers of a Dask cluster.
 
-    ``path`` has the same meaning as in :func:`gram_matmul`. The options are those of
-    :func:`fastcos.randomized_svd` except ``scale``.
+    Every product with the matrix is divided into one task per shard. ``path`` has the same meaning
+    as in :func:`gram_matmul`. The options are those of :func:`fastcos.randomized_svd` except
+    ``scale``.
     """
     return svd.randomized_svd(ClusterShards(path, client), n_components, **options)
 
@@ -205,10 +215,11 @@ def fit(
     progress: parallel.Progress | None = None,
     client: Client | None = None,
 ) -> LinearMF:
-    """Fit a LinearMF to interactions in shards, with one task per shard for each product.
+    """Fit a LinearMF to interactions in shards on a Dask cluster, and return the fitted model.
 
-    The function returns the fitted model. ``path`` has the same meaning as in :func:`gram_matmul`,
-    and ``progress`` has the same meaning as in :meth:`fastcos.LinearMF.fit`.
+    Every product with the matrix of interactions is divided into one task per shard. ``path`` has
+    the same meaning as in :func:`gram_matmul`, and ``progress`` has the same meaning as in
+    :meth:`fastcos.LinearMF.fit`.
     """
     return model.fit(ClusterShards(path, client), progress=progress)
 
@@ -221,12 +232,13 @@ def compare(
     client: Client | None = None,
     **options: Any,
 ) -> Comparison:
-    """Return the comparison that :func:`fastcos.compare` makes, with one task per cell.
+    """Return the comparison that :func:`fastcos.compare` computes, with one task per cell.
 
-    A cell is the combination of a preprocessing, a rescaling and a measure, or a row of the paper's
-    table. This process fits the models and writes the data of the cells to a file, which every
-    worker reads once. A worker needs memory for X and the models. ``folder`` is a directory that
-    every worker can read under this path; the call creates a temporary directory in it.
+    A cell is a combination of a preprocessing, a rescaling and a measure, or a row of the paper's
+    table. This process fits the models and writes the data and the models to a file, which every
+    worker reads once. Therefore every worker needs enough memory for X and the models. ``folder``
+    is a directory that every worker can read under this path; the call creates a temporary
+    directory in it. The other arguments are those of :func:`fastcos.compare`.
     """
     client = get_client() if client is None else client
     shared_folder = validation.as_path("folder", folder).absolute()
@@ -238,7 +250,7 @@ def compare(
 def _on_workers(
     client: Client, folder: Path, evaluator: Any, cells: Sequence[Any]
 ) -> Iterator[Any]:
-    """Yield the result of every cell; the workers read the evaluator from a file in the folder."""
+    """Yield the result of every cell in order; workers read the evaluator from a file in folder."""
     file = folder / uuid.uuid4().hex
     joblib.dump(evaluator, file)
     futures = [client.submit(_evaluate, str(file), cell, pure=False) for cell in cells]
@@ -248,13 +260,13 @@ def _on_workers(
 
 
 def _evaluate(file: str, cell: Any) -> Any:
-    """Return the result of one cell; this function runs on a worker."""
+    """Return the result of one cell, on a worker; file contains the evaluator."""
     use_threads_of_this_worker()
     return _load(file).evaluate(cell)
 
 
 class _Search(NamedTuple):
-    """The description of a search that each task receives; it contains paths, but no arrays."""
+    """A search as it is described to each task, by the paths of its files instead of arrays."""
 
     queries: str
     items: str | None
@@ -264,18 +276,18 @@ class _Search(NamedTuple):
     memory: float
 
     def open(self) -> tuple[MappedItems, SearchRequest]:
-        """Return the items and the search request, with memory maps of the files."""
+        """Return the items and the search request, whose rows are memory maps of the files."""
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
         request = SearchRequest(queries, self.k, None, None, None)
         return MappedItems(get_measure(self.measure), items), request
 
     def options(self) -> ExecutionOptions:
-        """Return the threads and the memory of the worker that calls this method."""
+        """Return the number of threads and the memory for a task of the worker that runs it."""
         return ExecutionOptions(threads_of_this_worker(), self.memory)
 
     def best_of(self, lo: int, hi: int, first: int, last: int) -> Pairs:
-        """Return the best of the items [first, last) for the queries [lo, hi), with raw scores.
+        """Return the best k of the items [first, last) for queries [lo, hi), with raw scores.
 
         This method runs on a worker.
         """
@@ -290,9 +302,10 @@ class _Search(NamedTuple):
         return search_segments(items, request, options, queries, range(first, last))
 
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
-        """Return the final indices and scores of the queries [lo, hi).
+        """Return the final indices and scores of queries [lo, hi).
 
-        This method runs on a worker.
+        best holds their best items and the raw scores, merged over all items. This method runs on a
+        worker.
         """
         items, request = self.open()
         return finish(
@@ -321,13 +334,13 @@ def _check_search(
 
 
 def queries_per_task(n_queries: int) -> int:
-    """Return the number of queries per task; all tasks of a search get nearly the same number."""
+    """Return the number of queries per block; the last block of a search may have fewer."""
     blocks = max(MIN_BLOCKS, -(-n_queries // QUERIES_PER_TASK))
     return -(-n_queries // blocks)
 
 
 def items_per_task(n_blocks: int, n_items: int) -> int:
-    """Return the number of items per task, if the queries are split into n_blocks blocks."""
+    """Return the number of items per task if the queries are divided into n_blocks blocks."""
     return max(MIN_ITEMS, -(-n_items // max(1, MAX_TASKS // n_blocks)))
 
 
@@ -341,9 +354,10 @@ def _open_rows(name: str, path: Any) -> Any:
 
 
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
-    """Return the number of bytes that one task may use.
+    """Return the number of bytes that one task may use, from working_memory in MiB.
 
-    A worker runs as many tasks at the same time as it has threads.
+    The limit of a worker is divided by the number of its threads, because it runs as many tasks at
+    the same time.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
@@ -364,9 +378,9 @@ class ClusterShards(InteractionShards):
     Parameters
     ----------
     path : path-like
-        The folder of the shards, which every worker can read under this path.
+        The folder of the shards, which every worker must be able to read under this path.
     client : distributed.Client, optional
-        The client of the cluster; by default the current one.
+        The client of the cluster; by default the current client of Dask.
     """
 
     def __init__(self, path: storage.PathLike, client: Client | None = None) -> None:
@@ -374,13 +388,16 @@ class ClusterShards(InteractionShards):
         self._client = get_client() if client is None else client
 
     def _as_operator(self, n_threads: int | None) -> Operator:
-        """Return an operator with one task per shard, on all threads of the workers."""
+        """Return an operator that computes each product with one task per shard.
+
+        n_threads has no effect: the workers use all of their threads.
+        """
         largest = max(len(indices) for _, indices, _ in self._shards)
         return _ClusterOperator(self, self._client, largest)
 
 
 class _ClusterOperator(Operator):
-    """Products with one task per shard, whose results are added in a tree."""
+    """An operator that computes each product with one task per shard on the workers."""
 
     def __init__(self, X: InteractionShards, client: Client, largest_shard: int) -> None:
         self.shape, self.dtype = X.shape, X.dtype
@@ -410,10 +427,11 @@ class _ClusterOperator(Operator):
         return total.result()
 
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
-        """Submit one product per shard, and return the futures of the products.
+        """Submit one task per shard, and return the futures of their products.
 
-        The factor is submitted as the result of a task, so that Dask can compute the factor again
-        if the worker that holds it dies.
+        product is the name of a method of SparseOperator, and factor is its argument. The factor is
+        submitted as the result of a task, so that Dask can run this task again if the worker that
+        holds the factor dies.
         """
         limit, worker = smallest_worker(self._client)
         task_bytes = self._bytes_of_a_task(factor)
@@ -434,10 +452,10 @@ class _ClusterOperator(Operator):
         ]  # fmt: skip
 
     def _bytes_of_a_task(self, factor: Matrix | None) -> float:
-        """Return the number of bytes that one product of the largest shard uses.
+        """Return the number of bytes that a task for the largest shard uses.
 
-        The number includes the bytes of the shard, of its transpose if SparseOperator builds the
-        transpose, of the partial sums, of the factor and of the product.
+        The task holds the shard, the transpose of the shard if SparseOperator builds it, the
+        partial sums, the factor and the product.
         """
         p, entries = self.shape[1], self._entries
         copies = 1 if entries > _ENTRIES_PER_COLUMN * p else 2
@@ -447,10 +465,10 @@ class _ClusterOperator(Operator):
 
 
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
-    """Combine adjacent parts, then adjacent combined parts, and so on, until one future remains.
+    """Combine adjacent parts in pairs, then their results in pairs, and so on; return the last one.
 
-    If a level of this tree has an odd number of parts, its last part becomes the last part of the
-    next level.
+    combine is called on the workers with the results of two futures. If a level of this tree has an
+    odd number of parts, the last part is passed on to the next level unchanged.
     """
     while len(parts) > 1:
         pairs = [
@@ -466,7 +484,11 @@ def _identity(value: Any) -> Any:
 
 
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
-    """Compute a product of a shard, on a worker; ``first`` is the shard's first row in factor."""
+    """Return the product of a shard with factor; this function runs on a worker.
+
+    product is the name of a method of SparseOperator. For "rmatmul", factor has a row for each row
+    of the whole matrix, and ``first`` is the row of the matrix with which the shard begins.
+    """
     X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())
     if factor is None:
@@ -477,7 +499,7 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
 
 
 def threads_of_this_worker() -> int:
-    """Return the number of threads of this worker; outside a worker, return the setting."""
+    """Return the number of threads of this worker; outside a worker, the setting n_threads."""
     try:
         return int(get_worker().state.nthreads)
     except ValueError:
@@ -485,7 +507,7 @@ def threads_of_this_worker() -> int:
 
 
 def use_threads_of_this_worker() -> None:
-    """If this process is a worker process, set n_threads to the number of the worker's threads."""
+    """If this process is a worker of its own, set n_threads to the worker's number of threads."""
     try:
         worker = get_worker()
     except ValueError:
@@ -495,9 +517,10 @@ def use_threads_of_this_worker() -> None:
 
 
 def smallest_worker(client: Client) -> tuple[float, str]:
-    """Return the smallest memory in bytes that any worker has per task, and the worker's address.
+    """Return the memory per task of the worker for which it is smallest, and its address.
 
-    The memory is infinite if no worker has a memory limit.
+    The memory per task, in bytes, is half of the worker's memory limit divided by the number of its
+    threads. It is infinite if no worker has a memory limit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {
