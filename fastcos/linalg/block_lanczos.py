@@ -56,7 +56,7 @@ def block_width(k: int) -> int:
 
 
 def largest_basis(k: int) -> int:
-    """Return the largest number of basis vectors, at which the iteration restarts."""
+    """Return the number of basis vectors at which the iteration restarts."""
     return 3 * k + 12 * block_width(k)
 
 
@@ -78,7 +78,7 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Count and report finished columns; the reported total is at least this count."""
+        """Count and report `columns` more columns; the reported total is at least the count."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
@@ -147,7 +147,7 @@ def leading_eigenpairs(
 
 
 class _Check(NamedTuple):
-    """The size of the basis at a check, and the largest residual."""
+    """The size of the basis when the residuals were checked, and the largest residual."""
 
     size: int
     residual: float
@@ -167,7 +167,7 @@ def _columns_left(previous: _Check | None, current: _Check, tol: float, width: i
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
-    """Return the ratio to the largest eigenvalue of X'X below which an eigenvalue counts as 0."""
+    """Return the smallest ratio to the largest eigenvalue of X'X that does not count as 0."""
     return 32 * float(np.finfo(dtype).eps)
 
 
@@ -221,7 +221,8 @@ class _Basis:
         C = self._remove_basis(Z)
         # _orthonormal uses the new diagonal of H as the scale of a column.
         self._H[first:last, first:last] = C[first:]
-        # With several OpenBLAS threads, an SVD takes 1.1 to 1.2 times as long (bench.lab.curves).
+        # With several OpenBLAS threads, an SVD takes 1.1 to 1.2 times as long as with one
+        # (bench.lab.curves).
         with parallel.one_blas_thread():
             self._Q, self._R, basis_part = self._orthonormal(Z)
         C += basis_part
@@ -301,7 +302,7 @@ class _Basis:
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q, R with Z = Q R and Q'Q = I, leaving out directions in which |Z| <= shortest."""
+        """Return Q and R with Z = Q R, Q'Q = I, and no directions in which |Z| <= shortest."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)

@@ -1,4 +1,4 @@
-"""Validation of sparse matrices: any sparse input becomes one canonical CSR array.
+"""Validation of sparse matrices, and their conversion to one canonical CSR array.
 
 SciPy's own checks do not suffice: constructors and check_format(False) accept indices out of range
 and a descending indptr, which crash compiled code. SciPy's flag has_canonical_format is cached, and
@@ -75,7 +75,7 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
     if defect == csr.NOT_CANONICAL:
         with np.errstate(over="ignore"):
             matrix.sum_duplicates()
-        # Sums of duplicates may overflow.
+        # The sums of duplicates may have overflowed, so the values are validated again.
         _worst_defect(name, matrix.indptr, matrix.indices, matrix.data, X.shape[1])
     if defect > csr.VALID:
         matrix.eliminate_zeros()

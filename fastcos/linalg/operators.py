@@ -41,7 +41,7 @@ _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
-# therefore write it past the caches, which saves about 7% of the time.
+# therefore write it to memory without passing through the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
 # The factor A is cut into pieces that fit in a cache, and X A is computed for one piece after the
 # other, if an average row of X has at least this many non-zeros per piece. On an Intel CPU, cutting
@@ -56,9 +56,8 @@ UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
-# Blocks are transposed only after the operator has multiplied this many columns. Only later
-# products save the time that transposing takes, so transposing is not worthwhile for a single
-# product with few columns.
+# Blocks are transposed only after the operator has multiplied this many columns. Transposing makes
+# only later products faster, so it does not pay for a single product with few columns.
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one in 30 entries of X is non-zero.
 _DENSE_GRAM_SHARE = 30
@@ -83,7 +82,7 @@ class Operator:
         return self.rmatmul(self.matmul(Q))
 
     def gram(self) -> Floats:
-        """Return X'X (p, p) in float64; by default, from products with columns of the identity."""
+        """Return X'X (p, p) in float64; by default, from products with the identity matrix."""
         p = self.shape[1]
         total = np.empty((p, p))
         for column in range(0, p, 256):
@@ -467,7 +466,7 @@ def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix])
 
 
 def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
-    """Return how many rows of the factor are multiplied at once: all, or as many as fit a cache."""
+    """Return how many rows of the factor are multiplied at once: all, or those that a cache holds."""
     n, p = shape
     rows = _cached_rows(factor)
     pieces = p / rows
@@ -491,10 +490,10 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
-    """Return an array for X A, and whether kernels write it past the caches.
+    """Return an array for X A, and whether kernels write it without passing through the caches.
 
-    An array in new memory is not written past the caches, because the system has just cleared its
-    pages, which are therefore in the caches.
+    New memory is written through the caches: the operating system has just cleared its pages, so
+    they are in the caches already.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES

@@ -1,7 +1,8 @@
-"""Sums over parts of the rows, which are added in order, so that results are deterministic.
+"""Sums over rows, computed as sums over parts that are then added in a fixed order.
 
-The boundaries of the parts depend only on the data, not on threads, memory or shards. Therefore a
-matrix in memory and the same matrix in shards give bit-identical results.
+Because the order is fixed, results are deterministic. The boundaries of the parts depend only on
+the data, not on threads, memory or shards. Therefore a matrix in memory and the same matrix in
+shards give bit-identical results.
 """
 
 from typing import Any

@@ -52,18 +52,18 @@ class InteractionShards:
 
     An object of this class can replace X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
-    reads the rows once, in blocks, while the operating system reads the next block ahead. For any
-    shard boundaries, products are bit-identical to the products of one CSR matrix of the same type
-    in memory, and the SVD is as well if p <= n. Interactions with up to 2^25 (33.5 million)
-    non-zeros are read into memory.
+    reads the rows once, in blocks; while one block is multiplied, the operating system already
+    reads the next one. For any shard boundaries, products are bit-identical to the products of one
+    CSR matrix of the same type in memory, and the SVD is as well if p <= n. Interactions with up to
+    2^25 (33.5 million) non-zeros are read into memory.
 
     Parameters
     ----------
     path : path-like
         The folder that :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
-        Whether every byte is compared with its checksum, which reads all shards once. If verify is
-        False, only the column numbers of a shard are checked, when the shard is first read.
+        Whether all files are compared with their checksums, which reads all shards once. If verify
+        is False, only the column numbers of a shard are checked, when the shard is first read.
 
     Attributes
     ----------
@@ -266,7 +266,10 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the result of parallel.rows_at_work for all shards; the targets must ascend."""
+        """Return the result of parallel.rows_at_work for the rows of all shards.
+
+        The targets must ascend.
+        """
         rows: list[int] = []
         work_before = 0  # the work of the shards before the current shard
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
@@ -364,7 +367,8 @@ class _ShardWriter:
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
         """Write the next rows, a canonical CSR matrix with a column for every item."""
-        # indptr and indices get the same type, because SciPy would otherwise copy the narrower one.
+        # indptr and indices get the same type, because SciPy would otherwise convert the array of
+        # the narrower type, which copies it.
         kind = np.int32 if max(X.shape[1], X.nnz) <= LARGEST_INT32 else np.int64
         indices = X.indices.astype(kind, copy=False)
         arrays = {"indptr": X.indptr.astype(kind), "indices": indices}
@@ -402,7 +406,7 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first rows of shards with about this many entries, and the number of rows."""
+    """Return the first row of each shard of about `entries` non-zeros, and the number of rows."""
     n = len(indptr) - 1
     boundaries = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, boundaries), n)
@@ -449,7 +453,7 @@ class ShardedOperator(Operator):
         return operators.sparse_gram(self, self._X.nnz, dense_rows)
 
     def _sum_parts(self, kernel: str, factor: Matrix) -> Matrix:
-        """Sum over rows by a kernel of fastcos.kernels.sparse with this name."""
+        """Return the sum over all rows, by the kernel of this name in fastcos.kernels.sparse."""
         if len(self._part_rows) == 2:
             return self._sum_in_order(kernel, factor)
         p, width, parts = self.shape[1], factor.shape[1], len(self._part_rows) - 1

@@ -30,8 +30,8 @@ _RANK_TOLERANCE = 1e-7
 # cache.
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
-# the first number. A unit vector counts as a repetition of other vectors if the square of its
-# distance from their span is at most the second number, which is about a thousand roundings.
+# the first number. It counts as a repetition of them if the square of this distance is at most the
+# second number, which is the size of about a thousand rounding errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual
 # cannot be reached in float64.
@@ -93,10 +93,10 @@ def randomized_svd(
     The method is block Lanczos with a random first block, on the smaller of X'X and X X'. Each step
     reads X once, and the iteration ends when the residual of every requested triplet is at most
     tol. The residuals that are returned are then computed in float64. The iteration runs in the
-    precision of X, and once more in float64 if float32 cannot reach tol. If X is small or nearly
-    all triplets are requested, a dense eigensolver computes the result instead. A pass over l = 16
-    to 64 columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2) time
-    and O(min(n, p) b) memory besides X and the result.
+    precision of X, and once more in float64 if float32 cannot reach tol. If X is small, or if
+    nearly all triplets are requested, a dense eigensolver computes the result instead. A pass over
+    l = 16 to 64 columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2)
+    time and O(min(n, p) b) memory besides X and the result.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
 
 
 def _shorter_side(operator: Operator) -> Operator:
-    """Return X or X', whichever has fewer columns."""
+    """Return the operator of X or of X', whichever has fewer columns."""
     n, p = operator.shape
     return operator if p <= n else operator.transposed()
 
