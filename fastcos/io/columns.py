@@ -179,7 +179,8 @@ def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) 
 def _is_escaped(text: str) -> bool:
     """Return whether all surrogates of a text stand for bytes.
 
-    Other surrogates come from JSON, in which two of them stand for one character.
+    Surrogates that do not stand for bytes come from JSON, in which a pair of surrogates stands for
+    one character.
     """
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip

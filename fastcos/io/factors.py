@@ -89,7 +89,7 @@ class Factors:
 
     @property
     def has_biases(self) -> bool:
-        """Whether the scores of the model include biases, which items and users do not contain."""
+        """Whether the scores of the model include biases, which the items and users omit."""
         return self._with_biases is not None
 
     def scoring_embeddings(self) -> ScoringEmbeddings:

@@ -301,7 +301,7 @@ class ItemPairs(NamedTuple):
 
 
 def read_pairs(path: PathLike, ids: npt.ArrayLike) -> ItemPairs:
-    """Read a table with two items and a rating per line, the format of WS-353, MEN and SimLex-999.
+    """Read a table with two items and a rating per line, as in WS-353, MEN and SimLex-999.
 
     The table has no header, and its first three columns are read. An item that is not among the ids
     is also looked up in lower case. FastcosFormatError is raised if there are fewer columns, if a

@@ -18,10 +18,10 @@ from fastcos.storage import FastcosFormatError
 # Largest number of bytes in a line. A longer line is not text, and the csv module would hold all of
 # it in memory.
 LONGEST_LINE = 1 << 24
-# Arrays of any file may expand to this number of bytes.
+# Compressed arrays may expand to this number of bytes, however small the file is.
 LARGEST_FREE_SIZE = 1 << 30
-# Text of any file may expand to this number of bytes. Converted to rows of numbers, the text takes
-# up to 16 times as many bytes.
+# Compressed text may expand to this number of bytes, however small the file is. Converted to rows
+# of numbers, the text takes up to 16 times as many bytes.
 LARGEST_FREE_TEXT = 1 << 24
 # Beyond these sizes, a file may expand by at most this factor. Tables typically expand by a factor
 # of 3 to 30.

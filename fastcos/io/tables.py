@@ -91,7 +91,8 @@ class DelimitedTable:
         quotes: bool = True,
     ) -> None:
         self.path = path
-        # Bytes that are not UTF-8 should raise an error only in columns that are read.
+        # Bytes that are not UTF-8 raise an error only in columns that are read, so decoding accepts
+        # them here.
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="surrogateescape", newline="")
         first_line = text.readline()
         if not first_line.strip():

@@ -50,7 +50,8 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
                 got = f"{line[:40].decode(errors='replace').strip()!r} in line {number}"
                 raise FastcosFormatError(f"{path} must {rule}, got {got}")
             text = _as_word(path, word, number)
-            if text in words:  # Raise at once, so that a bomb of equal lines does not fill memory.
+            # Raise at once, so that a decompression bomb of equal lines does not fill memory.
+            if text in words:
                 raise FastcosFormatError(
                     f"{path}: words must be distinct, got {text!r} again in line {number}"
                 )
