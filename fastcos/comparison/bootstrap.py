@@ -257,7 +257,7 @@ class _CrossFitting:
     ) -> BootstrapInterval:
         """Return the cross-fitted lead of the best of these candidates over the reference.
 
-        The reference is an estimate, of which candidate number 0 is used.
+        The reference is an estimate; its score of candidate number 0 is used.
         """
         values, scores_on_samples = [], []
         for choice, test in ((0, 1), (1, 0)):

@@ -24,8 +24,8 @@ NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# The default measures are twelve measures with different rankings. No default measure searches
-# neighbours in ``fit``.
+# The default measures are twelve measures with different rankings. None of them searches neighbours
+# in its method ``fit``.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",
@@ -38,9 +38,10 @@ USER_ITEM = ("user_item_dot", "user_item_cosine")
 USER_USER = ("project_back_users",)
 # These measures equal the candidate "cosine" under another rescaling.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
-# Each of these measures ranks the items for every query in the same order as another measure,
-# because it is a monotone function of the other score or rotates the rows. weight_cosine equals the
-# cosine because a comparison passes the rows [b_i, b_i] to it.
+# Each of these measures ranks the items for every query in the same order as the measure to which
+# it is mapped. For each query, angular and query_normalized are monotone functions of the cosine,
+# and ica_cosine only rotates the whitened rows. weight_cosine equals the cosine because a
+# comparison passes the rows [b_i, b_i] to it.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
@@ -155,7 +156,7 @@ class Candidate:
 
     @property
     def compares_users(self) -> bool:
-        """Whether the rows are users, not items."""
+        """Whether the measure compares users with each other, instead of items."""
         return self.name in USER_USER
 
     @property
@@ -272,8 +273,8 @@ def _check_requirements(
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other here, got {got}")
-    # A caller who chooses such a measure for rows without a model thereby states that each row is
-    # [a_i, b_i], of two factors of equal width.
+    # If a caller chooses such a measure for rows without a model, each row is taken to be [a_i,
+    # b_i], the concatenation of two vectors of equal width.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(requirement) and not are_two_halves:
         parameter = requirement.split()[0]

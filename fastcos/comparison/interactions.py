@@ -100,11 +100,11 @@ def compare(
     items with the highest scores; under ``project_back_users``, the 20 nearest users vote. The best
     measure must score higher than a recommendation of the most popular items to all users.
 
-    The lead of the best candidate over the cosine (under D = I, or of Eq. 2 if that is the only
-    objective) is cross-fitted: each half of the queries chooses a candidate, and the other half
-    measures its lead. The intervals describe only the effect of sampling queries; the data and the
-    models stay the same. If the data themselves are drawn again, scores change more: on the paper's
-    simulation, an AUC changes by 0.03 to 0.06.
+    The lead of the best candidate over the cosine (under D = I, or the cosine of Eq. 2 if Eq. 2 is
+    the only objective) is cross-fitted: each half of the queries chooses a candidate, and the other
+    half measures its lead. The intervals describe only the effect of sampling queries; the data and
+    the models stay the same. If the data themselves are drawn again, scores change more: on the
+    paper's simulation, an AUC changes by 0.03 to 0.06.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ def compare(
     preprocessing : sequence of str, default ("none",)
         Transformations of X before the model is fitted: ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
-        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard contains models
-        after each of these transformations.
+        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard contains the
+        measures of the models that are fitted after each of these transformations.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. If omitted, all measures whose
         requirements the model meets are compared. "default" stands for twelve of these measures,
@@ -144,8 +144,8 @@ def compare(
     n_sampled : int, optional
         Number of random items from whose neighbours and labels the scores of the rescalings are
         computed. To score the measures, five times as many labelled items are ranked; without
-        labels, at least 500 users are drawn, and more until they have seen five times as many
-        items. Default: all items.
+        labels, users are drawn until they have together seen five times as many items, but at least
+        500 users. Default: all items.
     n_examples : int, default 0
         Number of popular items whose neighbours under every candidate are part of the leaderboard,
         for :func:`fastcos.plots.html.leaderboard_page`.

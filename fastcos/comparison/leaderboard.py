@@ -88,9 +88,9 @@ class Leaderboard(Record):
     recommended : Candidate or None
         The recommended candidate; None if ``beats_chance`` is false.
     gain : BootstrapInterval or None
-        Cross-fitted gain over the baseline of the best candidate that is not the baseline: each
-        half of the units chooses a candidate, and the other half measures its gain. None if the
-        baseline is the only candidate.
+        Cross-fitted gain of the best candidate other than the baseline over the baseline: each half
+        of the units chooses a candidate, and the other half measures its gain. None if the baseline
+        is the only candidate.
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str

@@ -32,7 +32,8 @@ class RankChoice:
     ndcg : ndarray (m,), float64
         Mean, over users, of NDCG@20 for held-out interactions, for the model of each rank.
     ndcg_error : ndarray (m,), float64
-        Standard error, over users, of the difference to the NDCG of the best rank.
+        Standard error, over users, of the difference between the NDCG of each rank and the NDCG of
+        the best rank.
     singular_values : ndarray (k,), float64
         Singular values of the interactions, descending; k is the largest rank.
     noise_singular_values : ndarray (k,), float64
@@ -159,13 +160,13 @@ def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
 
 
 def _errors(ndcg: Floats) -> Floats:
-    """Return the standard errors, over users, of the difference to the NDCG of the best rank."""
+    """Return the standard errors, over users, of each rank's difference from the best NDCG."""
     best = ndcg[ndcg.mean(axis=1).argmax()]
     return (ndcg - best).std(axis=1, ddof=1) / np.sqrt(ndcg.shape[1])
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return the number of leading values that exceed the values of the noise; at least 2."""
+    """Return the number of leading values that exceed those of the noise, but at least 2."""
     return max(2, int(np.append(values > noise, False).argmin()))
 
 

@@ -15,7 +15,7 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Number of raw scores in one block. A block takes 16 MiB, so that several blocks fit into 64 MiB.
 BLOCK = 2**21
-# An UpperBounded measure allocates about this number of arrays of the size of its raw scores.
+# An UpperBounded measure allocates about this number of arrays, each as large as its raw scores.
 ARRAYS_OF_PAIRS = 8
 # If a pool on disk does not fit into the working memory, these are the shares of the working memory
 # for raw scores and for items.

@@ -30,7 +30,7 @@ HELD_OUT_SHARE = 0.2
 
 
 class UserScores(NamedTuple):
-    """NDCG@20 and recall@20 of the held-out items, for each evaluated user, (n,)."""
+    """NDCG@20 and recall@20 of the held-out items for each evaluated user, as arrays (n,)."""
 
     ndcg: Floats
     recall: Floats
@@ -90,12 +90,12 @@ class HeldOutTask:
         return self.score_factors(np.ones((X.shape[0], 1)), popularity[:, None])
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
-        """Score the recommendations of a candidate."""
+        """Return the scores of the recommendations of a candidate."""
         neighbors = recommend(candidate, embeddings, self.users, self.training_X, self._k)
         return self._scores(neighbors.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
-        """Score the recommendation of items (p, k) by their inner products with users (n, k)."""
+        """Return the scores if items (p, k) are ranked by inner products with users (n, k)."""
         neighbors = top_k(
             users[self.users], items, self._k, measure="dot", exclude=self._training_rows
         )

@@ -37,8 +37,8 @@ N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
 # Number of groups of columns per voter. The maxima of the groups give a lower bound on the scores
-# of the voters; with this number of groups, the columns above the bound are only about 5 % more
-# than the voters.
+# of the voters; with this number of groups, only about 5 % more columns than voters reach the
+# bound.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of their
 # scores take 0.2 MB per candidate.
@@ -103,7 +103,7 @@ class LabelTask:
         self._seed = int(random.integers(2**32))
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> LabelScores:
-        """Fit a measure to all items, and score its ranked lists of the queries."""
+        """Fit a measure to all items, and score its rankings of the items for each query."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)

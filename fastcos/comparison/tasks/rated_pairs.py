@@ -11,7 +11,7 @@ from fastcos.validation import Floats, Integers
 
 
 def tie_groups(values: Floats) -> Integers:
-    """Return the rank of every value among the distinct values, from 0."""
+    """Return the rank of each value among the distinct values; the lowest value has rank 0."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
