@@ -226,8 +226,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         condition is one value, such as ``{"source": "a.pdf"}``, a list of allowed values, or a
         comparison, such as ``{"year": {"$gte": 2020}}``. The operators are ``$eq``, ``$ne``,
         ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and ``$and``, ``$or`` and
-        ``$not`` combine conditions. A key that no document has raises an error. A search with
-        conditions does not see later changes of the metadata of a document.
+        ``$not`` combine conditions. A key that occurs in no document raises an error. The metadata
+        of a document are read once, when they are first needed for a search with conditions; later
+        changes of the metadata have no effect on such searches.
 
         ``min_score`` limits the result to documents with at least this score. Pass a score, such as
         a cosine, or a calibration. The threshold of a calibration is the score that a random pair
@@ -523,6 +524,6 @@ def _names_of(index_name: str) -> tuple[str, str]:
 def _check_lengths(n: int, metadatas: Any, ids: Any) -> None:
     for name, values in (("metadatas", metadatas), ("ids", ids)):
         if name == "metadatas" and values is not None and not len(values):
-            continue  # Other stores of LangChain treat an empty list as "no metadata".
+            continue  # Other stores of LangChain treat an empty list in the same way as None.
         if values is not None and len(values) != n:
             raise ValueError(f"{name} must have one entry per text ({n}), got {len(values)}")

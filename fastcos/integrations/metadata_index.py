@@ -124,7 +124,7 @@ class MetadataIndex:
         def holds(value: Any) -> bool:
             try:
                 return bool(compare(value, operand))
-            except TypeError:  # Values of these types, such as a text and a number, do not compare.
+            except TypeError:  # A text and a number, for example, cannot be compared.
                 return False
 
         matches = set[int]().union(
