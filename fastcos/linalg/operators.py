@@ -466,7 +466,7 @@ def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix])
 
 
 def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
-    """Return how many rows of the factor are multiplied at once: all, or those that a cache holds."""
+    """Return how many rows of the factor to multiply at once: all, or those that fit in a cache."""
     n, p = shape
     rows = _cached_rows(factor)
     pieces = p / rows
