@@ -176,7 +176,7 @@ class Audit(Record):
         if self.is_free:
             return (
                 f"A {rescaling} replaces {replaced:.0%} of the {self.k} nearest neighbours, and "
-                "another one may replace more."
+                "another rescaling may replace more."
             )
         if self.trained_on == "cosine":
             premise = (
@@ -244,13 +244,13 @@ class Audit(Record):
         shares = f"about {low}" if low == high else f"between {low} and {high}"
         sentences = [
             self._premise(),
-            f"Of the {self.k} nearest neighbours, {shares} survive every rescaling with factors "
-            f"between 1 and {self.condition:g}.",
+            f"Of the {self.k} nearest neighbours, {shares} remain neighbours under every rescaling "
+            f"with factors between 1 and {self.condition:g}.",
             "The worst single rescaling that the search found replaces "
             f"{1 - point.worst_rescaling:.0%} of the neighbours.",
-            f"At least {point.certified_linear:.0%} of the neighbours survive every linear map of "
-            f"condition {self.condition:g}; the worst linear map that the search found replaces "
-            f"{1 - point.worst_linear:.0%} of the neighbours.",
+            f"At least {point.certified_linear:.0%} of the neighbours remain under every linear "
+            f"map of condition {self.condition:g}; the worst linear map that the search found "
+            f"replaces {1 - point.worst_linear:.0%} of the neighbours.",
         ]
         nearest, most_different = self.nearest_parametrization, self.worst_parametrization
         if self.centered is not None:
@@ -260,12 +260,12 @@ class Audit(Record):
             )
         if self.trained_on != "cosine" and nearest is not None:
             sentences.append(
-                "Of the other parametrisations of the same model, the nearest to the audited one "
+                "Of the other forms of the same model, the nearest to the audited embeddings "
                 f"is {_describe_form(nearest)}."
             )
             if most_different.name != nearest.name and most_different.jaccard < nearest.jaccard:
                 sentences.append(
-                    "The parametrisation whose neighbours differ most from the audited ones is "
+                    "The form whose neighbours differ most from those of the audited embeddings is "
                     f"{_describe_form(most_different)}."
                 )
         return " ".join(sentences)
@@ -302,18 +302,21 @@ class Audit(Record):
             )
         if self.trained_on == "dot":
             premise = (
-                "The model was trained on dot products, which no rescaling and no linear map of "
-                "both sides changes."
+                "The model was trained on dot products of users and items. They stay the same if "
+                "the items are rescaled, or mapped by any invertible matrix, and the users by its "
+                "inverse."
             )
         elif self.trained_on == RANKING:
             premise = (
-                "The model was trained on differences of dot products, which no rescaling, no "
-                "linear map of both sides and no vector that is added to all items changes."
+                "The model was trained on differences between the dot products of a user and two "
+                "items. They stay the same if the items are rescaled, or mapped by any invertible "
+                "matrix, and the users by its inverse, and if one vector is added to all items."
             )
         else:
             premise = (
-                "If the predictions are dot products of items with users or contexts, no rescaling "
-                "and no linear map of both sides changes a prediction."
+                "If the predictions are dot products of items with users or contexts, they stay "
+                "the same if the items are rescaled, or mapped by any invertible matrix, and the "
+                "users or contexts by its inverse."
             )
         return f"{premise} {self._origin()}".rstrip()
 
@@ -343,8 +346,8 @@ class Audit(Record):
             if decay_is_known:
                 sentences.append(
                     f"But {form}, as after {trainings}. The algorithm chose this scale of the "
-                    "dimensions, not the loss, so another start, another optimiser or another "
-                    "number of epochs may lead to another scale."
+                    "dimensions, not the loss, so another initialisation, another optimiser or "
+                    "another number of epochs may lead to another scale."
                 )
             else:
                 sentences.append(
@@ -373,9 +376,10 @@ class Audit(Record):
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
-                "The factors have none of the forms that this audit recognises. The scale of their "
-                "dimensions therefore comes from the start, the optimiser and the number of "
-                "epochs; the factors do not show how much each of these three contributed."
+                "The factors have none of the forms that this audit recognises. The scale of "
+                "their dimensions therefore depends on the initialisation, the optimiser and the "
+                "number of epochs; the factors do not show how much each of these three "
+                "contributed."
             )
         if self.epochs_to_forget is not None:
             sentences.append(
@@ -440,7 +444,8 @@ class Audit(Record):
         if recovery is not None and recovery.high - recovery.low > 0.1:
             advice.append(
                 "Use outside information to choose the rescaling: the choice of D alone moves the "
-                f"AUC of the labels from {recovery.low:.2f} to {recovery.high:.2f}."
+                f"AUC with which the cosines recover the labels from {recovery.low:.2f} to "
+                f"{recovery.high:.2f}."
             )
         return tuple(advice)
 
@@ -457,14 +462,14 @@ class Audit(Record):
             "IsoScore (1 is isotropic)": self.isoscore,
             "variance along the first principal axis": self.first_axis_share,
             "hubness (skewness of N_k)": self.hubness.skewness,
-            "share of items in no list": self.hubness.antihub_share,
+            "share of items that are no item's neighbour": self.hubness.antihub_share,
         }
         if self.popularity is not None:
             statistics |= {
                 "correlation of popularity and norm": self.popularity.norm_correlation,
                 "correlation of popularity and hubness": self.popularity.hubness_correlation,
                 "correlation of popularity and mean cosine": self.popularity.cosine_correlation,
-                "popularity of neighbours divided by that of items": self.popularity.lift,
+                "popularity of neighbours divided by popularity of items": self.popularity.lift,
             }
         return statistics
 
@@ -566,7 +571,11 @@ class Audit(Record):
                 "The sensitivity index lies between 0 and 1: a rescaling of condition κ moves "
                 "Fisher's z of a neighbour's cosine by up to about the index times ln κ.",
             ),
-            [Table("Share of a dimension in the sensitivity index", ("dimension", "share"), rows)],
+            [
+                Table(
+                    "Share of each dimension in the sensitivity index", ("dimension", "share"), rows
+                )
+            ],
             {
                 "sensitivity index (mean total variation)": self.sensitivity,
                 "sensitivity index in a random basis": self.random_basis_sensitivity,
@@ -603,8 +612,8 @@ class Audit(Record):
                 (
                     (
                         "Other software would return these forms of the same model: the dot "
-                        "products of users and items are equal in all forms. If two forms list "
-                        "different neighbours, the parametrisation is the only reason."
+                        "products of users and items are equal in all forms. If the neighbours "
+                        "differ between two forms, only the choice of the form is the reason."
                         if self.is_free
                         else "Training has chosen the audited form. The other forms show how "
                         "sensitive the neighbours are to that choice."
@@ -612,7 +621,7 @@ class Audit(Record):
                     + "".join(f" The audited factors have this form: {m}." for m in meanings),
                     explanation,
                 ),
-                [variants_table("Parametrisations of the same model", (self.given, *forms))],
+                [variants_table("Forms of the same model", (self.given, *forms))],
                 verdict=f"Of {len(forms)} forms, {_describe_form(self.worst_parametrization)} "
                 "differs most from the audited embeddings.",
             ),
@@ -623,8 +632,9 @@ class Audit(Record):
                     "baselines. Where a baseline and the audited embeddings list different "
                     "neighbours, neither list is wrong." + hint,
                 ),
-                [variants_table("Invariant baselines", baselines)],
-                verdict=f"Jaccard index with the audited neighbours: {agreement}.",
+                [variants_table("Similarities that no rescaling changes", baselines)],
+                verdict="Jaccard index between their neighbours and the audited embeddings' "
+                f"neighbours: {agreement}.",
             ),
         )
 
@@ -638,9 +648,9 @@ def _describe_form(variant: VariantScores) -> str:
     distance = (
         ""
         if variant.condition is None
-        else f"a linear map of condition {variant.condition:.2g} leads to it; "
+        else f"a linear map of condition {variant.condition:.2g} converts the audited items to it; "
     )
     return (
-        f"{variant.name.replace('_', ' ')} ({distance}its neighbours and the audited ones have a "
-        f"Jaccard index of {variant.jaccard:.2f} ± {variant.jaccard_error:.2f})"
+        f"{variant.name.replace('_', ' ')} ({distance}the Jaccard index between its neighbours and "
+        f"those of the audited embeddings is {variant.jaccard:.2f} ± {variant.jaccard_error:.2f})"
     )

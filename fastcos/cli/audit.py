@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from fastcos.auditing.report import Audit
 
 DESCRIPTION = """\
-Report how far the cosine similarities of item embeddings depend on the parametrisation of their
-model. A loss that depends only on dot products does not determine the parametrisation. The report
-bounds the share of nearest neighbours that survive rescalings of the latent dimensions, shows the
-neighbours of other parametrisations, and recommends similarities that do not depend on the
-parametrisation. The command writes audit.json and audit.html, a page that needs no network. With
---against, the command also reports how much of the change of the neighbours since an old version is
-only a change of basis, and how much is a real change. The exit status is 1 if a share is below its
+Report how much the cosine similarities of item embeddings depend on the scale of each latent
+dimension. A loss that depends only on dot products of users and items does not determine these
+scales: if a dimension is multiplied by a number for the items and divided by it for the users,
+every prediction stays the same, but the cosines between items change. The report bounds the share
+of nearest neighbours that remain neighbours under every such rescaling, shows the neighbours in
+other forms of the same model, and recommends similarities that no rescaling changes. The command
+writes audit.json and audit.html, a page that needs no network. With --against, the command also
+reports how many neighbours differ from an old version of the embeddings, and how many of these
+differences are explained by a linear change of basis. The exit status is 1 if a share is below its
 limit in --fail-under."""
 EPILOG = f"""\
 examples:
@@ -85,10 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is one of three words. "
-        "'certified': the share of neighbours that no rescaling up to --condition can remove. "
-        "'jaccard': the Jaccard index between the neighbours in ITEMS and those in the "
-        "parametrisation that changes them most. 'unchanged': the share of neighbours that are "
-        "also neighbours in OLD, after the best linear map between the two versions"
+        "'certified': the share of neighbours that provably no rescaling up to --condition "
+        "removes. 'jaccard': the Jaccard index between the neighbours in ITEMS and those in the "
+        "form of the same model that changes them most. 'unchanged': the share of neighbours that "
+        "are also neighbours in OLD, after the best linear map between the two versions"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -97,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--explore", metavar="PAGE", help=help_)
     help_ = (
-        "text file with one id per line: the items to show on the page of --explore (default: the "
+        "text file with one id per line: the items that the page of --explore shows (default: the "
         "most popular items)"
     )
     add("--explore-items", metavar="FILE", help=help_)
@@ -302,10 +304,13 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     row = metrics["query_metric"]
     reason = (
         "writes embeddings whose cosines are the same under every rescaling; "
-        f"{row.neighbors_kept:.0%} of the present neighbours remain neighbours"
+        f"{row.neighbors_kept:.0%} of the neighbours by the cosine remain neighbours"
     )
     if row.auc is not None and report.given.auc is not None:
-        reason += f"; the AUC of the labels is {row.auc:.2f} instead of {report.given.auc:.2f}"
+        reason += (
+            f"; they recover the labels with an AUC of {row.auc:.2f}, and the cosine with an AUC "
+            f"of {report.given.auc:.2f}"
+        )
     export = ["fastcos", "index", "export", args.items, *columns, *users, "--out", "served"]
     neighbors = ["fastcos", "neighbors", "served", *k]
     if report.centered is not None:
@@ -337,6 +342,6 @@ def _status(report: "Audit", diff: "ModelDiff | None", limits: dict[str, float])
         shares["unchanged"] = diff.unchanged
     failed = [name for name, limit in limits.items() if shares[name] < limit]
     for name in failed:
-        share = f"the {name} share is {shares[name]:.3f}"
+        share = f"the share {name!r} is {shares[name]:.3f}"
         say(f"--fail-under failed: {share}, but must be at least {limits[name]:g}")
     return 1 if failed else 0

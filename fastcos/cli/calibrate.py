@@ -71,11 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "to each other or 0 if they are not"
     )
     add("--labelled", metavar="FILE", help=help_)
-    help_ = "method of the probabilities from --labelled: isotonic or platt (default isotonic)"
+    help_ = (
+        "method that estimates the probability of relevance from --labelled: isotonic or platt "
+        "(default isotonic)"
+    )
     add("--method", default="isotonic", metavar="NAME", help=help_)
     help_ = "table with ids and names of the items; the examples then show the names"
     add("--names", metavar="FILE", help=help_)
-    help_ = "text file with one id per line: the items whose scores are used (default: all items)"
+    help_ = (
+        "text file with one id per line: only pairs of these items are scored (default: all items)"
+    )
     add("--only", metavar="FILE", help=help_)
     options.add_model_name(parser)
     options.add_vectors(parser)
@@ -187,9 +192,7 @@ def _next_commands(
     if calibration.is_reachable(args.fpr):
         file = str(Path(args.out) / "calibration.json")
         search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
-        return [
-            ([*search, *rate], "finds only neighbours with a score that is rare among random pairs")
-        ]
+        return [([*search, *rate], "finds only neighbours whose score few random pairs reach")]
     if args.only is not None or args.measure != "cosine":
         # Copies have already been removed, or the score of two copies is not known to be 1.
         return []

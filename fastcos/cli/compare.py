@@ -38,15 +38,16 @@ Report which similarity to use, how much better than the plain cosine it is, and
 difference exceeds chance.
 
 For a file of interactions, the command factorises the interactions once, and evaluates twelve
-measures under the named rescalings of this model, and under a model of the second objective of the
-paper (Eq. 2). A rescaling D is a diagonal matrix that scales the latent dimensions without changing
-the predictions. The score of a measure states how well the measure recovers the labels or, without
---labels, predicts held-out interactions, on a sample of 2,000 items. With --all, the command
-evaluates every measure and a grid of rescalings, on 10,000 items. The command prints a conclusion
-in one sentence, the ranking of the measures, a table of the rescalings as in the paper, and the ten
-nearest neighbours of popular items under several rescalings. The command writes comparison.html, a
-page on which you can sort the leaderboard and open its rows; measures.csv, .png and .svg;
-comparison.csv, .png, .svg and .json; neighbors.csv; and, with labels and --all, exponents.png.
+measures under several rescalings of this model, and under a model of the second objective of Steck
+et al. 2024 (Eq. 2). A rescaling D is a diagonal matrix that scales the latent dimensions without
+changing the predictions. The score of a measure states how well the measure recovers the labels or,
+without --labels, predicts held-out interactions, on a sample of 2,000 items. With --all, the
+command evaluates every measure and a grid of rescalings, on 10,000 items. The command prints a
+conclusion in one sentence, the ranking of the measures, a table of the rescalings as in the paper,
+and the ten nearest neighbours of popular items under several rescalings. The command writes
+comparison.html, a page on which you can sort the measures and open the details of each one;
+measures.csv, .png and .svg; comparison.csv, .png, .svg and .json; neighbors.csv; and, with labels
+and --all, exponents.png.
 
 For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates every
 measure by how well its scores recover the labels of --labels, or by the correlation of its scores
@@ -55,10 +56,10 @@ html, csv, png and svg file.
 
 For a model that you have trained (--model, a file with items and users, such as implicit saves),
 the command evaluates the same twelve measures by how well they predict the interactions in
---held-out, on which the model was not trained. The file of interactions then holds the items that
-each user had seen before.
+--held-out, on which the model was not trained. INTERACTIONS must then contain the
+interactions that happened before, such as the training data.
 
-The exit status is 1 if no measure exceeds the chance level."""
+The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\
 examples:
   fastcos compare ratings.csv --labels movies.csv --label-column genres
@@ -124,7 +125,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help=help_)
     help_ = "start no further evaluation of a candidate after this time, such as 60s or 5m"
     add("--budget", metavar="TIME", help=help_)
-    options.add_model(parser, "the square of the (K/5)-th largest singular value, for rank K")
+    options.add_model(
+        parser, "the square of the (K/5)-th largest singular value, where K is the rank"
+    )
     options.add_output(parser, "comparison")
     help_ = "print the neighbours of the N most popular items with different labels (default 3)"
     add("--show", type=int, default=3, metavar="N", help=help_)
@@ -274,7 +277,7 @@ def _next_commands(
     )
     if leaderboard.gain is not None and best != leaderboard.baseline:
         gain = f"{leaderboard.gain.value:+.3f}"
-        reason += f"; the {leaderboard.score} changes by {gain} compared with the plain cosine"
+        reason += f"; its {leaderboard.score} differs by {gain} from that of the plain cosine"
     return [
         ([*fit, "--out", "model"], "fits the model that the comparison used, and saves it"),
         (["fastcos", *serve], reason),
@@ -305,7 +308,7 @@ def _compare_vectors(args: argparse.Namespace) -> int:
     measures = _chosen_measures(args)
     validation.as_choice("--preprocessing", args.preprocessing, ("none",))
     if args.labels is None and not args.pairs and args.model is None:
-        raise ValueError("--labels or --pairs must be given for vectors, got none")
+        raise ValueError("--labels or --pairs must be given to evaluate measures on vectors")
     factors = read_factors(args.model or args.interactions, None, args)
     vectors, ids = factors.items, factors.ids
     say(f"read {len(vectors):,} vectors of {vectors.shape[1]} numbers each")
@@ -434,7 +437,7 @@ def _print_neighbors(comparison: "Comparison", names: Sequence[str], item: int) 
         for rank, ranked in enumerate(zip(*columns, strict=True))
     ]
     header = ["", *(row.heading for row in rows)]
-    print_table(f"nearest to {names[item]}", header, table)
+    print_table(f"the nearest neighbours of {names[item]} under each rescaling", header, table)
 
 
 def _write_neighbors(comparison: "Comparison", names: Sequence[str], folder: Path) -> Path:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "find pairs of items that are nearly the same"
 DESCRIPTION = """\
-Find all pairs of items whose score is at least a threshold. The threshold is a score (--min-score),
-or is computed from the share of random pairs whose score reaches the threshold (--fpr). The command
+Find all pairs of items whose score is at least a threshold. You give the threshold itself
+(--min-score), or the share of random pairs whose score reaches it (--fpr). The command
 prints the pairs just above the threshold, so that you can judge whether the threshold is right. It
 writes a table of all pairs, with the score and the group of each pair, and with the item to keep,
 which is the first item of the group. With --kept, it also writes the ids of all items that remain.
@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="file of vectors, or folder of an index")
     threshold = parser.add_mutually_exclusive_group(required=True)
     threshold.add_argument(
-        "--min-score", type=float, metavar="S", help="threshold: the lowest score of a pair"
+        "--min-score", type=float, metavar="S", help="the threshold: lowest score of a pair"
     )
-    help_ = "use the score that this share of random pairs reaches as the threshold"
+    help_ = "compute the threshold: the score that this share of random pairs reaches"
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     options.add_vectors(parser)

@@ -29,8 +29,8 @@ Write item embeddings in a form that is the same for every parametrisation of th
   canonical     writes items.npy and users.npy, the balanced factors of the
                 same predictions; and singular_values.npy
 Both forms write export.json, which describes the files, and ids.npy if the input has ids. Two
-trainings of a model end in different coordinates: do not mix the rows of two exports, unless the
-later export was written with --align-to the earlier one."""
+trainings of a model end in different coordinates, so do not compare rows of one export with rows of
+another, unless the later export was written with --align-to and the folder of the earlier one."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served

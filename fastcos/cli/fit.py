@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of that value for dropout"
     )
     group = options.add_model(parser, default, "dropout", "weight_decay")
-    help_ = "largest relative residual that a singular triplet can have (default 1e-3)"
+    help_ = "largest allowed relative residual of a singular triplet (default 1e-3)"
     group.add_argument("--tol", type=float, default=1e-3, metavar="T", help=help_)
     options.add_output(parser, "model")
     options.add_common(parser)
@@ -88,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
         print_json(document)
     else:
         audit = ["fastcos", "audit", str(folder)]
-        reason = "measures how arbitrary the cosines of the model are, and recommends a similarity"
+        reason = (
+            "measures how much the cosines depend on arbitrary scales, and recommends a similarity"
+        )
         print_next([(audit, reason)])
     return 0
 

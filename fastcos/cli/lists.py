@@ -156,7 +156,9 @@ def add_names(parser: "argparse._ActionsContainer") -> None:
     """Add --names and --text."""
     help_ = "table with ids and names of the items; the names are added to the output"
     parser.add_argument("--names", metavar="FILE", help=help_)
-    help_ = "column of texts to add to the output, from the table of --names or of the vectors"
+    help_ = (
+        "column of texts to add to the output, in the table of --names or in that of the vectors"
+    )
     parser.add_argument("--text", metavar="C", help=help_)
 
 

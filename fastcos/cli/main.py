@@ -31,8 +31,8 @@ COMMANDS = {
     "neighbors": "find the exact nearest neighbours of vectors",
     "index": "build, change, search and export an index on disk",
     "recommend": "recommend unseen items to each user",
-    "calibrate": "choose a threshold by its false-positive rate",
-    "audit": "measure how far cosines of embeddings are arbitrary",
+    "calibrate": "choose a score threshold by its false-positive rate",
+    "audit": "measure how much cosines depend on arbitrary scales",
     "doctor": "show settings of this machine and possible problems",
     "warmup": "compile every kernel now, for container images and servers",
 }
@@ -40,8 +40,9 @@ COMMANDS = {
 CLOSED_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
-Find exact nearest neighbours, and measure how far the cosines of your embeddings are arbitrary.
-For examples, run fastcos COMMAND --help. The exit status is 0 for success, 1 if a check fails, and
+Find exact nearest neighbours, and measure how much the cosines of your embeddings depend on the
+arbitrary scale of the latent dimensions. For examples, run fastcos COMMAND --help. The exit status
+is 0 for success, 1 if a check fails, and
 2 for bad input."""
 
 
@@ -51,10 +52,16 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from fastcos.validation import did_you_mean  # imports NumPy
 
-        match = re.fullmatch(r"(.*invalid choice: '(.*)') \(choose from (.*)\)", message)
+        match = re.fullmatch(
+            r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message
+        )
         if match is not None:
             choices = [choice.strip("' ") for choice in match[3].split(",")]
-            message = f"{match[1]}{did_you_mean(match[2], choices) or message[len(match[1]) :]}"
+            hint = did_you_mean(match[2], choices)
+            message = f"{match[1]} must be one of {', '.join(choices)}, got {match[2]!r}{hint}"
+        match = re.fullmatch(r"one of the arguments (\S+) (\S+) is required", message)
+        if match is not None:
+            message = f"{match[1]} or {match[2]} must be given"
         match = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message)
         if match is not None:
             kind = "a whole number" if match[2] == "int" else "a number"
@@ -200,6 +207,7 @@ def _format_error(error: Exception, parser: argparse.ArgumentParser) -> str:
     text = str(error) or type(error).__name__
     text = text.replace("(give vector_column)", "(give --vector-column)")
     text = text.replace(" must be None ", " must be left out ")  # A flag has no value None.
+    text = re.sub(r", got None$", ", but it is missing", text)
     names = {"random_state": "--seed", "n_components": "--rank"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
         for action in parser._actions

@@ -133,7 +133,8 @@ def _calibration(
 
     calibration = Calibration.load(args.calibration)
     if calibration.measure != measure.name:
-        raise ValueError(f"--calibration must be of {measure.name}, got {calibration.measure}")
+        rule = f"be a calibration of the measure {measure.name}"
+        raise ValueError(f"--calibration must {rule}, got one of {calibration.measure}")
     if args.fpr is None:
         return calibration, args.min_score
     validation.check_none("--min-score", args.min_score, "with --fpr")

@@ -49,11 +49,11 @@ def add_interactions(
     """Add the file of interactions and the options for its columns."""
     parser.add_argument("interactions", metavar="INTERACTIONS", help=help_text)
     group = parser.add_argument_group(
-        "columns of the interactions (default: recognised by the header)"
+        "columns of the interactions (default: recognised by their names in the header)"
     )
     group.add_argument("--user", metavar="C", help="column of user ids")
     group.add_argument("--item", metavar="C", help="column of item ids")
-    help_ = "column of the values; '' gives every row the value 1"
+    help_ = "column of the values, such as ratings; '' gives every interaction the value 1"
     group.add_argument("--value", metavar="C", help=help_)
     help_ = "name of the file to read, if the interactions are in a zip archive"
     group.add_argument("--member", metavar="FILE", help=help_)
@@ -75,7 +75,7 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
     (n, p), names = data.X.shape, ""
     if data.columns:
         user, item, value = data.columns.values()
-        values = "every row has the value 1" if value is None else f"{value!r} for values"
+        values = "every interaction has the value 1" if value is None else f"{value!r} for values"
         names = f"; columns used: {user!r} for users, {item!r} for items, {values}"
     say(f"read {data.X.nnz:,} interactions of {n:,} users with {p:,} items{names}")
     squares = np.asarray(data.X.data, np.float64) ** 2
@@ -85,8 +85,8 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
     if share > _LARGE_SHARE:
         say(
             f"warning: {n_cells} of {len(squares):,} cells contribute {share:.0%} of the sum of "
-            "squares of all values, so a model would mostly fit these cells; use --value '' to "
-            "give every row the value 1, or --value NAME to use another column"
+            "the squared values, so a model would mostly fit these cells; use --value '' to give "
+            "every interaction the value 1, or --value NAME to use another column"
         )
     return data
 
@@ -125,11 +125,13 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
         "of the items and of --queries (default: the only column or array that contains vectors)"
     )
     parser.add_argument("--vector-column", metavar="C", help=help_)
-    help_ = "column or array of ids (default: recognised by its name; '' for no ids)"
+    help_ = (
+        "column or array that contains the ids (default: recognised by its name; '' reads no ids)"
+    )
     parser.add_argument("--id-column", metavar="C", help=help_)
     help_ = (
-        "ids of the items in the order of their rows, if the file of vectors has none: .npy, "
-        ".npz with an array named ids, or text with one id per line"
+        "file with the ids of the items, in the order of the vectors, if the file of vectors "
+        "contains no ids: .npy, .npz with an array named ids, or text with one id per line"
     )
     parser.add_argument("--ids", metavar="FILE", help=help_)
 
@@ -137,8 +139,8 @@ def add_vectors(parser: "argparse._ActionsContainer") -> None:
 def add_model_name(parser: "argparse._ActionsContainer") -> None:
     """Add --model."""
     help_ = (
-        "name and version of the model that made the vectors, such as minilm@2; the name is "
-        "stored, and vectors of a model with another name are refused"
+        "name and version of the model that computed the vectors, such as minilm@2; the name is "
+        "stored, and later commands whose --model is another name are refused"
     )
     parser.add_argument("--model", metavar="NAME", help=help_)
 
@@ -246,7 +248,9 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
         "are not evaluated"
     )
     add("--label-separator", default="|", metavar="S", help=help_)
-    add("--only", metavar="A,B,...", help="labels to use; other items are not evaluated")
+    add(
+        "--only", metavar="A,B,...", help="labels to use; items with other labels are not evaluated"
+    )
 
 
 def check_labels(args: argparse.Namespace) -> None:
@@ -341,8 +345,8 @@ def add_model(
 def add_rescalings(group: "argparse._ActionsContainer") -> None:
     """Add --rescaling, for rescalings besides the named ones."""
     help_ = (
-        "also use the rescaling D = S^A Σ^B of the dimensions for these exponents, such as "
-        f"0.25,-0.5 (write --rescaling=-1,0 if A is negative). {RESCALING_SYMBOLS}"
+        "also evaluate the rescaling D = S^A Σ^B of the latent dimensions, for the exponents A,B, "
+        f"such as 0.25,-0.5 (write --rescaling=-1,0 if A is negative). {RESCALING_SYMBOLS}"
     )
     group.add_argument("--rescaling", action="append", default=[], metavar="A,B", help=help_)
 

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from fastcos.models.simulation import Simulation
 
 DESCRIPTION = """\
-Simulate the interactions of the paper, train both objectives, and score every rescaling D of the
-first objective by how well cosine similarity recovers the true clusters of the items. (D is a
-diagonal matrix, which scales the latent dimensions.) All rescalings give the same predictions and
-the same loss, yet their scores differ. The command writes figure1.html, a page on which you can
-change D; figure1.png, with five panels as in the paper; figure1.svg, figure1.csv,
-figure1.json and exponents.png. With --only-data, it writes the simulated interactions and stops:
-interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json (all
+Simulate the interactions of the paper, train both of its objectives, and report how well cosine
+similarity recovers the true clusters of the items under each rescaling D of the first objective. (D
+is a diagonal matrix, which scales the latent dimensions.) All rescalings give the same predictions
+and the same loss, but the clusters are recovered differently well. The command writes figure1.html,
+a page on which you can change D; figure1.png, with five panels as in the paper; figure1.svg,
+figure1.csv, figure1.json and exponents.png. With --only-data, it writes the simulated interactions
+and stops: interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json
+(all
 parameters and versions)."""
 EPILOG = """\
 examples:
@@ -55,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser, "half the number of users; 10,000 for 20,000 users, as in the paper")
     options.add_rescalings(parser)
     help_ = (
-        "draw one panel of figure1 for each named rescaling D, and one for the worst D of the "
-        "grid of exponents"
+        "draw one panel of figure1 for each named rescaling D, and one for the D that recovers the "
+        "clusters worst, among D = S^a Σ^b on a grid of exponents a, b"
     )
     parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(
@@ -73,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     say(f"simulating the interactions of {args.n_users:,} users with {args.n_items:,} items")
     from fastcos.models.simulation import simulate_interactions
 
+    rescalings = options.parse_rescalings(args)
     with progress_bar("simulating users") as progress:
         simulation = simulate_interactions(
             args.n_users,
@@ -95,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     model = options.model_arguments(args)
     with progress_bar("factorising, then comparing rescalings") as progress:
         comparison = compare(
-            X, clusters, **model, rescalings=options.parse_rescalings(args),
+            X, clusters, **model, rescalings=rescalings,
             measures=("cosine",), progress=progress,
         )  # fmt: skip
     parameters = {"simulation": simulation.parameters, "model": comparison.parameters}

@@ -306,17 +306,19 @@ def _conclusion(
         results = "; ".join(
             f"{_describe_scores(outcome, candidates)}, {outcome.evidence}" for outcome in outcomes
         )
-        failure = f"{evaluation.failure}: of {len(candidates)} candidates the best has {results}."
-        method = f" One half of {units} chose that candidate and the other half measured its lead."
+        failure = f"{evaluation.failure}: of {len(candidates)} candidates, the best has {results}."
+        method = (
+            f" One half of the {units} chose that candidate, and the other half measured its lead."
+        )
         return f"{warning}{failure}" + (method if evaluation.chance else "")
     ties_sentence, ties = "", board.not_distinguishable
     if ties:
         n_unlisted = len(ties) - _MAX_LISTED
         ending = f" and {n_unlisted} more" if n_unlisted > 0 else ""
         names = ", ".join(map(str, ties[:_MAX_LISTED]))
-        ties_sentence = f" Not distinguishable from this recommendation: {names}{ending}."
+        ties_sentence = f" These candidates are not significantly worse: {names}{ending}."
     level = "".join(
-        f" The level to exceed is that of the {evaluation.trivial}: {outcome.score} "
+        f" A recommendation must exceed the {outcome.score} of the {evaluation.trivial}, "
         f"{outcome.chance:.3f}."
         for outcome in outcomes
         if evaluation.trivial
@@ -349,18 +351,25 @@ def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> 
     if gain is None:
         return f"{advice}; no other candidate was compared with it."
     best = next(row for row in board.rows if row.candidate in candidates[1:])
-    method = f"If one half of {units} chooses and the other half measures"
+    method = (
+        f"When one half of the {units} chose a candidate and the other half measured its gain over "
+        "the cosine"
+    )
     if gain.low > 0:
         return (
             f"Use {best.candidate}: {board.score} {best.score.value:.3f}, compared with "
-            f"{baseline.score.value:.3f} for {baseline.candidate}. {method}, the best candidate "
-            f"gains {gain}."
+            f"{baseline.score.value:.3f} for {baseline.candidate}. {method}, the gain was "
+            f"{_gain_in_words(gain)}."
         )
-    result = "is worse" if gain.high < 0 else "does not differ significantly"
+    result = "was worse" if gain.high < 0 else "did not differ significantly"
     return (
-        f"{advice}, compared with {best.score.value:.3f} for {best.candidate}. {method}, the best "
-        f"alternative {result}: {gain}."
+        f"{advice}, compared with {best.score.value:.3f} for {best.candidate}. {method}, the "
+        f"best alternative {result}: its gain was {_gain_in_words(gain)}."
     )
+
+
+def _gain_in_words(gain: BootstrapInterval) -> str:
+    return f"{gain.value:.3f} (95 % interval {gain.low:.3f} to {gain.high:.3f})"
 
 
 def _samples(mask: Floats, random: np.random.Generator) -> Floats:

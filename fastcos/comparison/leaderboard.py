@@ -144,8 +144,8 @@ class Leaderboard(Record):
         scores = (self.score, f"95 % over {self.unit}", "gain", "95 % of the gain")
         header = ("measure", "under", *scores, *self.rows[0].other_scores)
         title = (
-            f"{self.task}, {self.n_units:,} {self.unit}; the best of {len(self.rows)} candidates "
-            "for each measure"
+            f"{self.task}, {self.n_units:,} {self.unit}; the best candidate of each measure, of "
+            f"{len(self.rows)} candidates"
         )
         lines = [
             (row.candidate.measure, row.candidate.embeddings, *_cells(row.score), *_cells(row.gain),

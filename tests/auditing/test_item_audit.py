@@ -187,15 +187,16 @@ def test_verdict_has_both_bounds_and_to_dict_is_plain():
     point = next(point for point in report.robustness if point.condition == 1.1)
     low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
     high = f"{point.unbroken:.0%} ± {point.unbroken_error:.0%}"
-    share = f"between {low} and {high} survive every rescaling with factors between 1 and 1.1."
+    share = f"between {low} and {high} remain neighbours under every rescaling with factors "
+    share += "between 1 and 1.1."
     assert share in report.verdict
     replaced = f"{1 - point.worst_rescaling:.0%}"
     assert f"search found replaces {replaced} of the neighbours." in report.verdict
     assert f"replaces {replaced} of the 10" in report.headline
-    assert f"At least {point.certified_linear:.0%} of the neighbours survive" in report.verdict
+    assert f"At least {point.certified_linear:.0%} of the neighbours remain" in report.verdict
     nearest = report.nearest_parametrization
     assert nearest.condition == min(row.condition for row in report.parametrizations)
-    assert f"Jaccard index of {nearest.jaccard:.2f} ± {nearest.jaccard_error:.2f}" in report.verdict
+    assert f"is {nearest.jaccard:.2f} ± {nearest.jaccard_error:.2f}" in report.verdict
     plain = json.loads(json.dumps(report.to_dict()))
     assert plain["verdict"] == report.verdict
     assert plain["given"]["name"] == "given"
@@ -294,7 +295,7 @@ def test_verdict_names_its_premise():
     """A model that was trained on the cosine has no free D: predictions change under it."""
     _, users, items, _ = model(18)
     units = items / np.linalg.norm(items, axis=1, keepdims=True)
-    free = "If the predictions are dot products of items with users or contexts, no rescaling"
+    free = "If the predictions are dot products of items with users or contexts, they stay the same"
     not_free = "not that they are arbitrary"
     verdicts = {
         (name, similarity): dataclasses.replace(report, trained_on=similarity)
@@ -305,7 +306,10 @@ def test_verdict_names_its_premise():
     assert verdicts["raw", "unknown"].verdict.startswith(free)
     assert verdicts["unit", "unknown"].verdict.startswith("All items have the same norm: if")
     for name in ("raw", "unit"):
-        assert "trained on dot products, which no rescaling" in verdicts[name, "dot"].verdict
+        assert (
+            "trained on dot products of users and items. They stay the same"
+            in verdicts[name, "dot"].verdict
+        )
         assert not_free in verdicts[name, "cosine"].verdict
         assert "query metric" not in " ".join(verdicts[name, "cosine"].advice)
         assert "Continue to use the cosine" in verdicts[name, "cosine"].advice[0]
@@ -343,7 +347,7 @@ def test_of_a_ranking_loss_the_mean_of_the_items_is_subtracted():
     query = by_name(report.invariant_baselines)["query_metric"]
     assert query.neighbors_kept == pytest.approx(kept(centred @ root), abs=1e-12)
     assert f"{kept(centred):.0%} of the neighbours remain" in report.verdict
-    assert "no vector that is added to all items changes" in report.verdict
+    assert "and if one vector is added to all items." in report.verdict
     assert any("measure centered_cosine" in line for line in report.advice)
 
     report = audit(shifted, users, k=5, trained_on="dot")

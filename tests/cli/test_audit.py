@@ -95,8 +95,8 @@ def test_json_on_stdout_is_the_file(audited):
 
 def test_fail_under_prints_the_reason_and_exits_with_1(audited):
     printed, messages = audited[1]["failed"]
-    assert "--fail-under failed: the certified share is 0." in messages
-    assert "--fail-under failed: the unchanged share is 0." in messages
+    assert "--fail-under failed: the share 'certified' is 0." in messages
+    assert "--fail-under failed: the share 'unchanged' is 0." in messages
     assert "largest real change are " in printed
     assert "failed" not in audited[1]["json"][1]
 

@@ -17,7 +17,7 @@ reproduce --users 300 --items 60 --clusters 2000     | --clusters must be a whol
 reproduce --users 90 --items 60 --rank 5000           | --rank must be a whole number from 1 to 60
 reproduce --preset zipf                              | --preset must be one of zipf_bounded, zipf_
 reproduce --users 90 --items 60 --regularization -1   | --regularization must be a finite number >=
-reproduce --objective none                           | --objective: invalid choice: 'none'
+reproduce --objective none                           | --objective must be one of both, drop
 reproduce --seed -1                                  | --seed must be a whole number of at least 0
 reproduce --out items.npy                            | --out must be a directory, got 'items.npy'
 reproduce --fast                                     | unrecognized arguments: --fast (see fastcos
@@ -47,7 +47,7 @@ compare seen.csv --measures cosin                    | --measures must be one of
 compare seen.csv --mesures dot                       | --mesures dot (did you mean '--measures'?)
 fit seen.csv --objective dropot                      | 'dropot' (did you mean 'dropout'?)
 compare seen.csv --preprocessing tfidf               | --preprocessing must be one of all, none,
-compare items.npy                                    | --labels or --pairs must be given for vector
+compare items.npy                                    | --labels or --pairs must be given to evaluat
 compare seen.csv --out items.npy                     | --out must be a directory
 recommend items.npy                                  | arguments are required: INTERACTIONS
 recommend missing.npz seen.csv                       | missing.npz: no such file or directory
@@ -61,12 +61,12 @@ recommend both.npz seen.csv --rescaling balanced     | --rescaling must be left 
 recommend both.npz seen.csv --ids items.txt --user-ids users.txt --k 12 | --k must be a whole number
 recommend both.npz seen.csv --ids items.txt --user-ids users.txt --show u9 | --show must be an id
 recommend both.npz seen.csv --out r.txt              | the suffix of --out must be one of
-fit seen.csv --duplicates mean                       | --duplicates: invalid choice: 'mean'
+fit seen.csv --duplicates mean                       | --duplicates must be one of sum, last, max
 fit missing.npz                                      | missing.npz: no such file or directory
 fit empty.csv                                        | empty.csv must start with a header line
 fit seen.csv --rank 0                                | --rank must be a whole number from 1 to 9
 fit seen.csv --rank two                              | --rank must be a whole number, got 'two'
-fit seen.csv --objective both                        | --objective: invalid choice: 'both'
+fit seen.csv --objective both                        | --objective must be one of dropout, weight_d
 fit seen.csv --regularization -3                     | --regularization must be a finite number >=
 fit seen.csv --tol 0                                 | --tol must be a finite number > 0, got 0.0
 fit seen.csv --seed -1                               | --seed must be a whole number of at least 0
@@ -81,7 +81,7 @@ neighbors items.npy --min-score nan                  | --min-score must be a fin
 neighbors items.npy --names kinds.csv                | --text must be given for kinds.csv: no column
 recommend none seen.csv                              | must compare items, such as cosine, if MODEL
 recommend none seen.csv --measure cosine --ids i.npy | --ids must be left out without a model
-compare seen.csv --vector-column item                | --labels or --pairs must be given for vector
+compare seen.csv --vector-column item                | --labels or --pairs must be given to evaluat
 audit items.npy --vector-column a                    | --vector-column must be left out for .npy,
 neighbors seen.csv                                   | seen.csv must have a row per vector, got a
 neighbors nan.npy                                    | nan.npy: vectors must be finite, got NaN
@@ -140,7 +140,7 @@ index search shop --k 0                              | --k must be a whole numbe
 index search shop --out n.txt                        | the suffix of --out must be one of
 index search shop --exclude missing.csv              | missing.csv: no such file
 index search shop --queries items.npy --exclude seen.csv | seen.csv must name rows by their numbers
-index duplicates items.npy                           | one of the arguments --min-score --fpr is
+index duplicates items.npy                           | --min-score or --fpr must be given
 index duplicates items.npy --min-score 95            | --min-score must be at most 1 for cosine
 index duplicates items.npy --min-score 0.9 --fpr 0.1 | --fpr: not allowed with argument --min-score
 index duplicates items.npy --fpr 2                   | --fpr must be a
@@ -230,7 +230,7 @@ def test_wrong_call_prints_one_line(call, words, folder, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("call", "words"),
-    [("adit x", "invalid choice: 'adit' (did you mean 'audit'?)"), ("x y", "(choose from ")],
+    [("adit x", "got 'adit' (did you mean 'audit'?)"), ("x y", "COMMAND must be one of reproduce")],
 )
 def test_wrong_command_names_the_nearest(call, words, capsys):
     with pytest.raises(SystemExit, match="2"):

@@ -125,7 +125,7 @@ def test_rank_finds_a_real_lead_and_tests_chance():
     none = ranked(values - 2, np.zeros(400))
     assert not none.beats_chance
     assert none.recommended is None
-    assert none.conclusion.startswith("No measure does: of 5 candidates the best has score -1.")
+    assert none.conclusion.startswith("No measure does: of 5 candidates, the best has score -1.")
     assert " for m3, 0.000 by chance, the lead is " in none.conclusion
 
 
@@ -474,7 +474,7 @@ def test_rank_names_what_is_not_distinguishable():
     best, other = sorted(("m1", "m2"), key=lambda name: -result.row(Candidate(name)).score.value)
     assert result.recommended == Candidate(best)
     assert result.not_distinguishable == [Candidate(other)]
-    assert result.conclusion.endswith(f" Not distinguishable from this recommendation: {other}.")
+    assert result.conclusion.endswith(f" These candidates are not significantly worse: {other}.")
     # a table is split on a narrow terminal: each heading says what it is about
     (table,) = result.sections()[0].tables
     assert len(set(table.header)) == len(table.header)

@@ -77,7 +77,8 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
         if counts.min() < 0 or counts.sum() != calibration.n_pairs:
             raise ValueError(f"counts must sum to {calibration.n_pairs}, got {counts.sum()}")
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise FastcosFormatError(f"{path} is no calibration: {error}") from None
+        reason = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise FastcosFormatError(f"{path} is not a calibration: {reason}") from None
     return calibration
 
 

@@ -201,7 +201,7 @@ class Calibration(PairDistribution):
                 f"No threshold has a rate of {self.fpr:g}: {top:.2g} of all random pairs have the "
                 f"largest {self.measure}, {self.edges[-1]:.3f}, as duplicates do."
             )
-        interval = "from a model of the tail, without an interval"
+        interval = "extrapolated by a model of the tail, without a confidence interval"
         if self.fpr >= self.carried_fpr:
             low, high = self.threshold_interval(self.fpr, confidence=0.99)
             interval = f"99 % interval {low:.3f} to {high:.3f}"
@@ -222,7 +222,7 @@ class Calibration(PairDistribution):
         by_chance = float(self.expected_false(score, n_items=n_items))
         text = (
             f"A random pair has a {self.measure} of {score:g} or more with probability {p:.2g}; "
-            f"a query of {n_items:,} items finds {as_number(by_chance)} such items by chance."
+            f"a query finds {as_number(by_chance)} such items by chance among {n_items:,} items."
         )
         if self.rescaling is None:
             return text
@@ -254,30 +254,32 @@ class Calibration(PairDistribution):
             busiest = np.sort(counts)[::-1][: max(1, len(counts) // 100)].sum() / counts.sum()
             low, high = np.quantile(counts, (0.05, 0.95)) / (self.n_items - self.self_join)
             notes.append(
-                f"The queries differ: of the pairs that reach the threshold for a rate of "
-                f"{RATES[level]:g}, {busiest:.0%} belong to the busiest 1 % of the queries, and "
-                f"the rates of 90 % of the queries lie between {low:.2g} and {high:.2g}. "
-                f"{pairs_per_independent[level]:,.0f} pairs count as one independent pair. The "
-                "intervals take hubs into account, but not one tight cluster of rows. The measure "
-                "query_normalized corrects the scores of each query."
+                "The false-positive rate differs between queries. At the threshold for a rate of "
+                f"{RATES[level]:g}, 90 % of the queries have rates between {low:.2g} and "
+                f"{high:.2g}, and 1 % of the queries contribute {busiest:.0%} of the pairs that "
+                f"reach the threshold. For the intervals, {pairs_per_independent[level]:,.0f} "
+                "pairs therefore count as one independent pair. (The intervals may still be too "
+                "narrow if some rows form one tight cluster.) The measure query_normalized "
+                "corrects these differences between queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
-                f"{self.n_pairs // (1 + self.self_join):,} pairs are enough for rates from "
-                f"{self.carried_fpr:.1g} on. Thresholds of lower rates come from a model of the "
-                "tail and have no interval."
+                f"{self.n_pairs // (1 + self.self_join):,} pairs are enough to measure rates of "
+                f"{self.carried_fpr:.1g} and more. Thresholds for lower rates are extrapolated by "
+                "a model of the tail, and have no confidence interval."
             )
         if self.n_duplicates:
             notes.append(
                 f"{self.n_duplicates:,} of {self.n_items:,} items are duplicates of other items. "
-                "Their pairs have the largest score, although they are no false positives. Remove "
-                "the duplicates first: items[near_duplicates(items, 0.9999).representatives]."
+                "Pairs of duplicates have the largest score, but they are not false positives. "
+                "Remove the duplicates first: items[near_duplicates(items, "
+                "0.9999).representatives]."
             )
         top = self.counts[-1] / self.n_pairs
         if top > self.smallest_fpr and self.counts[-1] >= OBSERVED:
             notes.append(
-                f"A share of {top:.2g} of all pairs is in the last bin, so no threshold within the "
-                "range has a lower rate."
+                f"A share of {top:.2g} of all pairs has the highest score that the histogram "
+                "distinguishes, so no threshold has a lower rate."
             )
         if self.tail is not None and self.tail.distance > _POOR_FIT:
             notes.append(
@@ -345,7 +347,7 @@ class Calibration(PairDistribution):
                 low_rate, high_rate = self.rate_range(min(threshold, 1.0), condition)
                 cells.append(f"{low_rate:.1g} .. {high_rate:.1g}")
             rows.append(cells)
-        header = ["rate", "threshold", "99 % interval", f"by chance in {n_items:,} items"]
+        header = ["rate", "threshold", "99 % interval", f"found by chance in {n_items:,} items"]
         if condition is not None:
             header.append(f"rate, linear maps up to {condition:g}")
         title = f"Thresholds of the {self.measure} by false-positive rate, {self.n_pairs:,} pairs"

@@ -94,8 +94,8 @@ def leaderboard_page(
         "headline": _headline(leaderboard),
         "summary": f"Task: {leaderboard.task}; {leaderboard.n_units:,} {leaderboard.unit}."
         + (
-            " If one half of the data chooses the best alternative to the plain cosine and the "
-            f"other half measures it, the alternative gains {leaderboard.gain}."
+            " One half of the data chose the best alternative to the plain cosine, and the other "
+            f"half measured its gain over the cosine: {leaderboard.gain}."
             if leaderboard.gain is not None
             else ""
         ),

@@ -30,7 +30,7 @@ def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n, n_seeds):
             if fpr < result.carried_fpr:
                 with pytest.raises(ValueError, match="fpr must be a finite number >= "):
                     result.rate_interval(fpr)
-                good += any("have no interval" in note for note in result.notes)
+                good += any("have no confidence interval" in note for note in result.notes)
                 continue
             low, high = result.rate_interval(fpr, confidence=0.99)
             good += low <= true_rate(result.threshold(fpr), 8) <= high or bool(result.notes)
@@ -48,7 +48,7 @@ def test_thresholds_of_few_rows_have_their_rates():
 
 def test_verdict_of_few_rows_names_no_interval():
     calibration = calibrate(np.random.default_rng(0).standard_normal((12, 8)))
-    assert "without an interval" in calibration.verdict
+    assert "without a confidence interval" in calibration.verdict
     assert calibration.carried_fpr == pytest.approx(2 / 66)
     rows = {row[0]: row[2] for row in calibration.thresholds().tables[0].rows}
     assert rows["0.001"] == "-"
