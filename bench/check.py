@@ -40,12 +40,12 @@ def scores(queries, items, measure="cosine"):
 
 
 def wrong_neighbors(indices, queries, items, *, measure="cosine", tolerance=0.0, self_items=None):
-    """Return how many of the neighbours of each query are wrong, as an array of counts.
+    """Return the number of wrong neighbours of each query, as an array (n,).
 
     A neighbour is wrong if its float64 score is below the k-th best score by more than tolerance,
-    if it is repeated, or if it is missing (a negative index). Ties may therefore come in any order.
-    indices has the shape (n, k). In a self-join, where a row is not its own neighbour, self_items
-    holds the item number of each query.
+    if it is repeated, or if it is missing (a negative index). Neighbours with equal scores may
+    therefore be listed in any order. indices has the shape (n, k). In a self-join, where a row is
+    not its own neighbour, self_items holds the item number of each query.
     """
     all_scores = scores(queries, items, measure)
     if self_items is not None:
@@ -63,7 +63,7 @@ def wrong_neighbors(indices, queries, items, *, measure="cosine", tolerance=0.0,
 
 
 def neighbors(answer, queries, items=None, *, measure="cosine", excluded=None):
-    """Check that a sample of queries has its exact neighbours, in order, with their exact scores.
+    """Check the neighbours, their order and their scores for a sample of the queries of an answer.
 
     If items is None, the answer is a self-join. excluded is a Boolean mask (n, m) of pairs that
     must not be returned.
@@ -82,7 +82,7 @@ def neighbors(answer, queries, items=None, *, measure="cosine", excluded=None):
 
 
 def pairs_above(answer, X, min_score):
-    """Check, for a sample of rows, the other rows whose cosine is at least min_score."""
+    """Check a sample of an answer that lists, for each row, the rows of cosine >= min_score."""
     at = sample_of(len(X))
     reference = scores(X[at], X)
     reference[np.arange(len(at)), at] = -np.inf
@@ -118,7 +118,7 @@ def svd(result, X, tolerance):
 
 
 def item_neighbors(X, at, k):
-    """Return the k best cosines of some items, which are columns of X, best first."""
+    """Return the k highest cosines of the items `at`, which are columns of X, highest first."""
     wide = X.astype(np.float64)
     norms = np.sqrt(np.asarray(wide.multiply(wide).sum(axis=0)).ravel())
     products = (wide.T @ wide[:, at].toarray()).T

@@ -53,13 +53,13 @@ def interactions(n_users, n_items, nnz):
     """Return a binary float32 CSR matrix (n_users, n_items) with about nnz non-zeros.
 
     The activity of users is log-normal, and the popularity of items follows Zipf's law. Half of a
-    user's draws follow the common order of popularity. The other half follow one of 64 shifted
-    orders, so that the matrix has structure beyond popularity. Drawing 18 million non-zeros takes
-    half a minute.
+    user's draws follow the common order of popularity. For the other half, each user follows one of
+    64 other orders of the items, so that the matrix has structure in addition to the popularity of
+    items. Drawing 18 million non-zeros takes half a minute.
     """
     rng = np.random.default_rng(0)
     activity = rng.lognormal(0.0, 1.1, n_users)
-    # About 9 % of the draws repeat an earlier draw.
+    # About 9 % of the draws repeat an earlier draw of the same user, so more draws are made.
     draws = np.maximum(1, activity * (1.094 * nnz / activity.sum())).astype(np.int64)
     draws = np.minimum(draws, n_items // 4)
     popularity = 1.0 / (np.arange(n_items) + 20.0)
@@ -83,7 +83,8 @@ def many_interactions(nnz, n_items=50_000, per_user=50, seed=0):
     """Return a binary float32 CSR matrix of up to 1e9 non-zeros, drawn block by block.
 
     Every user draws per_user items, whose popularity falls as 1 / rank^0.8. Repeated draws count
-    once, so about 97 % of nnz remain. Drawing 1e8 non-zeros takes half a minute and 1.6 GB.
+    once, so about 97 % of nnz remain. Drawing 1e8 non-zeros takes half a minute and 1.6 GB of
+    memory.
     """
     n_users = max(1, round(nnz / per_user))
     chances = 1 / np.arange(1, n_items + 1) ** 0.8

@@ -19,7 +19,7 @@ MICROARCHITECTURES = {
 
 
 def cpu():
-    """Return the vendor's name of the CPU, and LLVM's name of its microarchitecture.
+    """Return the name that the vendor gives to the CPU, and LLVM's name of its microarchitecture.
 
     LLVM's name is needed because clouds hide the model: the name "AMD EPYC" could stand for Zen 3
     or Zen 5.
@@ -35,10 +35,11 @@ def cpu():
 
 
 def vendor_name(known_cpu, isa):
-    """Return a CPU that cpu() names, as its vendor sells it, as far as a virtual machine shows it.
+    """Return the name under which the vendor sells a CPU, as far as a virtual machine shows it.
 
-    LLVM guesses the microarchitecture from CPUID. If the model of a virtual Xeon with AMX is
-    hidden, LLVM takes the CPU for a Rocket Lake, which has no AMX.
+    known_cpu is a result of cpu(). LLVM guesses the microarchitecture from the CPUID instruction.
+    If the model of a virtual Xeon with AMX is hidden, LLVM takes the CPU for a Rocket Lake, which
+    has no AMX.
     """
     name, _, guess = known_cpu.removesuffix(")").partition(" (")
     name = re.sub(r"\((R|TM)\)", "", name)

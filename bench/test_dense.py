@@ -55,7 +55,7 @@ def test_index_search(benchmark, queries, n, d):
 @pytest.mark.parametrize("queries", [1, 256])
 @pytest.mark.benchmark(group="queries of a fitted index")
 def test_index_search_of_embeddings(benchmark, queries):
-    """Search rows of which most pairs are excluded by their leading principal columns."""
+    """Search rows for which a projection on the leading principal axes rules out most items."""
     Q, X = data.embeddings(queries, 384, seed=1), data.embeddings(20_000, 384)
     index = fastcos.SimilarityIndex().fit(X)
     check.neighbors(index.search(Q, K), Q, X)
@@ -182,7 +182,7 @@ def test_index_open(benchmark, verify, tmp_path):
 
 
 def test_self_join_is_at_least_as_fast_as_numpy():
-    """Compare with one sgemm of all pairs and argpartition, a ratio that holds on any machine."""
+    """Compare the time of a self-join with sgemm and argpartition on the same machine."""
     X = data.gaussian(4_000, 128)
 
     def by_numpy():

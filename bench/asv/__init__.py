@@ -1,8 +1,7 @@
 """The benchmarks by which airspeed velocity (`asv run`) follows the speed of fastcos over commits.
 
-A class is written out in full: parameters, setup, the method that is timed, and a version. Raise
-the version of a class when its workload changes; asv then discards the earlier results of the
-class.
+Each class is written out in full, with its parameters, setup, timed method and version. If the
+workload of a class changes, raise its version; asv then discards the earlier results of the class.
 
 Every setup makes one call, which loads or compiles the kernels and starts the threads, so asv times
 warm calls.
@@ -17,7 +16,7 @@ from pathlib import Path
 # and fastcos in the environment.
 sys.path.append(str(Path(__file__).parents[2]))
 
-# asv.conf.json compiles the kernels of a commit into a cache of its own.
+# asv.conf.json compiles the kernels of each commit into a separate cache.
 if "ASV_ENV_DIR" in os.environ:
     os.environ["FASTCOS_CACHE_DIR"] = str(Path(os.environ["ASV_ENV_DIR"], "fastcos-cache"))
 

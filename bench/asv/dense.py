@@ -13,7 +13,7 @@ SIZES = [(1_000, 64), (10_000, 64), (4_000, 768)]
 
 @cache
 def fitted_index(make_rows, *size):
-    """Return an index of rows, the same in every call.
+    """Return an index of rows; calls with equal arguments return the same index.
 
     asv calls setup before every sample. An index that is new in every sample would be timed while
     it is still cold, and before fastcos has added a projection of the rows.
@@ -43,7 +43,7 @@ class EmbeddingSearch:
     params = [[1, 256]]
     param_names = ["queries"]
     version = "2"
-    warmup_time = 1.0  # seconds, in which the projection of the rows is added
+    warmup_time = 1.0  # in seconds; meanwhile, a projection of the rows is added
 
     def setup(self, queries):
         self.queries = data.embeddings(queries, 384, seed=1)

@@ -1,4 +1,4 @@
-"""Start-up in a new process: asv times the first string, and runs the second string before it."""
+"""The start of fastcos in a new process: asv runs the second string, and then times the first."""
 
 SEARCH = "import numpy as np, fastcos; fastcos.top_k(np.eye(64, dtype=np.float32), k=3)"
 # A short search compiles no kernel, so this code compiles the kernels before a process is timed.

@@ -14,7 +14,8 @@ from bench import data, machine
 from bench.compare import confirm, hard, large, ratios, render, tasks, turns, worker
 
 RESULTS = Path(__file__).parents[1] / "results"
-# How often processes that other programs disturbed are replaced at the end of the run.
+# The largest number of rounds at the end of a run in which processes that other programs disturbed
+# are measured again.
 MAX_REPLACEMENTS = 2
 DESCRIPTION = """\
 Compare fastcos with the other libraries that are installed, in interleaved turns over fresh

@@ -1,9 +1,10 @@
-"""Wrong neighbours of a hard set, per library, which show how exact a search in float32 is.
+"""The number of wrong neighbours that each library returns for a set of hard rows.
 
-The set has five families of rows in which rounding decides the order. Each family has 2,000 queries
-among 3,000 items with k = 100, so there are a million neighbours in total. A neighbour is wrong if
-its float64 cosine is below the k-th best cosine by more than the rounding error of float64, so ties
-may come in any order. Searches of the hard set are not timed.
+The numbers show how exact a search in float32 is. The set has five families of rows, in which
+rounding errors can change the order of the neighbours. Each family has 2,000 queries among 3,000
+items with k = 100, so there are a million neighbours in total. A neighbour is wrong if its float64
+cosine is below the k-th best cosine by more than the rounding error of float64, so neighbours with
+equal scores may be listed in any order. Searches of the hard set are not timed.
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""Large interaction matrices, up to 1e9 non-zeros: time, memory and certificate of each library.
+"""Time, memory and certificate of each library for interaction matrices of up to 1e9 non-zeros.
 
 One call takes seconds to hours, so every process makes only one call. Before it, a short call on
 the first 5,000 rows loads kernels and starts threads. The time and the memory of the preparation,

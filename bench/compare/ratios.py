@@ -37,8 +37,8 @@ def ratio_of(theirs, ours):
     ])  # fmt: skip
     n, mean, half = len(logs), logs.mean(), np.inf
     if n > 1:
-        # The mean of n other processes varies around the mean of these as sqrt(1/n + 1/n), if the
-        # speed of the machine does not change between the two runs.
+        # If the speed of the machine does not change between two runs, the difference of the means
+        # of n processes each has the standard deviation of one process times sqrt(1/n + 1/n).
         half = stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * logs.std(ddof=1) * math.sqrt(2 / n)
     return tuple(float(value) for value in np.exp([mean, mean - half, mean + half]))
 
@@ -56,7 +56,7 @@ def verdict(low, high, busy):
 
 
 def sentence(name, theirs, ours, busy):
-    """Return a sentence which says how fast fastcos is compared with another library."""
+    """Return a sentence that says how many times as fast as another library fastcos is."""
     ratio, low, high = ratio_of(theirs, ours)
     # A single process does not show how much processes differ.
     interval = f" [{low:.2f}, {high:.2f}]" if math.isfinite(high) else ""

@@ -17,8 +17,9 @@ HOWTO = ROOT / "docs" / "howto" / "benchmark.md"
 SPEED = ROOT / "docs" / "speed.md"
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # of the machines; Okabe and Ito (2008)
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
-# The rows of the README and of the picture: a task, its size, the size to show if the first size
-# has no verdict, and a short title. The README also lists every row in which fastcos is slower.
+# The rows of the README and of the picture. A row is a task, its size, a second size that is shown
+# if the first has no verdict, and a short title. The README also lists every row in which fastcos
+# is slower.
 README_ROWS = (
     ("one_query", "small", "small", "1 query, {n:,} x {d}"),
     ("one_query", "medium", "large", "1 query, {n:,} x {d}"),
@@ -98,7 +99,7 @@ def interval(comparison):
 
 
 def rounded(times):
-    """Return a factor with two decimals below 2, because 1.04 and 0.96 differ, or with one."""
+    """Return a factor as text: with two decimals below 2, and otherwise with one decimal."""
     return f"{times:.2f}" if times < 2 else f"{times:.1f}"
 
 
@@ -156,7 +157,8 @@ def _tasks(number):
 def summary_table(documents):
     """Return a table of all tasks, with the fastest other exact library and the ratio by machine.
 
-    Each machine has two columns, so that the name of the library never runs into the interval.
+    Each machine has two columns, so that the name of the library and the interval are in separate
+    cells.
     """
     best = {bar_label(document): best_of(comparisons(document)) for document in documents.values()}
     titles = {entry["key"]: entry["title"] for rows in best.values() for entry in rows.values()}
@@ -298,7 +300,7 @@ def markdown(documents):
 
 
 def shown_first(documents):
-    """Return the document of the machine that was measured last, if possible without limits."""
+    """Return the newest document; of those of one day, prefer a machine without restrictions."""
     return max(documents.values(), key=lambda document: (document["date"], not document["tags"]))
 
 

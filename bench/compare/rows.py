@@ -1,4 +1,4 @@
-"""Helpers of several libraries: unit rows, and neighbours without the row itself."""
+"""Functions that the files of several libraries share, such as the normalisation of rows."""
 
 import os
 
@@ -16,7 +16,7 @@ def unit(rows):
 
 
 def without_itself(indices):
-    """Return the neighbours (n, k) of a self-join that found (n, k + 1), without the row itself.
+    """Return neighbours (n, k + 1) of a self-join without the query row itself, as (n, k).
 
     If a row with many duplicates is not among its own neighbours, the last neighbour is dropped.
     """
@@ -26,7 +26,7 @@ def without_itself(indices):
 
 
 def best_of_products(multiply, queries, k, block=1024):
-    """Return the k items with the largest products of every query, best first.
+    """Return the k items with the largest products with each query, in descending order.
 
     multiply is a function that returns the products of a block of queries with all items.
     """
@@ -40,6 +40,6 @@ def best_of_products(multiply, queries, k, block=1024):
 
 
 def joined(search, rows, k, read):
-    """Return the call and the reader of a self-join that searches for k + 1 neighbours."""
+    """Return the call of a self-join that searches k + 1 neighbours, and a reader of its answer."""
     call, _ = search(rows, rows, k + 1)
     return call, lambda result: without_itself(read(result))

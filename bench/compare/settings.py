@@ -1,7 +1,7 @@
 """Settings of a library that depend on the CPU or on installed packages.
 
 The file of a library chooses a list, for example by `SETTINGS = settings.openblas()`. Each setting
-of the list is tried for two turns, and the fastest setting is used in all processes.
+in the list is tried for two turns; the fastest setting is then used in all processes.
 """
 
 import sys

@@ -1,9 +1,9 @@
 """The eight tasks of the comparison, each in three sizes.
 
 A task names the function of a library that performs it (`operation`), creates the seeded arguments
-of this function, and checks the answer in float64 before anything is timed. A library whose answer
-is wrong has no time. Neighbours with equal scores may come in any order, and a library that
-computes in float32 may confuse items whose scores float32 cannot distinguish.
+of this function, and checks the answer in float64 before anything is timed. No time is reported for
+a library whose answer is wrong. Neighbours with equal scores may be listed in any order, and a
+library that computes in float32 may confuse items whose scores float32 cannot distinguish.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def item_join(n_users, n_items, nnz):
 
 
 def cosine_rounding(d):
-    """Return the largest difference of two cosines of d columns that float32 may confuse.
+    """Return the largest difference of two cosines of rows of d columns that float32 may confuse.
 
     A product of d columns has d roundings of 2^-24 in any order of summation, and each of the two
     norms has d / 2 + 3 roundings. The difference of a confused pair contains this error twice.

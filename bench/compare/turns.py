@@ -14,8 +14,8 @@ from bench.compare.settings import Setting
 from bench.compare.worker import Failed, NotInstalledError, Worker, save_arguments
 
 FASTCOS = "fastcos"
-# The number of turns in which a library's settings are tried, and the largest number of turns of a
-# process.
+# The number of turns in which the settings of a library are tried, and the largest number of turns
+# per process.
 TRIAL_TURNS, MAX_TURNS = 2, 7
 
 
@@ -48,7 +48,7 @@ def start(row, folder, candidates, checker, descriptions):
             return None
         return answer
 
-    # All workers prepare at once, because importing takes long and nothing is timed yet.
+    # All workers prepare at the same time, because imports take long and nothing is timed yet.
     with ThreadPoolExecutor(len(candidates)) as pool:
         answers = [pool.submit(prepare, worker) for worker in candidates]
     for worker, answer in zip(candidates, answers, strict=True):
@@ -74,7 +74,7 @@ def take_turn(workers):
 
 
 def fastest_settings(workers):
-    """Return the worker of every library whose setting is fastest in a short trial."""
+    """Return, for every library, the worker with the setting that is fastest in a short trial."""
     by_library = {}
     for worker in workers:
         by_library.setdefault(worker.library, []).append(worker)
@@ -98,7 +98,8 @@ def fastest_settings(workers):
 def take_turns(workers, budget):
     """Return the seconds of the turns by library, and the cores that other programs used meanwhile.
 
-    fastcos takes part in every turn. Another library stops when its calls have used the budget.
+    fastcos takes part in every turn. Another library takes part in no further turn once its calls
+    have taken `budget` seconds.
     """
 
     def used_by_others():
@@ -161,7 +162,8 @@ class RowMeasurement:
     def __init__(self, row, descriptions, budget, threads):
         self.row, self.budget, self.threads = row, budget, threads
         self._descriptions = descriptions
-        # All settings take part in the trial of the first process, and then the fastest ones.
+        # In the first process, all settings are tried. Later processes use only the fastest setting
+        # of each library.
         self._choices = [
             (name, setting)
             for name, description in descriptions.items()

@@ -28,7 +28,7 @@ TURN_SECONDS = 0.02
 # core for 5 ms, because threads that wait actively would slow the next library down.
 QUIET_SECONDS, QUIET_SHARE = 5e-3, 0.1
 # By default, threads of OpenBLAS wait actively for 2^28 cycles, which is 0.1 s. Here they wait for
-# 2^22 cycles, which is 2 ms and still longer than the pause between two calls of one turn.
+# only 2^22 cycles, which is 2 ms, but still longer than the pause between two calls of one turn.
 OPENBLAS_WAIT = {"OPENBLAS_THREAD_TIMEOUT": "22"}
 # The functions that a library's file may define.
 OPERATIONS = ("search", "self_join", "sparse_join", "product", "gram", "svd")
@@ -161,7 +161,7 @@ def description(name):
 
 
 def resident_mib(field, process="self"):
-    """Return VmRSS, the resident memory, or VmHWM, its peak, in MiB; 0 if there is no /proc."""
+    """Return VmRSS (the resident memory) or VmHWM (its peak) in MiB, or 0 without /proc."""
     try:
         text = Path(f"/proc/{process}/status").read_text()
     except OSError:
@@ -176,7 +176,8 @@ def time_turn(call):
         started = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - started)
-    # The first of several calls is left out, because another library has filled the caches.
+    # If there are several calls, the first one is left out, because before it the caches hold the
+    # data of another library.
     return statistics.median(seconds[1:] or seconds)
 
 
@@ -192,7 +193,7 @@ def wait_for_threads():
 def call_once(prepare, arguments):
     """Return the answer of one call, its seconds, and the seconds and the memory of preparation.
 
-    A call on the first rows comes before, so that kernels are compiled and threads have started.
+    Before this call, a call on the first rows compiles kernels and starts threads.
     """
     short_arguments = arguments | {"X": arguments["X"][:5_000]}
     call, read = prepare(**short_arguments)

@@ -1,4 +1,4 @@
-"""Scripts, run by a person, whose measurements are behind constants and figures."""
+"""Scripts, run by hand, whose measurements determine constants of fastcos and fill figures."""
 
 from fastcos.parallel import readiness
 

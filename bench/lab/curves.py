@@ -4,8 +4,9 @@
     python -m bench.lab.curves --threads 1
 
 Every point is measured in a new process: the median seconds of five calls after a call that
-compiles, and the peak memory that a call adds. Standard output is CSV; standard error has, for
-every curve, the fitted exponent of seconds ~ x^exponent and the exponent of the plain method.
+compiles, and the peak memory that a call adds. Standard output is CSV; for every curve, standard
+error shows the exponent that fits seconds ~ x^exponent, beside the exponent of the straightforward
+method.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """Estimates of `explain` beside measured times: `python -m bench.lab.explain` prints a table.
 
-The table has twenty searches, from one query of 1,000 rows to a self-join, in random rows and in
-rows like those of a text model, and is copied to docs/dev/costs.md. The estimates use the rates
-in the fields of ``fastcos.search.cost_model.CostModel``. The script takes a minute on two cores.
+The table lists twenty searches, from one query among 1,000 rows to a self-join, among random rows
+and among rows that resemble text embeddings. It is copied to docs/dev/costs.md. The estimates use
+the rates in the fields of ``fastcos.search.cost_model.CostModel``. The script takes a minute on two
+cores.
 """
 
 import sys

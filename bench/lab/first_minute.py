@@ -1,12 +1,12 @@
 """The first minute on a machine without compiled code: `python -m bench.lab.first_minute`.
 
 The script prints a Markdown table. Each line of the table is measured by one process with an empty
-cache, which searches an index by 1, 16 and 256 queries in turns, until compiled code answers or the
-time limit is reached. Plain NumPy searches the same queries right before every search of the index:
-rows of float16 or int8 are converted to float32, then follow a matrix product, the division by
-norms, argpartition and a sort. The ratio of a search is the time of the search divided by the
-median of the three nearest times of NumPy, because other processes, such as the compiling process,
-delay both.
+cache. The process searches an index with 1, 16 and 256 queries in turn, until compiled code answers
+or the time limit is reached. Plain NumPy searches the same queries right before every search of the
+index: it converts rows of float16 or int8 to float32, computes a matrix product, divides by the
+norms, and calls argpartition and a sort. The ratio of a search is the time of the search divided by
+the median of the three nearest times of NumPy, because other processes, such as the compiling
+process, delay both.
 
     python -m bench.lab.first_minute --sizes 20000x128 --types float16 int8 --background off
 
@@ -38,7 +38,7 @@ ROWS_PER_BLOCK = 100_000
 
 
 def rows_of(n, d, dtype, seed):
-    """Return Gaussian rows of a type, which is made block by block."""
+    """Return Gaussian rows of a dtype, which are generated block by block."""
     random = np.random.default_rng(seed)
     rows = np.empty((n, d), dtype)
     for lo in range(0, n, ROWS_PER_BLOCK):
@@ -72,11 +72,12 @@ def ratios_to_numpy(calls, in_numpy):
 
 
 def measure(size, dtype, limit):
-    """Search until compiled code answers or the seconds are over; return a line of the table."""
+    """Search until compiled code answers or `limit` seconds are over; return a table line."""
     import fastcos
     from fastcos.parallel import readiness
 
-    # A user's program does not compile at once, but importing bench.lab has set this option.
+    # In a user's program, compilation is not immediate. This option is reset here because the
+    # import of bench.lab has set it.
     readiness.state.compile_at_once = False
     n, d = map(int, size.split("x"))
     rows = rows_of(n, d, dtype, 0)

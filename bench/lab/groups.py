@@ -4,9 +4,9 @@
     python -m bench.lab.groups tenants        # 2,000 queries, 30,000 x 384, 200 groups
     python -m bench.lab.groups join --rows 1000000 --groups 5000 --sigma 2
 
-Every list of neighbours is checked: the lists of the tenants are compared with float64 scores by
-NumPy, and the lists of the join with FAISS; float64 scores decide which of two differing lists is
-right. Run the script on a quiet machine.
+Every list of neighbours is checked. In the case `tenants`, the lists are compared with float64
+scores by NumPy. In the case `join`, they are compared with the lists of FAISS, and if two lists
+differ, float64 scores decide which list is right. Run the script on a quiet machine.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Data beyond memory: time, memory and check of each operation, on disk, in memory, on a cluster.
+"""Time and memory of operations on data larger than memory: on disk, in memory, on a cluster.
 
     python -m bench.lab.large --nnz 1e9                                # gram, svd, items
     python -m bench.lab.large --nnz 2e8 --users 4000000 --items 50000 --rank 32 --where disk memory
@@ -11,10 +11,11 @@ the current folder and removed at the end; with --folder, the data stay in that 
 command resumes after the last result. The data are a binary matrix of Zipf-distributed items in
 shards (gram: X'(X Q), svd, items: the nearest items of every item), or dense rows (search:
 neighbours of other rows, audit). Each operation runs in a new process: from disk, from memory, and
-a search also on a local Dask cluster whose workers have one thread. The answer is checked by
-sampled columns in float64, the certificate of the SVD, or sampled items and queries in float64.
-Standard output has one JSON object per line: seconds, non-zeros or pairs per second, peak resident
-MiB of the process, certificate and a digest of the bits; standard error ends with a table.
+a search also on a local Dask cluster whose workers have one thread. Each answer is checked: sampled
+columns, items or queries are computed again in float64, and an SVD is checked by its certificate.
+On standard output, each line is a JSON object with the seconds, the non-zeros or pairs per second,
+the peak resident memory of the process in MiB, the certificate, and a digest of the bits of the
+answer. Standard error ends with a table of these results.
 """
 
 import argparse
@@ -45,12 +46,12 @@ from fastcos.linalg.shards import ENTRIES_PER_SHARD, InteractionShards, shard_wr
 
 K = 10
 ERRORS = Console(stderr=True)
-# The number of draws per block of users. Making a block takes half a gigabyte.
+# The number of draws per block of users. Generating a block takes half a gigabyte of memory.
 DRAWS_PER_BLOCK = 1 << 24
 # The popularity of items falls as 1 / rank^EXPONENT.
 EXPONENT = 0.8
-# The bytes of a non-zero: on disk, its column; in memory, its column and its float32 value. The
-# operation items needs the rows and their transpose in memory.
+# The bytes per non-zero. On disk, a non-zero takes 4 bytes for its column. In memory, it takes 4
+# more for its float32 value. The operation `items` holds the rows and their transpose in memory.
 DISK_BYTES, MEMORY_BYTES, ITEMS_BYTES = 4, 8, 18
 # The seconds per non-zero of a run with 1e9 non-zeros and 64 columns, or per pair of rows with 256
 # columns; WRITING is the seconds per non-zero of writing shards (docs/dev/benchmarks.md, "A billion
@@ -66,7 +67,7 @@ ROWS_PER_BLOCK = 100_000
 def write_shards(path, n, p, nnz):
     """Write n users with equally many drawn items, about nnz in total; repeated items count once.
 
-    The draws of every block have a separate seed, so that a shard does not depend on earlier ones.
+    Each block is drawn with a separate seed, so a shard does not depend on the shards before it.
     """
     per_user = max(1, round(nnz / n))
     chances = 1 / np.arange(1, p + 1) ** EXPONENT
@@ -137,8 +138,8 @@ def check_audit(queries, items, report):
     return None, json.dumps(report.to_dict()).encode()
 
 
-# By name: the timed function and its check. The functions in SPARSE take a matrix and Q; the
-# functions in DENSE take queries and items.
+# For each operation, the timed function and the function that checks its answer. The functions in
+# SPARSE take a matrix and Q; the functions in DENSE take queries and items.
 SPARSE = {
     "gram": (fastcos.gram_matmul, check_gram),
     "svd": (lambda X, Q: fastcos.randomized_svd(X, Q.shape[1], compute_u=False), check_svd),
@@ -150,8 +151,8 @@ DENSE = {
 }
 
 
-# on_interactions and on_rows return the call, its check, the sizes of the data, and the name and
-# the number of the units of work.
+# on_interactions and on_rows return the timed call, the function that checks its answer, the sizes
+# of the data, and the name and the number of the units of work.
 
 
 def on_interactions(options, name, where, stack):
@@ -193,10 +194,10 @@ def on_rows(options, name, where, stack):
     return call, partial(check, queries, items), size, "pairs", n * m
 
 
-# Where an operation runs; the workers of a local cluster run searches only.
+# The places where an operation can run. Only searches can run on the workers of a local cluster.
 PLACES = ("disk", "memory", "1-worker", "2-workers")
-# Numbers that options can change. There is one user per 50 non-zeros by default. The rank is the
-# rank of the SVD, and the number of columns of Q.
+# The defaults of options that are numbers. By default, there is one user per 50 non-zeros. The rank
+# is both the rank of the SVD and the number of columns of Q.
 NUMBERS = {
     "users": None, "items": 50_000, "rank": 64, "rows": 3_000_000, "columns": 256,
     "queries": 50_000, "turns": 1,
@@ -237,7 +238,7 @@ def needs(options):
 
 
 def minutes(options):
-    """Return the estimated minutes of the operations, by a run with 1e9 non-zeros on two cores."""
+    """Return the estimated minutes of the operations, from a run with 1e9 non-zeros on 2 cores."""
     per_unit = SECONDS | {"svd": SECONDS["svd"] * options.rank / 64}
     units = {"search": options.queries * options.rows, "audit": options.rows**2}
     seconds = sum(per_unit[name] * units.get(name, options.nnz) for name in options.operations)
@@ -257,7 +258,7 @@ def table_of(results):
 
 
 def write_inputs(options):
-    """Write the inputs that are missing in the folder; shards are complete if they open."""
+    """Write the inputs that are missing in the folder; shards that can be opened are complete."""
     if SPARSE.keys() & options.operations:
         path = options.folder / "shards"
         try:

@@ -1,9 +1,9 @@
-"""Limits of this machine: how fast it multiplies, reads, copies and gathers, for a given work.
+"""The time that this machine needs at least to multiply, read, copy and gather for a call.
 
-A :class:`Work` says how many operations and bytes a call needs. A :class:`Limit` measures the time
-that this machine needs at least for such a work, by one short probe per resource, as in the
-roofline model. Measure the limit and the call in turns: the clock of a shared machine drifts by
-more than the difference of the two times.
+A :class:`Work` states how many operations and bytes a call needs. As in the roofline model, a
+:class:`Limit` measures the shortest possible time of this work on this machine, by one short probe
+per resource. Measure the limit and the call in turns, because the speed of a shared machine changes
+over time by more than the difference of the two times.
 """
 
 import functools
@@ -20,7 +20,8 @@ from fastcos.linalg import operators
 from fastcos.parallel import buffer_pool
 from fastcos.search.layout import tile_layout
 
-# The seconds of a probe: a hundred times as long as the start of a thread, but short beside a turn.
+# The seconds of a probe. A probe is a hundred times as long as the start of a thread, but short
+# compared with a turn.
 _PROBE_SECONDS = 2e-3
 # A probe of the bandwidth reads at least as many bytes as fit a first-level cache, and at most
 # twice the bytes of the largest last-level cache.
@@ -30,12 +31,14 @@ _ROOF_PROBES = 20
 # The number of values that one call of a bandwidth probe reads. These values take 0.2 ms at 80
 # GB/s.
 _PASS_VALUES = 2**22
-# The number of rows that a gather adds. With so many rows, the end of a sum hardly costs time.
+# The number of rows that a gather adds. With this number of rows, the time for storing the sum at
+# the end is negligible.
 _GATHERED_ROWS = 2**10
 # The number of rows and columns of the matrices of the gemm probes, with which the rate is close to
 # the best. One product takes 10 ms at 100 GFLOP/s.
 _GEMM_SIZE = 768
-# The columns of the tile probe. Packed as int8, a panel of items and a panel of queries take 16 kB.
+# The number of columns of the tile probe. Packed as int8, a panel of items and a panel of queries
+# with this number of columns take 16 kB.
 _TILE_DEPTH = 256
 # The number of blocks of products of the tile probe. The blocks take 2 ms with AMX, at a rate
 # within 2 % of the rate of 512 blocks.
@@ -104,7 +107,7 @@ def svd_work(X, k):
 
 
 def roofs():
-    """Return the peak operations per second by arithmetic, and the bytes per second of reading."""
+    """Return the peak operations per second of each arithmetic, and the bytes read per second."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     tile = f"{'int8' if layout.quantised else 'float32'} tile, {layout.isa}"
     read_rate = _memory_rate(probes.read_values, 4, _MAX_PROBE_BYTES // 4)
@@ -116,15 +119,16 @@ def roofs():
 
 
 class Limit:
-    """The minimal seconds of a work on this machine.
+    """The shortest possible time, in seconds, of a Work on this machine.
 
-    bound is the resource that took the longest time in the latest measurement, or "none" for a work
-    without any.
+    bound is the resource that took the longest time in the latest measurement, or "none" if the
+    Work needs no resource.
     """
 
     def __init__(self, work):
         self.bound = "none"
-        # By resource: the amount that the work needs, and a function that measures the rate.
+        # For each resource, the amount that the Work needs, and a function that measures the rate
+        # of the resource.
         self.probes = probes_by_resource = {}
         if work.multiply_adds:
             rate = _tile_rate if work.arithmetic == "tile" else _gemm_rate(work.arithmetic)
@@ -140,7 +144,7 @@ class Limit:
         self.seconds()  # compiles the probes and touches their memory
 
     def seconds(self):
-        """Measure all rates again; return the longest of the times of the work's resources."""
+        """Measure the rates of all resources again; return the longest of their times."""
         seconds = {name: amount / rate() for name, (amount, rate) in self.probes.items()}
         if not seconds:
             return 0.0
@@ -149,7 +153,7 @@ class Limit:
 
 
 def _rate(amount, call):
-    """Return the rate of a call that handles an amount: the amount by the shortest time of a call.
+    """Return the rate of a call that handles an amount: the amount divided by the shortest time.
 
     The first call is not timed and fills the caches: the rate of gathers differs by a factor of 2
     depending on whether data of an earlier probe are still in the caches.
@@ -172,7 +176,11 @@ def _parts(n):
 
 @functools.lru_cache(4)
 def _ones(*shape):
-    """Return ones on huge pages; the number of huge pages of a NumPy array differs by process."""
+    """Return an array of ones on huge pages.
+
+    The share of an ordinary NumPy array that lies on huge pages differs between processes, and so
+    does the time for reading the array.
+    """
     values = buffer_pool.empty(shape, np.float32)
     values[:] = 1
     return values
@@ -193,7 +201,7 @@ def _memory_rate(kernel, bytes_per_value, size):
 
 
 def _gather_rate(shape, order):
-    """Return a function that measures how many rows of a table are added per second, in an order.
+    """Return a function that measures how many rows of a table are added per second in this order.
 
     The rows are added by the kernel of X A, where X has a few long rows without stored values.
     """

@@ -1,10 +1,11 @@
-"""Cost of measures in top_k beside the cosine: `python -m bench.lab.measure_costs [NAME ...]`.
+"""Times of measures, relative to the cosine: `python -m bench.lab.measure_costs [NAME ...]`.
 
-The script prints a Markdown table for each kind of rows. Rows of kind gaussian have independent
-entries, which are the hardest to filter; spiky rows have few large entries, and norms that differ
-a thousandfold; clustered rows have 64 clusters and a common mean. A NAME that is the path of a file
-adds a table for its rows. After a warm-up every measure is timed alternately with the cosine, and
-the table shows medians. All measures take half an hour on two cores.
+The script prints a Markdown table for each kind of rows. Rows of the kind "gaussian" have
+independent entries and are the hardest to filter. Rows of the kind "spiky" have few large entries
+and norms that differ by a factor of up to a thousand. Rows of the kind "clustered" have 64 clusters
+and a common mean. A NAME that is the path of a file adds a table for its rows. After a warm-up
+every measure is timed alternately with the cosine, and the table shows medians. All measures take
+half an hour on two cores.
 """
 
 import sys
@@ -19,7 +20,8 @@ from bench.lab.timing import in_turns
 from fastcos import get_measure, io, list_measures, top_k
 
 K, ROWS, COLUMNS = 10, 40_000, 128
-# The benchmark has no rows for these measures: bags of words, or rows made of two halves.
+# The benchmark has no suitable rows for these measures, which need bags of words, or rows that
+# consist of two halves.
 EXCLUDED = {"word_rotators_distance", "weight_cosine"}
 
 

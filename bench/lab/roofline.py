@@ -1,4 +1,4 @@
-"""Kernels beside the limits of this machine: `python -m bench.lab.roofline` draws a figure.
+"""Kernels compared with the limits of this machine: `python -m bench.lab.roofline` draws a figure.
 
 Ten kernels that take more than a millisecond are called in turns with short probes of the resources
 that bound them (bench/lab/limits.py). The figure is docs/figures/roofline.png; run the script on a
@@ -19,7 +19,7 @@ from fastcos.plots.style import COLOURS, figure_style
 
 FIGURE = Path(__file__).parents[2] / "docs" / "figures" / "roofline.png"
 TURNS = 7
-# The words of the figure for the resources of bench/lab/limits.py.
+# The names of the resources of bench/lab/limits.py in the figure.
 RESOURCES = {
     "tile": "integer multiplication", "float32": "float32 multiplication",
     "float64": "float64 multiplication", "read": "reading memory",

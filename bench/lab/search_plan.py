@@ -1,10 +1,10 @@
 """Crossovers of the search plan: `python -m bench.lab.search_plan [ROWS.npy ...]` prints tables.
 
-Every threshold of ``fastcos.search.cost_model.CostModel`` that chooses between two methods has a
-table of the times of both methods around the threshold. The rows are random; searches run on two
-threads unless a table says otherwise; times are medians of five calls after a call that compiles.
-The table of the projection also has the rows of the files, whose first 1,000 rows are the queries.
-The script takes two minutes on two cores.
+For every threshold of ``fastcos.search.cost_model.CostModel`` by which the planner chooses between
+two methods, a table shows the times of both methods around the threshold. The rows are random, and
+searches run on two threads unless a table says otherwise. Times are medians of five calls, after a
+first call that compiles the kernels. The table of the projection also shows times for the rows of
+the given files, whose first 1,000 rows are the queries. The script takes two minutes on two cores.
 """
 
 import sys
@@ -37,7 +37,7 @@ def encoded(n, d):
 
 
 def searching(packed, items, n, options=OPTIONS, **costs):
-    """Return a search of packed items, planned by other costs, for the first n items as queries."""
+    """Return a function that searches packed items with the first n items as queries."""
     queries = items.take(slice(0, n)), no_exclusions(n)
 
     def search():
@@ -57,7 +57,8 @@ def packing_against_scoring(d):
     n_items = 12_800_000 // d
     items, _ = encoded(n_items, d)
     numbers = np.arange(n_items)
-    # Settings of the cost model by which each method is the cheapest for any number of queries.
+    # Settings of the cost model with which the planner chooses the same method for any number of
+    # queries.
     never = {"min_queries_as_given": 1, "max_queries_as_given": 0}
     always = {"min_queries_as_given": 1, "max_queries_as_given": 10**6, "min_work_as_given": 0}
     costs_by_method = (
@@ -80,9 +81,10 @@ def packing_against_scoring(d):
 
 
 def few_queries(n_items):
-    """Print the times of packed items: up to 64 queries, each thread takes a part of the items.
+    """Print the times of searches of packed items for various numbers of queries.
 
-    With more queries, each thread takes a part of the queries.
+    Up to 64 queries, each thread searches a part of the items for all queries. With more queries,
+    each thread searches all items for a part of the queries.
     """
     items, packed = encoded(n_items, 128)
     counts = 1, 16, 48, 64, 65, 96, 128
@@ -92,7 +94,7 @@ def few_queries(n_items):
 
 
 def threads_of_few_queries():
-    """Print the times of one thread and of two threads that share even few items."""
+    """Print the times of few queries on one thread, and on two threads that share the items."""
     table = []
     for n_items, n in ((4_000, 1), (8_000, 1), (16_000, 1), (32_000, 1), (4_000, 16), (16_000, 16)):
         items, packed = encoded(n_items, 128)
@@ -116,7 +118,7 @@ def panels_of_a_run():
 
 
 def duplicates():
-    """Print the times of self-joins of rows with copies: with and without grouping the copies."""
+    """Print the times of self-joins of rows with copies, with and without grouping the copies."""
     table = []
     for copies in (1, 2, 3, 5, 20):
         rows = np.repeat(gaussian(20_000 // copies, 64), copies, axis=0)
@@ -129,7 +131,7 @@ def duplicates():
 
 
 def extra_candidates():
-    """Print the share of queries for which filter and refine ends after the first list."""
+    """Print the share of queries that are complete after their first list of candidates."""
     X, extras, table = gaussian(20_000, 64), (0, 6, 14, 30, 62), []
     for name in ("mutual_proximity", "recos", "norm_angle_distance"):
         measure = get_measure(name).fit(X)

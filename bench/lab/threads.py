@@ -1,10 +1,10 @@
-"""Time by the number of threads, beside FAISS: `python -m bench.lab.threads` prints a table.
+"""Times by the number of threads, for fastcos and FAISS: `python -m bench.lab.threads`.
 
-The table has one row per kind of work and one column per number of threads: 1, 2, 4, ... up to the
-cores of this machine. FAISS is timed by the faster of its two methods of multiplication, and its
-neighbours are compared with the neighbours of fastcos before the timing. The table is copied to
-docs/dev/benchmarks.md, from which docs/figures.py draws docs/figures/threads.png. The script takes
-three minutes on two cores; run it on a quiet machine.
+The script prints a table with one row per kind of work, and one column per number of threads: 1, 2,
+4, ... up to the number of cores. FAISS is timed by the faster of its two methods of multiplication,
+and its neighbours are compared with the neighbours of fastcos before the timing. The table is
+copied to docs/dev/benchmarks.md, from which docs/figures.py draws docs/figures/threads.png. The
+script takes three minutes on two cores; run it on a quiet machine.
 """
 
 import itertools
@@ -22,7 +22,8 @@ from bench.lab.timing import in_turns
 K = 10
 # The numbers of queries, items and columns of each search.
 SEARCHES = ((1, 100_000, 384), (1_000, 100_000, 384), (16, 1_000_000, 128))
-# FAISS multiplies by BLAS from these numbers of queries on: never, and always.
+# FAISS multiplies by BLAS if there are at least this number of queries. With the first number it
+# never does, and with the second it always does.
 BLAS_THRESHOLDS = (2**30, 1)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.compare.worker import resident_mib
 
-# The number of times that each of several calls is timed.
+# The number of times that each call is timed.
 TURNS = 5
 
 

@@ -1,4 +1,4 @@
-"""Count ground-truth lists of VIBE that change in float64.
+"""Count the ground-truth lists of VIBE that are wrong according to float64 scores.
 
     python -m bench.vibe.ground_truth agnews-mxbai-1024-euclidean.hdf5 [...]
 
@@ -32,14 +32,14 @@ def scores_of_lists(queries, items, lists, measure):
 
 
 def changed_lists(queries, items, lists, measure):
-    """Return how many lists contain an item that is not among the k nearest in float64."""
+    """Return how many lists contain an item that is not among the k nearest by float64 scores."""
     changed, k = 0, lists.shape[1]
     for first in range(0, len(queries), LISTS_PER_BLOCK):
         at = slice(first, first + LISTS_PER_BLOCK)
         nearest = fastcos.top_k(queries[at], items, k, measure=measure).indices
         kth = scores_of_lists(queries[at], items, nearest, measure).min(axis=1)
         scores = scores_of_lists(queries[at], items, lists[at], measure)
-        # slack bounds the rounding of float64 in a sum of d products.
+        # slack is a bound on the rounding errors of a float64 sum of d products.
         slack = (items.shape[1] + 8) * 2.0**-52 * np.maximum(abs(kth), abs(scores).max(axis=1))
         changed += int((scores.min(axis=1) < kth - slack).sum())
     return changed

@@ -9,7 +9,8 @@ from bench.compare.settings import Setting, openblas
 
 NAME = "FAISS"
 REQUIRES = "faiss-cpu>=1.15"
-# FAISS multiplies by BLAS from some number of vectors on: by its default number, or always.
+# FAISS multiplies by BLAS if there are at least a certain number of vectors. The first setting
+# keeps FAISS's default for this number; with the second, FAISS always multiplies by BLAS.
 SETTINGS = [
     Setting(f"{openblas_setting.name}{words}", openblas_setting.variables | variables)
     for openblas_setting in openblas()

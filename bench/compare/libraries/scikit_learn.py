@@ -26,7 +26,7 @@ def self_join(rows, k):
 
 
 def svd(X, k, tolerance):
-    """Use the fastest parameters of a scan with a residual of 0.01 on matrices like these."""
+    """Use the parameters that were fastest in a scan, among those that reach a residual of 0.01."""
 
     def call():
         return randomized_svd(X, k, n_iter=7, n_oversamples=64, random_state=0, flip_sign=False)

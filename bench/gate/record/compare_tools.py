@@ -139,7 +139,7 @@ def measure(path, minutes):
             started = time.monotonic()
             try:
                 slower, fails = TOOLS[tool](base, head)
-            except Exception as error:  # a tool that failed is recorded, but not counted
+            except Exception as error:  # the failure of a tool is recorded, but not counted
                 slower, fails = f"{type(error).__name__}: {error}"[:300], None
             seconds = time.monotonic() - started
         line = {
@@ -183,7 +183,7 @@ def table(lines):
             if arm == 0:
                 fails = sum(line["fails"] for line in comparisons)
                 cells.append(f"{fails} of {len(comparisons)}" if total else "not run")
-            # A run takes less or more time if a tool has a slowdown to confirm.
+            # The time of a run depends on whether a tool has a slowdown to confirm, so both cases are listed.
             if arm in (0, max(ARMS)):
                 seconds = [line["seconds"] for line in comparisons]
                 cells.append(f"{statistics.median(seconds):.0f}" if seconds else "")

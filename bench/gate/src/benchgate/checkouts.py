@@ -37,14 +37,14 @@ class Checkout:
         self.folder = root / FOLDER / f"{role}-{self.commit[:12]}"
         self.sources = self.folder / "sources"
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.folder.touch()  # prune keeps the folders with the newest times
+        self.folder.touch()  # prune keeps the folders with the newest modification times
         (root / FOLDER / ".gitignore").write_text("*\n")
         self.archive = self.folder / "sources.tar"
         if not self.archive.exists():
             git("-C", str(root), "archive", "--output", str(self.archive), self.commit)
 
     def restore(self, paths):
-        """Extract the files of the commit, after removing files that an earlier run put at these paths."""
+        """Extract the files of the commit, after removing the files that an earlier run copied to `paths`."""
         for path in paths:
             remove(self.sources / path)
         self.sources.mkdir(exist_ok=True)
@@ -94,7 +94,7 @@ def remove(path):
 
 
 def test_paths(arguments, *checkouts):
-    """Return the arguments of pytest that name files or folders of one of the commits."""
+    """Return those arguments of pytest that name files or folders of one of the commits."""
     words = [word.partition("::")[0] for word in arguments if not word.startswith("-")]
     paths = [
         word
@@ -132,7 +132,7 @@ def copy_tests(paths, source, target):
 
 
 def prune(root):
-    """Delete the folders of all commits except the folders with the newest times."""
+    """Delete the folders of all commits except the MAX_FOLDERS folders with the newest modification times."""
     folders = [path for path in (root / FOLDER).iterdir() if path.is_dir()]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for folder in folders[MAX_FOLDERS:]:

@@ -17,20 +17,21 @@ import numpy as np
 from .intervals import Ratio, estimate_ratio
 from .processes import Failure, Measurement
 
-# The minimal number of pairs in the first analysis; an interval from fewer ratios is useless.
+# The smallest allowed number of pairs in the first analysis. An interval from fewer ratios is too inaccurate.
 MIN_PAIRS = 10
 # The number of analyses. A benchmark whose interval contains the tolerance is measured further, each
 # time with twice as many pairs: 10, 20, 40 and 80.
 ANALYSES = 4
-# The share of the time that a benchmark may wait in either commit; above this share, CPU time misses
-# too much. A new wait of this share makes the wall time 1 / (1 - 0.1) = 1.11 times as long.
+# The largest share of its time for which a benchmark may wait in either commit. Waiting does not count as CPU
+# time, so a slow-down that consists of waiting would be missed. If a benchmark starts to wait for this share
+# of its time, its wall time becomes 1 / (1 - 0.1) = 1.11 times as long.
 MAX_WAITING = 0.10
 
 PASSED, SLOWER, ACCEPTED, UNDECIDED = "not slower", "slower", "slower, accepted", "undecided"
 LOST, CRASHED, LOST_ACCEPTED = "lost", "crashed", "lost, accepted"
 WAITS, UNCOMPARABLE, NEW, SKIPPED = "waits", "not compared", "only in head", "skipped"
 FAILING = (SLOWER, LOST, CRASHED)
-# The rows of a summary are in this order.
+# The possible verdicts on a benchmark. The rows of a summary are in this order.
 STATUSES = (
     CRASHED, LOST, SLOWER, ACCEPTED, LOST_ACCEPTED, WAITS, UNCOMPARABLE, UNDECIDED, NEW, PASSED, SKIPPED,
 )  # fmt: skip
@@ -50,10 +51,9 @@ class Outcome(NamedTuple):
 class Verdict(NamedTuple):
     """The outcome of a comparison.
 
-    ``broken`` holds the reason for each test file that only head cannot import, and ``uncollected``
-    the reason for each test file that neither commit can import, by its own tests. ``removed`` names
-    benchmarks that the tests of base have and the tests of head do not have. ``failure`` is the
-    reason if nothing could be compared.
+    ``broken`` holds the reason for each test file that base can import and head cannot, and ``uncollected``
+    the reason for each test file that neither commit can import. ``removed`` names benchmarks that the tests
+    of base have and the tests of head do not have. ``failure`` is the reason if nothing could be compared.
     """
 
     outcomes: list[Outcome]
@@ -147,7 +147,7 @@ class Series:
 
 
 def waiting_reason(share):
-    """Return the advice for a benchmark that waits for this share of the time."""
+    """Return a text with advice for a benchmark that waits for this share of its time."""
     return (
         f"waits {share:.0%} of the time, which CPU time does not count: use `--wall`, or "
         '`@pytest.mark.benchgate(clock="wall")`'
@@ -234,9 +234,9 @@ def _rank(outcome):
 
 
 def _measure(names, stop, pair, pairs, limits, progress, number):
-    """Measure benchmarks until each is decided, or until the analyses or the time are used up.
+    """Measure benchmarks until each has a verdict, or until no analysis or no time is left.
 
-    The result is the :class:`Series`, and by name the ratio of each benchmark that has a ratio.
+    The result is the :class:`Series`, and a dict with the ratio of each benchmark that has one.
     """
     series, ratios, measured_names = Series(), {}, names
     for _ in range(ANALYSES):

@@ -9,8 +9,8 @@ from scipy import stats
 CONFIDENCE = 0.99
 # The number of bootstrap samples. Each end of a 99 % interval then rests on 100 samples.
 RESAMPLES = 19_999
-# The mean without the lowest and the highest fifth of the values. Other work on the machine disturbs
-# some pairs, and the disturbed pairs are in these fifths.
+# The mean without the lowest and the highest fifth of the values. Other work on the machine disturbs some
+# pairs, and the ratios of disturbed pairs are mostly in these fifths.
 trimmed_mean = partial(stats.trim_mean, proportiontocut=0.2)
 
 
@@ -36,7 +36,7 @@ class Ratio(NamedTuple):
 
 
 def log_ratios(pairs):
-    """Return the logarithm of the ratio of every pair, which is the median over its turns.
+    """Return the logarithm of the ratio of every pair; this ratio is the median over the turns of the pair.
 
     Each pair holds the seconds of base and the seconds of head, in the order of their turns.
     """
@@ -56,12 +56,12 @@ def estimate_ratio(name, pairs):
 
 
 def bootstrap_interval(logs, confidence=CONFIDENCE):
-    """Return the low end, the trimmed mean and the high end of ratios given by their logarithms.
+    """Return the low end of the interval, the trimmed mean and the high end, for ratios given as logarithms.
 
-    The percentile bootstrap of few values is too narrow: with 10 normal values, its 99 % interval
-    covers the mean in only 95 % of the cases. The interval is therefore widened to the coverage of
-    Student's interval (the expanded percentile interval of Hesterberg, "What Teachers Should Know
-    about the Bootstrap", 2014, arXiv 1411.5279).
+    The interval of the percentile bootstrap of few values is too narrow: with 10 normal values, its 99 %
+    interval contains the mean in only 95 % of the cases. The interval is therefore widened to the coverage of
+    Student's interval (the expanded percentile interval of Hesterberg, "What Teachers Should Know about the
+    Bootstrap", 2014, arXiv 1411.5279).
     """
     n = len(logs)
     tail = stats.norm.cdf(np.sqrt(n / (n - 1)) * stats.t.ppf((1 - confidence) / 2, n - 1))

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 SERVE = Path(__file__).with_name("serve.py")
-# The number of turns per side, benchmark and pair. With 4 turns the ratios scatter by a fifth more.
+# The number of turns per side, benchmark and pair. With 4 turns, the ratios would scatter by a fifth more.
 TURNS = 6
 # The seconds after which a single turn, or the import of all tests, counts as hanging.
 TIMEOUT = 600.0
-# The largest size in bytes of a variable that is added to the environment of every process. The size
-# of the environment moves the stack, and thereby changes the time of some code by several percent.
+# The largest size in bytes of a variable that is added to the environment of every process. The size of the
+# environment determines the address of the stack, which changes the time of some code by several percent.
 MAX_PADDING = 4096
 # Variables by which common libraries choose their number of threads.
 THREAD_VARIABLES = (
@@ -48,7 +48,7 @@ class Command(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One benchmark in one process: seconds per turn, and the share of each turn spent waiting."""
+    """The measurement of a benchmark in one process: seconds per turn, and the share of waiting per turn."""
 
     seconds: list[float]
     waits: list[float]
@@ -101,7 +101,7 @@ class Server:
             print(json.dumps(request), file=self.process.stdin, flush=True)
 
     def receive(self):
-        """Return the next message of the process; raise ProcessDied if the process sends none."""
+        """Return the next message of the process; raise ProcessDied if the process ends without a message."""
         is_hanging = threading.Event()
 
         def end_process():
@@ -151,12 +151,12 @@ class Server:
 
 
 class Side:
-    """One of the two commits, with the benchmarks and files that ended a process before.
+    """One of the two commits, with the list of its benchmarks and of those that ended a process before.
 
     Attributes
     ----------
     benchmarks : dict
-        The settings of each benchmark by name, as the newest process listed them.
+        The settings of each benchmark by name, as the most recent process listed them.
     errors : dict
         The reason for each test file that could not be imported.
     crashed : dict
@@ -236,11 +236,11 @@ def interleaved(base, head, turns=TURNS):
 
 
 def run_turns(sides, turns, names=()):
-    """Run one fresh process per side, in turns at every benchmark; return a dict per side.
+    """Run one fresh process per side, which take turns at every benchmark; return a dict per side.
 
-    Other work on the machine disturbs the processes for milliseconds to minutes. Both sides meet such
-    a disturbance within moments of each other, so that its effect cancels in the ratio of a turn. One
-    call per benchmark and side precedes the turns and is not counted.
+    Other work on the machine disturbs the processes for milliseconds to minutes. A disturbance affects both
+    sides of a turn in the same way, because they run within moments of each other, so its effect cancels in
+    the ratio of the turn. One call per benchmark and side precedes the turns and is not counted.
     """
     with contextlib.ExitStack() as stack:
         for side in sides:

@@ -1,9 +1,9 @@
-"""Compare a commit with itself, to count wrong verdicts and to find which slow-down is caught.
+"""Compare a commit with itself, to count wrong verdicts and to find the smallest slow-down that is caught.
 
-The pairs of processes are recorded once. The recorded ratios of each benchmark then pass through
-:func:`compare_pairs`, block after block, as if each block were a pull request. A verdict "slower" is
-then a false alarm. The same blocks, with all times of head multiplied by a constant, show which
-slow-down is caught.
+The pairs of processes are recorded once. The recorded ratios of each benchmark are then divided into blocks,
+and :func:`compare_pairs` judges each block as if it came from a pull request. Because the commits are equal,
+a verdict "slower" is a false alarm. The same blocks, with all times of head multiplied by a constant, show
+which slow-downs are caught.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def record(pair, seconds, progress=None):
 
 
 def comparisons(logs, slowdown=0.0, tolerance=0.10):
-    """Return for each comparison of the recorded log-ratios of a benchmark whether it says slower."""
+    """Return, for each comparison of a benchmark's recorded log-ratios, whether its verdict is "slower"."""
     ratios = iter(np.exp(np.asarray(logs) + np.log1p(slowdown)))
     says_slower = []
 
@@ -62,7 +62,8 @@ def comparisons(logs, slowdown=0.0, tolerance=0.10):
 def caught_slowdown(logs, tolerance):
     """Return the smallest of SLOWDOWNS that nearly all comparisons report, or None."""
     for slowdown in SLOWDOWNS:
-        # No number of pairs separates a slow-down of exactly the tolerance from a smaller slow-down.
+        # A slow-down of exactly the tolerance cannot be distinguished from a smaller one, however many pairs
+        # are measured.
         if (
             slowdown > tolerance
             and (verdicts := comparisons(logs, slowdown, tolerance))
@@ -108,7 +109,7 @@ def report(record, tolerance, reasons=MappingProxyType({})):
 
 
 def markdown(report, footer=""):
-    """Return a report as Markdown, whose title is the number of false alarms."""
+    """Return a report as Markdown; its title states the number of false alarms."""
     header = (
         "| benchmark | false alarms | comparisons | scatter of a pair | caught slow-down |\n"
         "|---|---:|---:|---:|---:|"

@@ -29,11 +29,12 @@ from _pytest.runner import runtestprotocol
 
 # The seconds of one turn at a benchmark; a turn has at least one call.
 TURN_SECONDS = 0.02
-# A benchmark that has waited for more than half of this many seconds of wall time is stopped: its turn
-# could take minutes, because pytest-benchmark counts CPU time only.
+# Once a benchmark has run for this many seconds of wall time, it is stopped if it has waited for more than
+# half of them. Otherwise, its turn could take minutes, because pytest-benchmark counts only CPU time.
 MAX_WAITING_SECONDS = 1.0
 MARK = "benchgate"
-# Options that a project may have set in `addopts`, but that would skip, prolong or disturb a turn.
+# Options of pytest, and the values to which they are reset, because a project may have set them in `addopts`
+# to values that skip, prolong or disturb a turn.
 PYTEST_OPTIONS = {
     "benchmark_autosave": False,
     "benchmark_compare": None,
@@ -94,11 +95,11 @@ class Clock:
         return cpu
 
     def seconds_displaced(self):
-        """Return the seconds in which this process was ready to run while others had the CPU."""
+        """Return the seconds for which this process was ready to run while other processes had the CPU."""
         return int(os.pread(self.scheduler, 100, 0).split()[1]) / 1e9 if self.scheduler else 0.0
 
     def waiting(self, rounds):
-        """Return the share of wall time spent waiting in the last rounds, or since the reset (0)."""
+        """Return the share of wall time spent waiting in the last rounds; if rounds is 0, since the reset."""
         readings = self.readings[-2 * rounds :] if rounds else [self.readings[0], self.readings[-1]]
         start = len(self.readings) - len(readings) if rounds else 0
         pairs = list(zip(readings[::2], readings[1::2], strict=True))
