@@ -7,10 +7,10 @@ other parametrisations, and offers similarities that do not depend on D::
 
     items, users, labels
       |
-    audit (item_audit)                samples of items, one top_k of all items
-      +-- robustness                  share of neighbours that survive, by condition of D
+    audit (item_audit)                draws samples of items, runs one top_k of all items
+      +-- robustness                  share of neighbours that no D of a condition number removes
       |     +-- neighbor_edges        items, sampled rows, their nearest items
-      |     +-- certificates          lower bound: proofs for each edge
+      |     +-- certificates          lower bound: a proof for each edge
       |     +-- attacks               upper bound: rescalings that remove an edge
       +-- variants                    other parametrisations, and invariant baselines
       +-- label_recovery              range of the AUC of labels over rescalings
@@ -22,11 +22,13 @@ other parametrisations, and offers similarities that do not depend on D::
     similarity.gradient_noise         the scale to which SGD converges; audit recognises it
     calibration                       the meaning of a score: thresholds by false-positive rate
 
-An edge is a pair of an item and one of its k nearest neighbours. The condition of D is its largest
-entry divided by its smallest; the condition of a linear map G is its largest singular value divided
-by its smallest. The sensitivity index is the mean of :func:`tv_index` over edges. The compiled
-loops of this package are in the modules ``certificates``, ``attacks``, ``intervals`` and
-``worst_rescaling`` of ``fastcos.kernels``.
+An edge is a pair of an item and one of its k nearest neighbours. An edge or a neighbour survives a
+map if the neighbour is still among the k nearest items after the map has been applied to all items.
+The condition number of D, also called its condition, is its largest entry divided by its smallest;
+the condition number of a linear map G is its largest singular value divided by its smallest. The
+sensitivity index is the mean of :func:`tv_index` over edges. The compiled loops of this package are
+in the modules ``certificates``, ``attacks``, ``intervals`` and ``worst_rescaling`` of
+``fastcos.kernels``.
 """
 
 from fastcos.auditing.alignment import Alignment, align

@@ -25,8 +25,8 @@ from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers, Rows
 from fastcos.validation.ids import as_ids
 
-# If both versions share more items than this number, the search for the new item that is nearest to
-# each old vector uses a random sample of this size.
+# The self-match rates are computed from all items that both versions contain or, if there are more
+# than _MAX_SEARCHED such items, from a random sample of this size.
 _MAX_SEARCHED = 2000
 # Old factors count as balanced if the Gram matrices of their users and items differ, in Frobenius
 # norm, by at most this share of the norm of the users' Gram matrix.
@@ -36,7 +36,7 @@ _BALANCED = 1e-3
 _MOVED = 4.0
 # The standard deviation of a normal distribution is this multiple of its median absolute deviation.
 _NORMAL_MAD = 1.4826
-# A cosine that differs from 1 by less than this value may differ from 1 only because of rounding.
+# If a cosine differs from 1 by less than this value, the difference may be a rounding error.
 _ROUNDING = 1e-12
 
 
@@ -79,11 +79,12 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        Share of the shared items whose old vector has the same item as its nearest new item, by
-        cosine. ``self_match_rate`` is the share after the alignment, and ``self_match_rate_before``
-        is the share before the alignment. Both shares are computed on at most 2,000 shared items. A
-        nearest item also counts as the same item if its vector equals the vector of the same item.
-        ``self_match_rate_before`` is None if the two versions have different numbers of columns.
+        Share of the shared items for which the new vector that is nearest to the old vector of the
+        item, by cosine, belongs to the same item. ``self_match_rate`` is the share after the
+        alignment, and ``self_match_rate_before`` is the share before the alignment. Both shares are
+        computed from at most 2,000 shared items. If the nearest vector belongs to another item but
+        equals the new vector of the item, it counts as a match. ``self_match_rate_before`` is None
+        if the two versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items:
         Fisher's z of the cosine between the old and the new vector is more than four robust
@@ -162,8 +163,9 @@ def align(
     result of an earlier call, are used unchanged, so that stored vectors remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
-    of the items. Align without users if the scale of the vectors is fixed, as for vectors of
-    ``QueryMetric.transform`` or of a model that was trained on the cosine.
+    of the items. Align without users if the scale of the dimensions is not arbitrary, as for
+    vectors that ``QueryMetric.transform`` returns or vectors of a model that was trained on the
+    cosine.
 
     Alignment makes the vectors of two versions comparable. Alignment does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the lists more
@@ -361,7 +363,8 @@ def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
     """Return users and items in balanced form.
 
     If the rank of the product of users and items is below the number of columns, the balanced form
-    has zero columns. ``canonicalize`` warns about these columns, but an alignment allows them.
+    has zero columns. ``canonicalize`` warns about these columns; the warning is suppressed here,
+    because zero columns do not affect an alignment.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -400,7 +403,7 @@ def _fit_map(source: Rows, image: Floats) -> Floats:
 
 
 def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
-    """Return the share of queries i for which the nearest item equals items[rows[i]]."""
+    """Return the share of queries i whose nearest item has the same vector as items[rows[i]]."""
     if not items.any():
         return 0.0
     nearest_rows = SimilarityIndex().fit(items).search(queries, 1).indices[:, 0]

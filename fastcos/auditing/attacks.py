@@ -15,20 +15,21 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# Number of competing items that one attack tries to bring nearer to the item than the neighbour is.
+# An attack first looks for weights that bring the k items after the neighbour nearer to the item.
+# It then looks for weights that bring a single competing item nearer, for this number of items.
 _COMPETITORS = 1
-# An attack considers this number of items, the nearest ones after the k nearest neighbours, as
-# items that may replace a neighbour.
+# An attack counts how many items become nearer than the neighbour among the other k - 1 neighbours
+# and this number of items, which follow the k nearest neighbours in the order of the cosine.
 N_LISTED = 48
-# An attack tries ascending condition numbers, the levels. The logarithms of consecutive levels
-# differ by the factor exp(_LEVEL_STEP), so the logarithm of the radius that the attack finds is
-# exact to 3 %.
+# An attack tries only the condition numbers of an ascending list, which are called levels. The
+# logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
+# logarithm of the radius that the attack finds is accurate to 3 %.
 _LEVEL_STEP = 0.03
 
 
 @as_table
 class Attack(NamedTuple):
-    """For every pair of an item and a neighbour, a rescaling that removes the neighbour.
+    """Result of an attack: for each neighbour of an item, a rescaling that removes the neighbour.
 
     Attributes
     ----------
@@ -59,12 +60,12 @@ def vertex_attack(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """For each neighbour, search for a rescaling of low condition that removes the neighbour.
+    """Search for a rescaling of low condition number that removes each neighbour of each item.
 
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
-    condition at which a neighbour can be lost lies between the radius of the certificate and the
-    radius of the attack. If the attack does not remove a neighbour, another rescaling may still
-    remove it.
+    condition number at which a rescaling can remove a neighbour lies between the radius of the
+    certificate and the radius of the attack. If the attack does not remove a neighbour, another
+    rescaling may still remove it.
 
     Parameters
     ----------
@@ -80,11 +81,11 @@ def vertex_attack(
 
     Notes
     -----
-    Random rescalings are weak attacks, because almost all neighbours survive them. This attack
-    gives each dimension the largest or the smallest weight, depending on the sign of the derivative
-    of z(item, competitor) - z(item, neighbour) with respect to the weight, where z is Fisher's z.
-    The attack also tries the weights for which the certificate of ``family="rescaling"`` cannot
-    prove that the neighbour survives.
+    Random rescalings are weak attacks, because they remove almost no neighbour. This attack gives
+    each dimension the largest or the smallest weight, depending on the sign of the derivative of
+    z(item, competitor) - z(item, neighbour) with respect to the weight, where z is Fisher's z. The
+    attack also tries the weights for which the certificate of ``family="rescaling"`` cannot prove
+    that the neighbour stays among the k nearest.
 
     Examples
     --------
@@ -117,11 +118,11 @@ def attack(
     levels: Floats,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Attack the first k neighbours of each list by rescalings of ascending condition numbers.
+    """Search for rescalings that remove each of the first k neighbours of each list.
 
-    certain (n, k) contains the certified radius of each neighbour. levels contains the ascending
-    condition numbers; only levels above the certified radius of a neighbour are tried. Each radius
-    of the attack is one of the levels.
+    certain (n, k) contains the certified radius of each neighbour. levels contains ascending
+    condition numbers, of which only those above the certified radius of a neighbour are tried. Each
+    finite radius in the result is one of the levels.
     """
     n, k = certain.shape
     radius = parallel.unfilled((n, k), np.float64)

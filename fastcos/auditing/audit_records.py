@@ -1,4 +1,4 @@
-"""The records of which an audit consists: robustness by condition, variants, label recovery."""
+"""The records of which the report of an audit consists: robustness, variants, label recovery."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,18 +7,21 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 # Names of the forms in which users and items have the same Gram matrix: with equal weights of all
-# rows, with each row weighted by its count, and with each row weighted by its gradient noise.
+# rows, with each row weighted by its number of interactions, and with each row weighted by its
+# gradient noise.
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
-# Factors count as having a form if the map from the factors to the form has a condition below this
-# limit. A map of condition 1.05 changes Fisher's z of a pair by at most 0.05. The results of
-# gradient training and of a randomized SVD differ from their exact forms by a condition below this
-# limit, whereas factors that differ by a rescaling of condition 1.1 are told apart.
+# Factors count as having a form if the condition number of the map from the factors to the form is
+# below this limit. A map with a condition number of 1.05 changes Fisher's z of a cosine by at most
+# 0.05. The limit is high enough for the factors that gradient training or a randomized SVD returns,
+# which differ slightly from the exact form, and low enough to tell apart two forms that differ by a
+# rescaling with a condition number of 1.1.
 SAME_CONDITION = 1.05
 # For the form to which stochastic gradient descent converges, this limit is used instead of
 # SAME_CONDITION. This limit is higher, because the factors fluctuate around the form during
-# training: by a condition of up to 1.08 in the 232 trainings of examples/scale_of_dimensions.py.
+# training: in the 232 trainings of examples/scale_of_dimensions.py, the condition number of the map
+# to the form was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).
@@ -30,27 +33,31 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive every map up to a certain condition number.
+    """Bounds on the share of neighbours that survive all maps up to one condition number.
+
+    A neighbour survives a map if it is still among the k nearest neighbours of the item after the
+    map has been applied to all items.
 
     Attributes
     ----------
     condition : float
         The largest condition number of the maps.
     certified_linear : float
-        Share of all neighbours that are certified to survive every invertible map. This share is a
-        lower bound of the share of neighbours that survive.
+        Share of the neighbours of all items that are certified to survive every invertible linear
+        map. This share is a lower bound of the share that survives every linear map.
     certified : float
         Share of the neighbours of sampled items that are certified to survive every rescaling. This
-        share is a lower bound of the share of neighbours that survive.
+        share is a lower bound of the share that survives every rescaling.
     unbroken : float
-        Share of the neighbours of sampled items that the attack by rescalings did not remove. This
-        share is an upper bound of the share of neighbours that survive.
+        Share of the neighbours of sampled items for which an attack found no rescaling that removes
+        the neighbour. This share is an upper bound of the share that survives every rescaling.
     certified_error, unbroken_error : float
-        Standard errors of ``certified`` and ``unbroken``, over items.
+        Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling, worst_linear : float
         Share of neighbours that survive the worst single rescaling, and the worst single linear
-        map, that a search found. Both shares are upper bounds for the worst map, because the search
-        may miss a worse map. See :func:`fastcos.auditing.worst_rescaling`.
+        map, that a search found. Each share is an upper bound of the share that survives the true
+        worst map, because the search may miss a worse map. See
+        :func:`fastcos.auditing.worst_rescaling`.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling. The logarithms of the entries of a
         random rescaling are uniformly distributed.
@@ -69,15 +76,15 @@ class RobustnessPoint(Record):
 
 @dataclass(frozen=True)
 class VariantScores(Record):
-    """Scores of a variant of the audited embeddings, compared with the audited embeddings.
+    """Comparison of a variant of the audited embeddings with the audited embeddings.
 
     Attributes
     ----------
     name, meaning : str
         Name of the variant, and a description of its rows.
     condition : float or None
-        Condition of the linear map from the audited items to the variant; None if the map is not
-        invertible.
+        Condition number of the linear map from the audited items to the variant; None if the map is
+        not invertible.
     jaccard, overlap : float
         Jaccard index and rank-biased overlap between the k nearest neighbours in the variant and
         in the audited embeddings; means over sampled items.
@@ -90,7 +97,7 @@ class VariantScores(Record):
         Correlation between the cosines of sampled items in the variant and in the audited
         embeddings; None if all cosines are equal.
     hubness : float
-        Skewness of the number of sampled lists that contain an item.
+        Skewness, over all items, of the number of sampled neighbour lists that contain an item.
     auc : float or None
         Probability that two items with the same label have a larger cosine than two items with
         different labels. None without labels.
@@ -111,7 +118,7 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the audited embeddings have this form, up to a negligible change of cosines.
 
-        The condition of the map to this form bounds the change of the cosines (Theorem 3 of
+        The condition number of the map to this form bounds the change of the cosines (Theorem 3 of
         docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
@@ -138,7 +145,7 @@ class LabelRecovery(Record):
     Attributes
     ----------
     condition : float
-        Largest condition of the rescalings in the search.
+        Largest condition number of the rescalings in the search.
     n_items : int
         Number of labelled items on which the AUC was evaluated. The search did not use these items.
     given, low, high : float
@@ -147,7 +154,8 @@ class LabelRecovery(Record):
         not use. The true range of the AUC is at least as wide as the range from ``low`` to
         ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the rescalings D with the lowest and the highest AUC, for ``items / D``.
+        Diagonals of the rescalings D for which the rows ``items / D`` have the lowest and the
+        highest AUC.
     """
 
     condition: float

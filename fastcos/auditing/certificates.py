@@ -1,11 +1,12 @@
-"""Certificates: nearest neighbours that no rescaling of bounded condition can remove.
+"""Certificates: proofs that no map of bounded condition number removes a nearest neighbour.
 
 An edge is a pair of an item and one of its k nearest neighbours. The radius of an edge is a
-condition number: under every map of lower condition, the neighbour stays among the k nearest. The
-family "linear" contains every invertible map G; the radius of an edge for this family follows from
-the cosines of the k + 1 nearest items. The family "rescaling" contains only the diagonal maps D, so
-the radius of an edge for this family is at least as large; to compute it, the code searches the
-items that may become nearer than the neighbour.
+condition number: under every map with a lower condition number, the neighbour stays among the k
+nearest. The family "linear" contains every invertible map G; the radius of an edge for this family
+follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only the
+diagonal maps D, so the radius of an edge for this family is at least as large as for the family
+"linear". To compute the radius for rescalings, the code examines the competing items, which are the
+items that a rescaling may bring nearer to the item than the neighbour.
 """
 
 from typing import Any, NamedTuple
@@ -20,23 +21,25 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# A certificate examines the range of the ratio of two norms in pieces, and halves a piece that it
-# cannot decide, up to this number of times. All of the 2^6 pieces are examined only for conditions
-# near the radius.
+# To prove that a neighbour stays nearer than a competing item, a certificate examines the range of
+# the ratio of their norms. It halves a piece of this range that it cannot decide, and repeats this
+# at most DEPTH times. All 2^DEPTH pieces are examined only for condition numbers near the radius.
 DEPTH = 6
-# Undecided edges are examined again with a candidate list that is longer by this factor.
+# If a list of competing items does not decide an edge, the edge is examined again with a list that
+# is this many times as long.
 _GROWTH = 8
-# A search tries ascending condition numbers, the levels. The logarithms of consecutive levels
-# differ by the factor exp(_LEVEL_STEP), so the logarithm of a radius is exact to 1 %.
+# A search tries only the condition numbers of an ascending list, which are called levels. The
+# logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
+# logarithm of a radius is accurate to 1 %.
 _LEVEL_STEP = 0.01
-# Logarithm of the lowest level. A map of a lower condition is so near to the identity that it does
-# not change float32 rows.
+# Logarithm of the lowest level. A map with a lower condition number is so near to the identity that
+# it does not change float32 rows.
 _MIN_LOG_LEVEL = 1e-7
 
 
 @as_table
 class CertifiedNeighbors(NamedTuple):
-    """Nearest neighbours of items, each with the condition number that it provably survives.
+    """Nearest neighbours of items, each with a condition number below which no map removes it.
 
     Attributes
     ----------
@@ -46,8 +49,8 @@ class CertifiedNeighbors(NamedTuple):
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
         Condition number, at least 1, below which no map removes the neighbour from the k nearest
-        items. The radius is inf if no map of any condition removes the neighbour, and NaN if the
-        item or the neighbour is a zero row.
+        items. The radius is inf if no map removes the neighbour, whatever its condition number, and
+        NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the requested condition.
     """
@@ -69,12 +72,13 @@ def certified_neighbors(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> CertifiedNeighbors:
-    """Return the k nearest neighbours by cosine, each with the condition that it provably survives.
+    """Return the k nearest neighbours by cosine, each with a proven radius of robustness.
 
-    The certificates are proofs: no map of the family whose condition is below the radius removes
-    the neighbour. For the family "linear", the radius is a lower bound of the smallest condition
-    that removes the neighbour. For "rescaling", the logarithm of the radius is within 1 % of the
-    logarithm of the condition at which another item can become nearer than the neighbour.
+    The radius of a neighbour is a condition number. It is proven that no map of the family with a
+    lower condition number removes the neighbour from the k nearest items. For the family "linear",
+    the radius is a lower bound of the smallest condition number at which a map removes the
+    neighbour. For the family "rescaling", the logarithm of the radius is within 1 % of the
+    logarithm of the condition number at which another item can become nearer than the neighbour.
 
     Parameters
     ----------
@@ -83,12 +87,15 @@ def certified_neighbors(
     k : int
         Number of neighbours per item, from 1 to p - 1.
     condition : float
-        Largest singular value of a map divided by its smallest; for a rescaling D, the largest
-        entry divided by the smallest.
+        Condition number for which the attribute ``certified`` of the result states whether a
+        neighbour is certified. The condition number of a linear map is its largest singular value
+        divided by its smallest; the condition number of a rescaling D is its largest entry divided
+        by its smallest.
     family : {"linear", "rescaling"}
-        The maps against which neighbours are certified. "linear" takes as long as ``top_k`` with
-        k + 1. "rescaling" searches conditions up to ``condition``; a radius above ``condition`` is
-        the radius for "linear".
+        The maps against which neighbours are certified: all invertible linear maps, or rescalings.
+        "linear" takes as long as ``top_k`` with k + 1 neighbours. "rescaling" takes longer, and
+        examines condition numbers up to ``condition``; where the result contains a larger radius,
+        it is the radius for "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
     n_threads, working_memory, progress
@@ -107,12 +114,12 @@ def certified_neighbors(
 
     Notes
     -----
-    A linear map of condition κ changes z = artanh(cosine) by at most ln κ. Let z_ij belong to the
-    cosine of item i and its neighbour j, and z_i(k+1) to the cosine of item i and its (k + 1)-th
-    nearest item. Neighbour j then stays among the k nearest if z_ij - z_i(k+1) > 2 ln κ. For
-    rescalings, the statement "j is nearer to i than m" is a linear programme for each ratio of the
-    norms of j and m. The function solves this programme for the 4,096 items m that are nearest to
-    i; for all other items, it uses the bound on the change of z.
+    A linear map with the condition number κ changes z = artanh(cosine) by at most ln κ. Let z_ij
+    belong to the cosine of item i and its neighbour j, and z_i(k+1) to the cosine of item i and its
+    (k + 1)-th nearest item. Neighbour j then stays among the k nearest if z_ij - z_i(k+1) > 2 ln κ.
+    For rescalings, the statement "j is nearer to i than m" is a linear programme for each ratio of
+    the norms of j and m. The function solves this programme for the 4,096 items m that are nearest
+    to i; for all other items, it uses the bound on the change of z.
 
     Examples
     --------
@@ -133,8 +140,8 @@ def certified_neighbors(
     )
     radius = linear_radii(sample, neighbors.indices, k)
     if family == "rescaling":
-        # The levels are raised slightly, so that a radius equal to the last level exceeds the
-        # condition.
+        # The levels are raised slightly, so that a radius that equals the last level exceeds
+        # ``condition``.
         levels = validation.read_only(levels_up_to(condition, _LEVEL_STEP) * (1.0 + 1e-12))
         radius = np.maximum(radius, rescaling_radii(sample, k, levels, progress))
     indices, scores = neighbors.indices[:, :k].copy(), neighbors.scores[:, :k].copy()
@@ -147,8 +154,8 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
     fisher_z = parallel.unfilled((n, m), np.float64)
     radius = parallel.unfilled((n, k), np.float64)
     for part, gathered, lists in neighbor_edges.parts(sample, validation.read_only(neighbors)):
-        # A block of rows with 4 million multiplications takes milliseconds, so the time for
-        # scheduling it is negligible.
+        # A block of rows that needs 4 million multiplications takes milliseconds, so the time for
+        # scheduling the block is negligible.
         rows_per_block = max(1, 4_000_000 // (sample.items.shape[1] * m))
         parallel.run(
             certificates.linear_radii, parallel.row_blocks(len(lists), rows_per_block),
@@ -159,7 +166,10 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
 
 
 def levels_up_to(condition: float, step: float) -> Floats:
-    """Return ascending conditions up to ``condition``, whose logarithms grow by exp(step)."""
+    """Return ascending condition numbers, of which ``condition`` is the largest.
+
+    The logarithm of each condition number is exp(step) times the logarithm before it.
+    """
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))
     return np.append(np.exp(width * np.exp(-step * np.arange(n, 0, -1))), condition)
@@ -177,12 +187,12 @@ def rescaling_radii(
 ) -> Floats:
     """Return the radii (n, k) of the k nearest neighbours of every row under rescalings.
 
-    A radius is one of the ascending levels, or the radius that follows from Fisher's z alone if
-    this radius lies between two levels. Most edges are decided by the first_list nearest competing
-    items. Edges that these items do not decide are examined again with longer lists, of up to
-    longest_list items; for items that are not in the list, the bound on the change of Fisher's z is
-    used. The lists of batch_rows rows are in memory at the same time; with the default arguments,
-    the longest lists take 128 MiB.
+    A radius is one of the ascending levels or, if the radius that follows from Fisher's z alone
+    lies between two levels, the latter radius. Most edges are decided by the first_list nearest
+    competing items. Edges that these items do not decide are examined again with longer lists, of
+    up to longest_list items; for items that are not in the list, the bound on the change of
+    Fisher's z is used. The lists of batch_rows rows are in memory at the same time; with the
+    default arguments, the longest lists take 128 MiB.
     """
     n, max_length = len(sample.rows), len(sample.items) - 1
     longest = min(max_length, max(longest_list, k + 1))

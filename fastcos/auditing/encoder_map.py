@@ -2,8 +2,8 @@
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder, so that such queries can be searched in a corpus
-that only the old encoder has embedded. Cross-validation predicts how many neighbours such a search
-preserves. Source: Drift-Adapter, arXiv:2509.23471.
+that only the old encoder has embedded. Cross-validation predicts how many of the neighbours that
+the old encoder finds such a search still finds. Source: Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ class EncoderMap(Record):
         Number of texts on which the map was fitted, number of texts in the old corpus, and
         neighbours per list.
     overlap : float
-        Predicted overlap: the share of the k nearest texts of the old corpus that the mapped vector
-        of the new encoder and the vector of the old encoder have in common, for a query that both
-        encoders embed.
+        Predicted overlap, for a query that both encoders embed: the share of the k nearest texts of
+        the old corpus that a search with the mapped vector of the new encoder and a search with the
+        vector of the old encoder both find.
     overlap_low, overlap_high : float
         Ends of a 95 % interval for the overlap. The upper end takes into account that the final map
         is fitted on more texts than the maps of the cross-validation.
@@ -76,8 +76,8 @@ class EncoderMap(Record):
     def verdict(self) -> str:
         """The prediction in one sentence."""
         return (
-            f"A mapped new query will share about {self.overlap:.0%} of its {self.k} nearest "
-            "neighbours with the old query (95 % interval "
+            f"A mapped query of the new encoder will find about {self.overlap:.0%} of the {self.k} "
+            "nearest neighbours that the old encoder finds (95 % interval "
             f"{self.overlap_low:.1%} to {self.overlap_high:.1%})."
         )
 
@@ -195,10 +195,12 @@ def map_encoder(
         )
         for queries in (mapped_queries, half_mapped_queries)
     )
-    # The final map is fitted on one tenth more texts than the maps of the folds. The advantage of
-    # the final map is estimated from the increase in overlap when the number m of texts is doubled.
-    # The final map yields one tenth of this increase if the error is proportional to 1 / m, and
-    # 15 % of this increase if the error decreases with log m.
+    # The final map is fitted on all texts, and the map of a fold on nine tenths of the texts. The
+    # advantage of the final map is estimated from the increase of the overlap between maps that are
+    # fitted on half of the texts of a fold and maps that are fitted on all texts of the fold. If
+    # the error is proportional to 1 / m for m texts, the final map yields one tenth of this
+    # increase; if the error decreases in proportion to log m, the final map yields 15 % of this
+    # increase.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -214,7 +216,7 @@ def map_encoder(
 
 
 def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
-    """Return the row number of each text of the sample, in the order of the sample."""
+    """Return the validated row numbers of the sampled texts in the old corpus, as int64."""
     positions = np.asarray(rows)
     if positions.shape != (length,) or positions.dtype.kind not in "iu":
         rule = f"be whole numbers of shape ({length},), one per row of new"
@@ -230,7 +232,7 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 
 
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
-    """Fit an orthogonal map, or a linear map by ridge regression, from source to target."""
+    """Return the matrix, orthogonal or fitted by ridge regression, that maps source to target."""
     with parallel.blas_lock():
         products = source.T @ target
         if kind == "orthogonal":

@@ -29,16 +29,17 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.validation import Floats, Integers
 
-# The larger the samples, the smaller the standard errors of an audit and the longer its time. The
-# command `python -m bench.lab.curves audit` compares this time with the time of one top_k of all
-# items.
+# The following six constants are sizes of samples. Larger samples reduce the standard errors of an
+# audit, and increase its run time, which `python -m bench.lab.curves audit` compares with the time
+# of one top_k of all items.
+
 # Number of items whose edges are certified and attacked under rescalings.
 _CERTIFIED_ROWS = 48
-# Number of items whose lists of neighbours are compared between variants.
+# Number of items whose lists of neighbours in the variants are compared with the audited lists.
 _LISTED_ROWS = 500
-# Number of labelled items in the computation of the AUC of labels.
+# Number of labelled items from which the AUC of the labels is computed.
 _LABELLED_ROWS = 1000
-# Number of items in the test of whether neighbours have the same label.
+# Number of labelled items in the test of whether items and their neighbours have the same label.
 _QUERIES = 20_000
 # Number of items from whose edges the sensitivity index is computed.
 _INDEXED_ROWS = 2000
@@ -73,9 +74,9 @@ def audit(
     """Report how far the cosines of these items depend on the parametrisation of their model.
 
     Multiplying the users by a rescaling D and the items by its inverse changes no dot product, but
-    it changes the neighbours by cosine. The report bounds the share of neighbours that survive such
-    rescalings, compares other parametrisations, and recommends similarities that do not depend
-    on D.
+    it changes the neighbours by cosine. The report bounds the share of neighbours that stay among
+    the k nearest under such rescalings, compares other parametrisations, and recommends
+    similarities that do not depend on D.
 
     The report assumes that the model uses the items only in dot products with users, queries or
     contexts, and that the loss does not determine the scale of the latent dimensions. This
@@ -83,7 +84,6 @@ def audit(
     encoders, or for vectors that are sums of items and contexts, such as the released GloVe
     vectors. For such vectors, the report shows how sensitive the neighbours are to a rescaling, but
     not that they are arbitrary.
-
 
     Parameters
     ----------
@@ -109,28 +109,30 @@ def audit(
     k : int
         Number of neighbours per item.
     condition : float
-        The verdict is about rescalings D whose largest entry is this number times the smallest
-        entry. Two converged trainings of one model that differ only in their random seed differ by
-        a rescaling whose condition is about the default. Two short trainings, or trainings with
-        different initial factors or optimisers, differ by conditions of 2 to 30
-        (``docs/explanation/scale_of_dimensions.md``). On the paper's simulation, the usual factors
-        differ by a condition of 2.2 from either special case of section 2.2, and the two special
-        cases differ from each other by a condition of 5.
+        The verdict is about rescalings D whose largest entry is at most this number times the
+        smallest entry; the ratio of the two entries is the condition number of D. Two converged
+        trainings of one model that differ only in their random seed differ by a rescaling whose
+        condition number is about the default. Two short trainings, or trainings with different
+        initial factors or optimisers, differ by condition numbers of 2 to 30
+        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the factors
+        without a rescaling differ by a condition number of 2.2 from either special case of section
+        2.2 of the paper, and the two special cases differ from each other by a condition number of
+        5.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
-        Whether the loss of the model depends on dot products or on cosines. The vectors alone do
-        not show how the model was trained. Choose "ranking" if the loss depends only on the
-        differences between the dot products of one user with several items, as in BPR or a softmax
-        over items, or if the model trains a bias per user. In these cases, adding the same vector
-        to all items does not change the loss, because the bias of each user can absorb the change
-        of the user's scores. The audit therefore also compares the items minus their mean, and
-        subtracts this mean for the query metric.
+        What the loss of the model depends on: dot products, differences of dot products
+        ("ranking"), or cosines. The vectors alone do not show how the model was trained. Choose
+        "ranking" if the loss depends only on the differences between the dot products of one user
+        with several items, as in BPR or a softmax over items, or if the model trains a bias per
+        user. In these cases, adding the same vector to all items does not change the loss, because
+        the bias of each user can absorb the change of the user's scores. The audit therefore also
+        compares the items minus their mean, and subtracts this mean for the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Whether the loss had weight decay on users and on items, with equal or unequal weights of
         the rows. If the loss had weight decay on both and training has converged, weight decay has
-        determined the scale of each dimension, as in Eq. 2 of the paper, and no rescaling D has the
-        same loss. With ``users``, the audit checks that the Gram matrices of users and items are
-        equal, as weight decay makes them; if the two Gram matrices differ, the report says so and
-        assumes that D is arbitrary.
+        determined the scale of each dimension, as in Eq. 2 of the paper, and a rescaling D would
+        increase the loss. With ``users``, the audit checks that the Gram matrices of users and
+        items are equal, as weight decay makes them; if the two Gram matrices differ, the report
+        says so and assumes that D is arbitrary.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
@@ -238,7 +240,7 @@ def audit(
 
 
 class _ModelContext(NamedTuple):
-    """The users of the audited model, numbers of interactions, and the gradient noise.
+    """The users of the audited model, the numbers of interactions, and the gradient noise.
 
     popularity (p,) and activity (n,) are the numbers of interactions of items and of users.
     """
@@ -360,10 +362,10 @@ def _study_labels(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[variants.Labelled, dict[str, Any]]:
-    """Test whether cosines recover the labels, and search the range of the AUC over rescalings.
+    """Return a sample of labelled items with their labels, and the fields of Audit about labels.
 
-    The test and the search use a sample of labelled items. Return this sample with its labels, and
-    the fields of Audit about labels.
+    The fields contain a test of whether cosines recover the labels, and the range of the AUC that a
+    search over rescalings finds.
     """
     codes = np.where(sample.norms > 0, codes, -1)  # Zero rows have no neighbours.
     labelled_rows = np.flatnonzero(codes >= 0)
@@ -400,8 +402,8 @@ def _study_sensitivity(
 ) -> dict[str, Any]:
     """Return the fields of Audit about the sensitivity index.
 
-    The index is computed from the edges of index_sample. The index in random bases is computed from
-    the smaller sample whose edges are also certified.
+    The index is computed from the edges of index_sample. The mean index over random bases is
+    computed from the edges of certificate_sample, which is smaller.
     """
     sensitivity, shares = sensitivity_index(index_sample, lists[index_sample.rows])
     random_basis_indices = [
@@ -426,8 +428,8 @@ def sensitivity_index(
     sample, lists = neighbor_edges.gather_items(sample, lists)
     if generator is not None:
         Q, R = np.linalg.qr(generator.standard_normal((sample.items.shape[1],) * 2))
-        # If the signs of the columns of Q are such that the diagonal of R is positive, Q is
-        # uniformly distributed (Mezzadri 2007).
+        # If the signs of the columns of Q are chosen so that the diagonal of R is positive, Q is a
+        # uniformly distributed orthogonal matrix (Mezzadri 2007).
         rotated = map_rows(sample.items, Q * np.sign(np.diag(R)))
         sample = sample._replace(items=validation.read_only(rotated))
     n, d = len(lists), sample.items.shape[1]

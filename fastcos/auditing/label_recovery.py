@@ -1,4 +1,4 @@
-"""A search for the range of the AUC of labels over rescalings of bounded condition."""
+"""A search for the range of the AUC of labels over rescalings of bounded condition number."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from fastcos.metrics.labelled import unit_rows
 from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.validation import Floats
 
-# Number m of items on which rescalings are evaluated during the search. Each step of the search
-# takes O(m² d) time for items with d dimensions.
+# Number m of labelled items on which the search evaluates rescalings. Each step of the search takes
+# O(m² d) time for items with d dimensions.
 _SEARCHED_ITEMS = 300
 # Number of evaluations of the AUC in one search.
 _STEPS = 16
@@ -42,7 +42,8 @@ def label_recovery_range(
     labels : array_like (p,), int or str
         Cluster of each item; None for an item without a label, which is left out.
     condition : float
-        Upper limit of the condition of D, which is its largest entry divided by its smallest.
+        Upper limit of the condition number of D, which is its largest entry divided by its
+        smallest.
     n_threads : int, optional
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
@@ -55,9 +56,10 @@ def label_recovery_range(
     Notes
     -----
     Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2, within the
-    bounds that the condition allows. The gradient weights each same-label pair by the density of
-    the different-label pairs at its cosine, and each different-label pair by the density of the
-    same-label pairs. A step takes O(m² d) time for m sampled items with d dimensions.
+    bounds that ``condition`` allows. The gradient weights each pair with the same label by the
+    density of the different-label pairs at the cosine of the pair, and each pair with different
+    labels by the density of the same-label pairs there. A step takes O(m² d) time for m sampled
+    items with d dimensions.
 
     Examples
     --------
@@ -90,15 +92,19 @@ def search_rescalings(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> LabelRecovery:
-    """Search for the lowest and the highest AUC; every row must be nonzero and have a label."""
+    """Return the lowest and the highest AUC that a search over rescalings finds.
+
+    Every row must be nonzero and have a label.
+    """
     order = generator.permutation(len(rows))
     n_searched = min(_SEARCHED_ITEMS, len(rows) // 2)
     search_rows, test_rows = np.sort(order[:n_searched]), np.sort(order[n_searched:])
     if not _has_both_kinds_of_pairs(codes[search_rows]) or not _has_both_kinds_of_pairs(
         codes[test_rows]
     ):
-        # There are too few items per label to hold items out, so there is no search, and the
-        # audited embeddings are evaluated on all items.
+        # One of the two samples contains no pair of items with the same label, or no pair with
+        # different labels. Therefore no search is run, and the audited embeddings are evaluated on
+        # all items.
         search_rows, test_rows = np.arange(0), np.arange(len(rows))
     X = unit_rows(rows[search_rows]) if len(search_rows) else rows[search_rows].astype(np.float64)
     pairs = np.triu_indices(len(search_rows), 1)
@@ -120,7 +126,7 @@ def search_rescalings(
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Whether some pairs of items have the same label and other pairs have different labels."""
+    """Return whether some pairs of items have the same label and others have different labels."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 
@@ -131,7 +137,7 @@ def _ascend(
     sign: float,
     width: float,
 ) -> Floats:
-    """Maximise sign * AUC by gradient ascent over ln w, and return the best D.
+    """Return the rescaling D with the largest sign * AUC that gradient ascent over ln w finds.
 
     Each entry of ln w lies between 0 and width.
     """
@@ -167,8 +173,8 @@ def _auc_and_slopes(scores: Floats, is_same: npt.NDArray[np.bool_]) -> tuple[flo
         np.bincount(bins[pairs], minlength=_BINS) / pairs.sum() for pairs in (~is_same, is_same)
     )
     auc = float(same_density @ (np.cumsum(different_density) - different_density / 2))
-    # The densities of single bins are too noisy for a gradient, so the code averages over three
-    # bins.
+    # The densities of single bins are too noisy for a gradient, so each density is averaged over
+    # three neighbouring bins.
     different_density, same_density = (
         np.convolve(density, np.ones(3) / 3, mode="same")
         for density in (different_density, same_density)

@@ -1,4 +1,4 @@
-"""Model diff: how much of the change between two versions of a model is only parametrisation.
+"""Model diff: how much of the change between two versions of a model is only a change of basis.
 
 A model that is trained again may make the same predictions in other coordinates. The cosines and
 neighbours of the retrained model then differ although the predictions have not changed. Therefore
@@ -21,8 +21,8 @@ from fastcos.similarity.moments import triangle
 from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
-# Number of items whose lists of neighbours are compared. With this number, the standard error of an
-# overlap is at most 0.012.
+# Number of items whose lists of neighbours are compared. With this number, the standard error of a
+# mean overlap is at most 0.012.
 _LISTED_ROWS = 2000
 # Two-sided 95 % quantile of the standard normal distribution.
 _NORMAL_95 = NormalDist().inv_cdf(0.975)
@@ -46,12 +46,13 @@ class ModelDiff(Record):
         Share of the k nearest neighbours in the new version that are also among the k nearest in
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
-        The overlap after each column of the old items has been scaled to fit the new column best.
-        None if the two versions have different numbers of columns.
+        The overlap after each column of the old items has been multiplied by the factor that fits
+        the column to the same column of the new items best. None if the two versions have different
+        numbers of columns.
     overlap_after_linear_map : float
-        The overlap after the linear map that fits the old items to the new items best. This overlap
-        is 1 if the new items are a linear image of the old items. The map fits vectors, not lists,
-        so this overlap may be lower than ``overlap``.
+        The overlap after the old items have been mapped by the linear map that fits them to the new
+        items best. This overlap is 1 if the new items are a linear image of the old items. The map
+        fits vectors, not lists, so this overlap may be lower than ``overlap``.
     unchanged : float
         The largest of the three overlaps above. 1 minus ``unchanged`` is the share of neighbours
         whose change cannot be explained by a change of basis.
@@ -63,12 +64,12 @@ class ModelDiff(Record):
         explains. If ``explained_old`` is lower, the new version contains less information than the
         old version.
     condition : float
-        Condition of the linear map on the directions that the old items span. The map changes
-        Fisher's z of a cosine by at most the logarithm of this condition.
+        Condition number of the linear map on the directions that the old items span. The map
+        changes Fisher's z of a cosine by at most the logarithm of this condition number.
     query_metric_overlap : float or None
-        Overlap of the neighbours if the items of each version are compared by the query metric of
-        this version. No linear map of a model changes its query metric. None unless the users of
-        both versions are passed.
+        Overlap of the neighbours if each version compares its items by its own query metric. No
+        linear map of a model changes its query metric. None unless the users of both versions are
+        passed.
     prediction_change : float or None
         Relative change of the predictions in Frobenius norm. None unless users of both versions are
         passed and the two versions have the same number of users.
@@ -95,7 +96,7 @@ class ModelDiff(Record):
 
     @property
     def verdict(self) -> str:
-        """The change in one sentence, with an interval if only a sample of lists was compared."""
+        """The share of changed neighbours in one sentence, with an interval if it was sampled."""
         changed, real, half = 1 - self.overlap, 1 - self.unchanged, _NORMAL_95 * self.overlap_error
         interval = ""
         if half > 0:
@@ -145,7 +146,7 @@ def diff_models(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> ModelDiff:
-    """Split the change of neighbours between two versions into change of basis and real change.
+    """Measure how much of the change of neighbours between two versions is only a change of basis.
 
     Parameters
     ----------
@@ -250,7 +251,11 @@ def diff_models(
 def _fit_linear_map(
     source: validation.Rows, target: validation.Rows
 ) -> tuple[Floats, float, float]:
-    """Fit a linear map from source to target; return its image of source, its condition, and R²."""
+    """Fit a linear map from source to target by least squares.
+
+    Return the image of source under the map, the condition number of the map, and the share of the
+    sum of squares of target that the map explains (R²).
+    """
     # The triangular factor of (source, target) determines the least squares solution.
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))
     d = source.shape[1]
@@ -260,8 +265,8 @@ def _fit_linear_map(
     U, s, Vt = U[:, is_nonzero], s[is_nonzero], Vt[is_nonzero]
     inner = U.T @ R_target
     G = Vt.T @ (inner / s[:, np.newaxis])
-    # The condition of the map is computed on the span of the source rows only, because the map is 0
-    # on the remaining directions.
+    # The condition number of the map is computed on the span of the source rows only, because the
+    # map is 0 on the remaining directions.
     values = np.linalg.svd(Vt @ G, compute_uv=False)
     smallest = values[min(Vt.shape[0], G.shape[1]) - 1]
     condition = float(values[0] / smallest) if smallest > 0 else float("inf")
@@ -270,7 +275,7 @@ def _fit_linear_map(
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """Return the factors that scale each old column to fit the new one; 1 for a zero column."""
+    """Return the factor that fits each old column to the new column best; 1 for a zero column."""
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)
     scales = np.divide(products, squares, out=np.ones(len(squares)), where=squares > 0)

@@ -16,7 +16,7 @@ from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.validation import Floats, Integers
 
-# Share of the limit working_memory that rows from disk may take. The remaining share is for the
+# Share of ``working_memory`` that rows from disk may take. The rest of the memory is needed for the
 # sorted row numbers.
 _ROWS_SHARE = 0.8
 # Bytes per matrix entry of the float32 copy of a row that is read from disk.
@@ -29,7 +29,8 @@ class ItemRows(NamedTuple):
     items: the item embeddings.
     norms: norms of all items.
     rows: row numbers of the subset.
-    get_index: a function that returns the index of all items, which it builds at the first call.
+    get_index: a function that returns the search index of all items; its first call builds the
+    index.
     working_memory: the largest amount of memory that a search may use, in MiB.
     max_rows: number of items that fit in working_memory, or the number of all items if they are in
         memory.
@@ -58,9 +59,9 @@ def as_edges(
     items: Any, k: Any, condition: Any, rows: Any = None,
     working_memory: float | None = None, n_threads: int | None = None,
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
-    """Validate the arguments of a function that works on pairs of an item and a nearest neighbour.
+    """Return the validated items, k and condition, for a function about items and neighbours.
 
-    Return the validated items, k and condition.
+    The items are returned as an ItemRows whose subset contains ``rows``, by default all rows.
     """
     item_rows = memmap.as_mapped_rows("items", items)
     p = len(item_rows)
@@ -88,7 +89,7 @@ def as_edges(
 
 
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
-    """Split rows and their lists into parts whose items fit in memory.
+    """Yield parts of the sampled rows and of their lists of neighbours whose items fit in memory.
 
     A part consists of a slice of the rows, the items that occur in these rows and in their lists,
     and the lists, whose entries are row numbers within these items. If all items fit in memory,
@@ -104,7 +105,7 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Copy the items that occur in the rows and lists into memory, and renumber the lists."""
+    """Return the items that occur in rows or lists, copied to memory, and the renumbered lists."""
     edges = np.column_stack([sample.rows, lists])
     gathered_rows, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape).astype(np.int64)
@@ -124,7 +125,7 @@ def nearest_items(
     index: SimilarityIndex | None = None,
     progress: parallel.Progress | None = None,
 ) -> Neighbors:
-    """Return the nearest items of each sampled row, without the row itself.
+    """Return the ``length`` nearest items of each sampled row, without the row itself.
 
     By default, items are compared by the cosine. To compare the items by another measure, pass an
     index of the same items with that measure.

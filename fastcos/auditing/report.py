@@ -21,9 +21,9 @@ from fastcos.metrics.label_permutation import LabelTest
 from fastcos.reports import MAX_ROWS, Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
-# The figure of the dimensions draws at most this many bars, so that it fits a narrow screen.
+# The bar chart of the dimensions shows at most this many bars, so that it fits a narrow screen.
 MAX_BARS = 64
-# The last words of the first sentence of a verdict, if training has determined the rescaling D.
+# The end of a sentence about training that has determined the rescaling D.
 _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
@@ -56,7 +56,7 @@ class Audit(Record):
     n_items, n_dimensions, k : int
         Number of items, number of latent dimensions, and number of neighbours per item.
     condition : float
-        The verdict is about rescalings up to this condition number.
+        The verdict is about rescalings D of at most this condition number.
     n_zero : int
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
@@ -64,7 +64,7 @@ class Audit(Record):
         neighbours with equal cosines are in the order of their indices.
     n_sampled, n_listed : int
         Number of items whose neighbours were certified and attacked under rescalings, and number of
-        items whose lists of neighbours were compared.
+        items whose lists of neighbours were compared with those of other forms.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument ``trained_on`` of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
@@ -72,27 +72,28 @@ class Audit(Record):
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
-        Name of the entry of ``parametrizations`` that equals the audited factors; None if none of
-        them does.
+        Name of the entry of ``parametrizations`` whose form the audited factors have; None if they
+        have none of these forms.
     epochs_to_forget : float or None
-        Number of epochs that stochastic gradient descent needs to divide the logarithm of a
-        condition by e: the condition of the map between the audited factors and the factors to
-        which the descent converges. None unless ``gradient_noise`` was passed to the audit.
+        Number of epochs in which stochastic gradient descent divides its distance from convergence
+        by e. The distance is the logarithm of the condition number of the map between the factors
+        and the factors to which the descent converges. None unless ``gradient_noise`` was passed to
+        the audit.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
-        of an item and a neighbour, for 2,000 items. To first order, a rescaling of condition κ
-        moves Fisher's z of such a pair by at most the index of the pair times ln κ.
+        of an item and a neighbour, for 2,000 items. To first order, a rescaling with the condition
+        number κ moves Fisher's z of such a pair by at most the index of the pair times ln κ.
     random_basis_sensitivity : float
         Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
         ``sensitivity``.
     dimension_shares : ndarray (d,)
         Share of each latent dimension in the sensitivity index; the shares sum to 1.
     robustness : tuple of RobustnessPoint
-        Bounds on the share of surviving neighbours, by ascending condition.
+        Bounds on the share of neighbours that survive, in ascending order of the condition number.
     given : VariantScores
         Scores of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
-        Scores of the items in the parametrisations of other software, with the same predictions.
+        Scores of the items in other parametrisations of the model, which do not change its loss.
     invariant_baselines : tuple of VariantScores
         Scores of similarities that no linear map of the model changes.
     label_test : LabelTest or None
@@ -100,7 +101,7 @@ class Audit(Record):
     label_recovery : LabelRecovery or None
         The range of the AUC of labels over rescalings. None if no labels were passed.
     hubness : metrics.Hubness
-        The distribution of the number of lists that contain an item.
+        The distribution, over items, of the number of neighbour lists that contain an item.
     popularity : metrics.PopularityBias or None
         Correlations of popularity with norms, cosines and neighbour lists. None if no popularity
         was passed.
@@ -154,7 +155,7 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The form that differs from the audited one by the lowest condition, or None."""
+        """The other parametrisation that the map of lowest condition number leads to, or None."""
         by_condition = [
             (form.condition, form)
             for form in self.parametrizations
@@ -197,11 +198,11 @@ class Audit(Record):
 
     @property
     def condition_to_balance(self) -> float | None:
-        """Condition of the map to the nearest form in which users and items balance.
+        """Condition number of the map to the nearest form in which users and items balance.
 
         Users and items balance if their Gram matrices are equal, with or without weights of the
-        rows. The condition is None if no users were passed, and infinite if no invertible map leads
-        to such a form.
+        rows. The condition number is None if no users were passed, and infinite if no invertible
+        map leads to such a form.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
         conditions = [form.condition for form in forms if form.condition is not None]
@@ -385,8 +386,8 @@ class Audit(Record):
             sentences.append(
                 "With the gradient noise of this training, stochastic gradient descent forgets the "
                 f"scale of the factors in {self.epochs_to_forget:,.3g} epochs: in this time, the "
-                "logarithm of the condition between the factors and the factors to which the "
-                "descent converges falls to 1/e of its value."
+                "logarithm of the condition of the map between the factors and the factors to "
+                "which the descent converges falls to 1/e of its value."
             )
         return " ".join(sentences)
 
@@ -455,7 +456,7 @@ class Audit(Record):
         return any(row.name == "query_metric" for row in self.invariant_baselines)
 
     def statistics(self) -> dict[str, float | None]:
-        """Return statistics of the audited embeddings, each None or NaN if it is undefined."""
+        """Return statistics of the audited embeddings; an undefined statistic is None or NaN."""
         statistics = {
             "mean cosine of all pairs": self.mean_cosine,
             f"effective rank, of {self.n_dimensions}": self.effective_rank,
@@ -644,7 +645,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Describe a parametrisation in words, with the agreement between its and the audited lists."""
+    """Return a parametrisation in words, with the agreement of its neighbours and the audited ones."""
     distance = (
         ""
         if variant.condition is None

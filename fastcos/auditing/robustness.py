@@ -1,4 +1,8 @@
-"""The robustness curve: bounds, by condition, on the share of neighbours that survive maps."""
+"""The robustness curve: bounds on the share of surviving neighbours, for several condition numbers.
+
+A neighbour survives a map if it is still among the k nearest items after the map has been applied
+to all items.
+"""
 
 import numpy as np
 
@@ -8,9 +12,9 @@ from fastcos.auditing.audit_records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
-# The conditions at which the curve is computed. These conditions are dense near 1, because most
-# neighbours are lost at conditions near 1. The table in docs/howto/audit.md lists the same
-# conditions.
+# The condition numbers at which the curve is computed. They are dense near 1, because most
+# neighbours are already lost at condition numbers near 1. The table in docs/howto/audit.md lists
+# the same condition numbers.
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
 
 
@@ -23,14 +27,15 @@ def robustness_curve(
 ) -> tuple[RobustnessPoint, ...]:
     """Return the points of the curve at CONDITIONS and at ``condition``, for the sampled rows.
 
-    linear (p, k) contains the radii of all edges under all linear maps. The generator draws the
-    items on which the search for the worst single maps is run.
+    linear (p, k) contains the certified radii of the edges of all items under all linear maps. The
+    generator draws the items on which the search for the worst single maps is run.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
-    # An edge counts as certified if its radius is larger than the condition, but an edge counts as
-    # removed if the condition of the attack is at most the condition. The levels of the
-    # certificates are therefore raised slightly, so that a certificate for a condition exceeds this
-    # condition.
+    # An edge counts as certified at a condition number if its certified radius is larger than this
+    # number. The radius of an edge that is certified at one of these condition numbers and not at
+    # the next would equal this number, so the levels of the certificates are raised slightly. The
+    # levels of the attacks are not raised, because an edge counts as removed if the radius of the
+    # attack is at most the condition number.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)
@@ -49,8 +54,10 @@ def robustness_curve(
     points = []
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
-        # A map that is allowed for one condition is also allowed for every higher condition, and
-        # every rescaling is a linear map, so the shares of replaced neighbours cannot decrease.
+        # A map that is allowed for one condition number is also allowed for every higher condition
+        # number, and every rescaling is a linear map. The largest share of replaced neighbours
+        # therefore cannot decrease from one condition number to the next, or from rescalings to
+        # linear maps.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(
@@ -76,7 +83,7 @@ def _share(radius: Floats, condition: float) -> float:
 
 
 def _error(radius: Floats, condition: float, population: int) -> float:
-    """Return the standard error, over rows, of the share of edges whose radius is larger."""
+    """Return the standard error, over rows, of the share that ``_share`` returns."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
     return neighbor_edges.standard_error(

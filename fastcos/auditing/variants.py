@@ -33,8 +33,9 @@ from fastcos.validation import Floats, Integers
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 
-# For each parametrisation: the exponent to which s² is raised in the items, where s is a singular
-# value of the predictions, and a description of the rows.
+# If U s V' is the singular value decomposition of the predictions, the items of a parametrisation
+# are V (s²)^power. For each parametrisation, the table contains the power and a description of the
+# rows.
 _FORMS = {
     BALANCED: (
         0.25,
@@ -64,12 +65,12 @@ _WEIGHTED_FORMS = {
 
 
 class Variant(BaseMeasure):
-    """A measure: the cosine of item embeddings that are derived from the audited items.
+    """A measure: the cosine between rows that are derived from the audited items.
 
     name: the name of the variant.
     meaning: a description of the rows whose cosines are compared.
-    condition: the condition of the map from the audited items to the variant; None if the map is
-        not invertible, or if the variant is not a parametrisation of the model.
+    condition: the condition number of the map from the audited items to the variant; None if the
+        map is not invertible, or if the variant is not a parametrisation of the model.
     transform: a function that maps rows of the items to rows of the variant with the same dtype;
         None stands for the identity.
     """
@@ -97,16 +98,16 @@ def parametrizations(
     s. The function computes these matrices from the second moments of any users and items that
     yield these predictions. Without users, only V can be computed from the items, up to a rotation.
 
-    items, users (d, d): second moments of items and users. weighted: for each form in which the
-        weighted second moments of items and users are equal, the name of the form and the two
-        matrices (Lemma B of docs/explanation/theorems.md for ALS-WR, Theorem 9 for gradient noise).
+    items, users (d, d): second moments of items and users. weighted: maps the name of each form in
+        which the weighted second moments of items and users are equal to these two matrices (Lemma
+        B of docs/explanation/theorems.md for ALS-WR, Theorem 9 for gradient noise).
     """
     values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
     squares, basis = np.ones(len(values)), np.eye(len(values))
     if users is not None:
-        # Up to a common factor, squares contains s² of the predictions, and basis contains V in the
-        # basis of the columns of inverse.
+        # Up to a common factor, ``squares`` contains the squared singular values s² of the
+        # predictions, and the matrix inverse @ basis maps the items to V.
         squares, basis = np.linalg.eigh(root.T @ users @ root)
     for name, (power, meaning) in _FORMS.items():
         if users is None and power > 0:
@@ -134,9 +135,9 @@ def invariant_baselines(
 ) -> Iterator[Variant]:
     """Yield embeddings whose cosines no rescaling of the model changes, except by rounding.
 
-    Whitening needs only the moments of the items; the query metric also needs the users. If
-    is_ranking is true, adding the same vector to all items does not change the cosines of the query
-    metric either (Theorem 10 of docs/explanation/theorems.md).
+    Whitening needs only the moments of the items; the query metric needs the users. If is_ranking
+    is true, adding the same vector to all items does not change the cosines of the query metric
+    either (Theorem 10 of docs/explanation/theorems.md).
     """
     if users is not None:
         metric = metric_factor(users)
@@ -156,8 +157,8 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the form that the audited items already have; None if they have none.
 
     If the items have several forms, the function returns the form to which the map from the items
-    has the lowest condition, because the condition of a map bounds the change of every cosine
-    (Theorem 3 of docs/explanation/theorems.md).
+    has the lowest condition number, because the condition number of a map bounds the change of
+    every cosine (Theorem 3 of docs/explanation/theorems.md).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None
@@ -166,7 +167,7 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
 def score_variant(
     variant: Variant, sample: neighbor_edges.ItemRows, lists: Integers, labelled: Labelled | None
 ) -> VariantScores:
-    """Compare the cosines and neighbours of a variant with those of the audited embeddings.
+    """Return how far the cosines and neighbours of a variant agree with those of the audited items.
 
     lists (m, k) contains the k nearest neighbours of the sampled rows in the audited embeddings.
     """

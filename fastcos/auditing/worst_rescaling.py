@@ -1,4 +1,4 @@
-"""A search for the single map of bounded condition that replaces most neighbours.
+"""A search for the single map of bounded condition number that replaces the most neighbours.
 
 Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so every
 edge may be removed by a different rescaling D. The search of this module applies one map to all
@@ -50,29 +50,29 @@ _FLIPPED_TOGETHER = 3
 # logarithm, because this is faster. With a _SEARCH_GAP of 0.6, the search would miss edges of small
 # models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
-# A gradient takes into account the edges whose score differs from the threshold by about this
-# multiple of the largest change of a score that a map can cause. Each starting point uses another
-# multiple.
+# A gradient gives the largest weights to the edges whose scores differ from the threshold by at
+# most about this multiple of the largest change of a score that a map can cause. Each of the first
+# starting points uses another of these multiples.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
-# The same multiples for linear maps. Each search starts from the gradient at the map that the
-# previous search found, and uses the next multiple.
+# The multiples for linear maps. Each search starts from the gradient at the map that the previous
+# search found, and uses the next multiple.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
-# Number of trial flips per dimension for the remaining conditions of a robustness curve. Each of
-# these searches starts from the map that was found for another condition, so 1, 2 and 4 flips yield
-# the same share of replaced neighbours to within 1 %.
+# Number of trial flips per dimension for the remaining condition numbers of a robustness curve.
+# Each of these searches starts from the map that was found for another condition number, so 1, 2
+# and 4 flips yield the same share of replaced neighbours to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
-# Number of random rescalings that are evaluated for comparison.
+# Number of random rescalings whose effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
 
 
 @as_table
 class WorstRescaling(NamedTuple):
-    """The map with the most replaced neighbours among those that a search evaluated.
+    """The map that replaces the most neighbours, among all maps that a search evaluated.
 
     Attributes
     ----------
     condition : float
-        Upper limit of the condition of the map.
+        Upper limit of the condition number of the map.
     replaced : float
         Share of the k nearest neighbours that are not among the k nearest under this map. The worst
         map replaces at least this share, but the search may miss the worst map.
@@ -104,7 +104,7 @@ def worst_rescaling(
     n_threads: int | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> WorstRescaling:
-    """Search for the single map of bounded condition that replaces most neighbours.
+    """Search for the single map of bounded condition number that replaces the most neighbours.
 
     :func:`certified_neighbors` counts neighbours that survive every map, and each neighbour that is
     not certified may be removed by a different map. But a model has only one parametrisation at a
@@ -189,7 +189,7 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def worst(self, condition: float) -> WorstRescaling:
-        """Search for the rescaling of this condition that replaces most neighbours."""
+        """Return the worst rescaling of this condition number that a search finds."""
         units, n = self._searched.units, self._n_starts
         identity = np.eye(units.shape[1])
         starts = self._generator.random((n, units.shape[1])) < 0.5
@@ -200,9 +200,10 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
-        """Search for the linear map that replaces most neighbours, starting from a rescaling.
+        """Return the linear map that replaces the most neighbours, among those that were searched.
 
-        The linear map and the rescaling have the same condition.
+        The search starts from a rescaling. The linear map has the condition number of this
+        rescaling.
         """
         units, condition = self._searched.units, rescaling.condition
         candidates = [rescaling._replace(map=np.diag(rescaling.map))]
@@ -217,7 +218,11 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def along(self, conditions: Sequence[float], start: WorstRescaling) -> list[WorstRescaling]:
-        """Search for maps of other conditions, starting from a map and in the basis of that map."""
+        """Return the worst map that was found for each of the condition numbers.
+
+        Every search starts from the map ``start``. If this map is a matrix, the search runs in the
+        basis of its left singular vectors.
+        """
         if start.map.ndim == 1:
             basis, sizes = np.eye(len(start.map)), start.map
         else:
@@ -240,7 +245,7 @@ class MapSearch:
         return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
-        """Count the neighbours that a map (d,) or (d, d) of this condition replaces."""
+        """Return the share of neighbours that a map (d,) or (d, d) of this condition replaces."""
         shares = self._counted.count_lost(map_, condition) / self._k
         error = standard_error(shares, self._population)
         return WorstRescaling(condition, float(shares.mean()), error, len(shares), map_)
@@ -252,11 +257,11 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run one local search per condition.
+        """Run one local search per condition number, and return the weights that it ends with.
 
         A search starts with the largest weight in the dimensions where is_high (s, d) is true, and
-        with the smallest weight elsewhere. Return the weights (s, d) of the metric at the end of
-        each search, and the numbers of lost edges.
+        with the smallest weight elsewhere. The result consists of the weights (s, d) of the metric
+        at the end of each search, and the numbers (s,) of edges that these weights remove.
         """
         edges, (n, d) = self._searched, is_high.shape
         high_weights = np.square(conditions)[:, None]
@@ -346,10 +351,10 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return the number of items in each list that a map of this condition may move forward.
+        """Return how many items of each list matter for maps of this condition number.
 
-        Such a map may move an item forward if Fisher's z of the item is at most gap times
-        ln(condition) below Fisher's z of the k-th neighbour.
+        An item matters if its Fisher's z is at most gap times ln(condition) below Fisher's z of the
+        k-th neighbour, so that such a map may make it nearer than this neighbour.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

@@ -40,7 +40,7 @@ def calibrate(
     progress: parallel.Progress | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Calibration:
-    """Compute the distribution of the scores of random pairs, from which thresholds follow.
+    """Compute the distribution of the scores of random pairs, from which thresholds are derived.
 
     The function scores every pair of a query and an item in float64, and counts the scores in 2^16
     bins. It makes two passes over all pairs, or three passes for measures that are not cosines; a
@@ -68,12 +68,14 @@ def calibrate(
         Number of queries, and number of items, that are drawn without replacement. Default: all
         rows. The method ``rate_interval`` of the result returns an interval for the sampling error.
     condition : float, optional
-        If a condition is passed, the function also searches how far rescalings D of this condition
-        move the threshold for the rate ``fpr`` (:func:`fastcos.auditing.threshold_range`). The
-        search is possible only for cosines of items.
+        If a condition number is passed, the function also searches how far rescalings D of at most
+        this condition number move the threshold for the rate ``fpr``
+        (:func:`fastcos.auditing.threshold_range`). The search is possible only for cosines of
+        items.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
-        stored with the result, and an index with the name of another model refuses the calibration.
+        stored with the result, and an index that stores the name of another model raises an error
+        if this calibration is passed to it.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries, over all passes.
     random_state : int or Generator
@@ -134,7 +136,8 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # The level of a rate is the lowest edge of a bin that at most this share of the pairs reaches.
+    # The level of a rate is the lowest edge of a bin for which at most this share of all pairs has
+    # a score at or above the edge.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

@@ -11,14 +11,16 @@ from fastcos.auditing.calibration.tail import Tail
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# A calibration stores, for each of these rates, how many scores of each query reach its threshold.
+# For each of these rates, a calibration stores how many scores of each query reach the threshold
+# for the rate.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# If at least this number of pairs is above a score, the observed share of pairs is used; otherwise
-# the tail model is used. The relative standard error of a share of 100 independent pairs is 10 %,
-# or 14 % if the queries are the items, because each pair is then counted twice.
+# The p-value of a score is the observed share of pairs above the score if there are at least this
+# number of such pairs; otherwise the tail model determines the p-value. The relative standard error
+# of a share of 100 independent pairs is 10 %, or 14 % if the queries are the items, because each
+# pair is then counted twice.
 OBSERVED = 100
-# The smallest rate of the tail model is the one for which this number of pairs is expected above
-# the threshold.
+# The tail model is used down to the rate at which this number of pairs is expected above the
+# threshold.
 EXTRAPOLATED = 0.01
 
 
@@ -69,7 +71,7 @@ class PairDistribution(Record):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rates among 1e-1, 1e-2, ..., 1e-6 for which there is a threshold."""
+        """Those of the rates 1e-1, 1e-2, ..., 1e-6 for which there is a threshold."""
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:
@@ -147,7 +149,7 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """Return how many random pairs with at least this score a search is expected to find.
+        """Return the expected number of random pairs with at least this score that a search finds.
 
         For a search of n_items items by n_queries queries, the expected number is n_queries x
         n_items x p_value(scores), in the shape of scores. Sequence search calls this number the

@@ -25,7 +25,7 @@ _READING = (
 
 
 def document(calibration: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON document of a calibration whose fields are ``values``, as plain values."""
+    """Return the JSON document of a calibration as a dict; ``values`` contains the fields."""
     nonempty_bins = np.flatnonzero(calibration.counts)
     first, last = int(nonempty_bins[0]), int(nonempty_bins[-1]) + 1
     return {
@@ -83,7 +83,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Raise an error if a value is impossible, because methods would otherwise return nonsense."""
+    """Raise an error if a value is impossible, because the methods would return wrong results."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
     validation.check_text("model", values["model"] or None)

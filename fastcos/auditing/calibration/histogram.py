@@ -1,4 +1,4 @@
-"""Exact histograms of all scores, and the number of high scores of each row."""
+"""Histograms that count all scores exactly, and the number of high scores of each row."""
 
 import math
 from collections.abc import Iterator
@@ -127,7 +127,10 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
 
 
 def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
-    """For each query and for each item, count the scores that reach each ascending threshold."""
+    """Return how many scores of each query, and of each item, reach each threshold.
+
+    The thresholds must be in ascending order.
+    """
     n_levels = len(thresholds)
     query_counts = np.zeros((n_levels, len(pairs.queries)), np.int64)
     item_counts = np.zeros((n_levels, len(pairs.items)), np.int64)
@@ -144,13 +147,14 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
 
 
 def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_join: bool) -> float:
-    """Return the number of independent pairs that are as informative as the pairs above a score.
+    """Return how many independent pairs would be as informative as the pairs above a score.
 
     query_counts (n,) and item_counts (m,) are the numbers of scores above the threshold for each
     query and each item. The result is the square of the total count divided by the variance of the
     total count in a bootstrap, which draws rows with replacement. The variance is computed to first
     order: a row that is drawn w times adds w - 1 times its count. The noise of a single pair enters
-    the variance twice, once for each of its rows, so intervals are too wide rather than too narrow.
+    the variance twice, once for each of its rows, so intervals that are computed from the result
+    are too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

@@ -11,7 +11,8 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
-# The table of probabilities has one column for each of these prevalences, and _ROWS rows.
+# A prevalence is the share of relevant pairs among all pairs. The table of probabilities has one
+# column for each of these prevalences, and _ROWS rows.
 _PREVALENCES = (0.5, 0.1, 0.01, 0.001)
 _ROWS = 9
 
@@ -19,7 +20,7 @@ _ROWS = 9
 @as_table
 @dataclass(frozen=True)
 class LabelledCalibration(Record):
-    """Error rates and probabilities from pairs that are labelled as relevant or irrelevant.
+    """Error rates and probabilities, estimated from pairs that are labelled relevant or irrelevant.
 
     Attributes
     ----------
@@ -54,7 +55,7 @@ class LabelledCalibration(Record):
 
     @property
     def verdict(self) -> str:
-        """A sentence about the AUC of the scores."""
+        """The AUC of the scores in one sentence."""
         return (
             f"A relevant pair has a higher score than an irrelevant pair with probability "
             f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} "

@@ -41,7 +41,7 @@ def pairs_near(
     measure: str | Measure = "cosine",
     random_state: int | np.random.Generator = 0,
 ) -> NearPairs:
-    """Find examples of pairs just above and just below a threshold.
+    """Return examples of pairs just above and just below a threshold.
 
     Parameters
     ----------
@@ -64,8 +64,8 @@ def pairs_near(
     -------
     NearPairs
         For each query, at most one pair above the threshold and at most one pair below the
-        threshold. The result contains fewer than ``n_each`` pairs on a side if there are no more
-        such pairs.
+        threshold. The result contains fewer than ``n_each`` pairs above or below the threshold if
+        there are no more such pairs.
 
     Examples
     --------
@@ -90,8 +90,7 @@ def pairs_near(
     for rows, scores in score_blocks(fitted, validation.read_only(Q[query_rows]), X, block):
         numbers = query_rows[rows]
         if queries is None:
-            # This condition leaves out the pairs of a row with itself, and the second copy of each
-            # other pair.
+            # Leave out the pairs of a row with itself, and the second copy of every other pair.
             scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
         for side_pairs, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
             distances = np.where(is_on_side, np.abs(scores - threshold), np.inf)
@@ -110,7 +109,7 @@ def pairs_near(
 
 
 def score_pairs(items: Any, pairs: Any, *, measure: str | Measure = "cosine") -> Floats:
-    """Score pairs of items, such as labelled pairs.
+    """Return the scores of chosen pairs of items, such as labelled pairs.
 
     Parameters
     ----------

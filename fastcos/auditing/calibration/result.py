@@ -14,31 +14,33 @@ from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# A note warns if more than this number of pairs count as one independent pair. Even for independent
-# normal rows, two pairs count as one, because the bootstrap counts the noise of each pair twice.
+# A note warns the user if, on average, more than this number of pairs count as one independent
+# pair. Even for independent normal rows, two pairs count as one, because the bootstrap counts the
+# noise of each pair twice.
 _CLUSTERED = 4.0
 # A rate has an interval only if at least this number of pairs is expected above its threshold. For
 # lower rates, in experiments with 12 to 100 normal rows, 99 % intervals rarely contained the true
 # rate.
 _MIN_EXPECTED_PAIRS = 2
-# A note calls the tail model unreliable if its Kolmogorov-Smirnov distance is at least this number.
-# The probabilities of such a model are wrong by about this fraction.
+# A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds this number. The
+# probabilities of a model at this distance are wrong by about this fraction.
 _POOR_FIT = 0.1
 # For the interval of a rate, the ratio of pairs to independent pairs is computed at this multiple
-# of the rate, which is halfway to the next level. The ratio at the rate itself would yield
-# intervals that are too narrow (`tests.robustness.calibrated_rates held_out`).
+# of the rate, which is halfway, on the logarithmic scale, to the next higher rate in RATES. The
+# ratio at the rate itself would yield intervals that are too narrow
+# (`tests.robustness.calibrated_rates held_out`).
 _RATE_FACTOR = 10**0.5
 
 
 def as_number(value: float) -> str:
-    """Format a count or an expected count with at least two digits and without an exponent."""
+    """Format a count: as a whole number from 100 on, and with two significant digits below 100."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 @as_table
 @dataclass(frozen=True)
 class Calibration(PairDistribution):
-    """The distribution of the scores of random pairs, and what it says about single scores.
+    """The distribution of the scores of random pairs, with methods that interpret single scores.
 
     A false positive is a random pair that reaches a threshold. A few of the random pairs are
     related, so the false-positive rate among unrelated pairs is even lower than the stated rate.
@@ -75,7 +77,7 @@ class Calibration(PairDistribution):
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
-        The range of the threshold over rescalings; None unless a condition was passed.
+        The range of the threshold over rescalings; None unless a condition number was passed.
     dataset : str
         SHA-256 of the shape, type and values of the input.
     model : str or None
@@ -164,10 +166,11 @@ class Calibration(PairDistribution):
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
         """Return bounds on the false-positive rate of a cosine over linear maps of this condition.
 
-        The condition of a linear map is its largest singular value divided by its smallest.
+        The condition number of a linear map is its largest singular value divided by its smallest.
         Rescalings D are linear maps, so the bounds also hold for rescalings. A map changes Fisher's
-        z of a pair by at most ln condition, so only pairs whose z is within this distance of the z
-        of the score can change from one side of the score to the other.
+        z of the cosine of a pair by at most ln(condition). Therefore the cosine of a pair can move
+        from one side of the score to the other only if its z differs from the z of the score by at
+        most ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -178,10 +181,10 @@ class Calibration(PairDistribution):
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
-        """Return whether some score is reached by random pairs with at most this probability.
+        """Return whether a threshold that some score reaches has at most this false-positive rate.
 
-        The result is False if more pairs than the rate permits have the largest score, as pairs of
-        duplicates do.
+        The result is False if more pairs than the rate permits have the largest score. For example,
+        this happens if the rows contain many duplicates.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
@@ -211,10 +214,10 @@ class Calibration(PairDistribution):
         )
 
     def reading(self, score: float, *, n_items: int | None = None) -> str:
-        """Return the meaning of a score in words, for a search of n_items (default: all items).
+        """Return the meaning of a score in words, for a search among n_items (default: all items).
 
-        The text begins with "Undecided" if the rescaling D decides whether the score is above or
-        below the threshold.
+        The text begins with "Undecided" if the score is above the threshold under some rescalings D
+        and below the threshold under others.
         """
         score = validation.as_real("score", score)
         n_items = validation.as_count("n_items", self.n_given[1] if n_items is None else n_items)
@@ -376,7 +379,7 @@ class Calibration(PairDistribution):
 
     @classmethod
     def load(cls, path: PathLike) -> "Calibration":
-        """Read a file of :meth:`save`; raise FastcosFormatError if the file is not a valid one."""
+        """Read a file that :meth:`save` wrote; raise FastcosFormatError if the file is invalid."""
         return files.read(path, cls)
 
 

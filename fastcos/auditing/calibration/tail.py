@@ -8,8 +8,8 @@ from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
 # The tail consists of the pairs with the highest scores: a share SHARE of all pairs, but at least
-# MIN_PAIRS pairs. This number of pairs suffices to fit two parameters, and is so small that only
-# the highest scores decide the fit. `tests.robustness.calibrated_rates tail` compares other values.
+# MIN_PAIRS pairs. MIN_PAIRS pairs suffice to fit two parameters, and are so few that only the
+# highest scores determine the fit. `tests.robustness.calibrated_rates tail` compares other values.
 SHARE = 1e-4
 MIN_PAIRS = 1000
 # The tail never contains more than this share of the pairs. If the model were fitted to all pairs,
@@ -66,7 +66,7 @@ class Tail(Record):
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
-    """Fit the tail of a histogram by maximum likelihood; return None if it has too few bins."""
+    """Return the tail of a histogram, fitted by maximum likelihood; None if it has too few bins."""
     from scipy.stats import genpareto, kstest
 
     n_pairs = int(counts.sum())
@@ -74,14 +74,14 @@ def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
     min_in_tail = max(1, min(MAX_SHARE * n_pairs, max(MIN_PAIRS, SHARE * n_pairs)))
     first = int(np.flatnonzero(above >= min_in_tail)[-1])
     in_tail = int(above[first])
-    # The quantiles of the tail are computed at equal steps, by linear interpolation within each
-    # bin.
+    # Quantiles of the tail are computed at equal steps of the rank, by linear interpolation within
+    # each bin.
     steps = (np.arange(min(_FITTED, in_tail)) + 0.5) * in_tail / min(_FITTED, in_tail)
     cumulative = np.cumsum(counts[first:])
     bins = np.searchsorted(cumulative, steps, side="right")
     n_before = cumulative[bins] - counts[first + bins]
-    # The unit of scores is the width of a bin here, because squares of very large scores would
-    # overflow.
+    # The excesses of the scores over the start of the tail are in units of the width of a bin,
+    # because squares of very large scores would overflow.
     excess = bins + (steps - n_before) / counts[first + bins]
     if not excess[-1] > 2:
         return None

@@ -11,9 +11,9 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition, fisher_z_i
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats
 
-# Default number of sampled rows, which form 500,000 pairs.
+# Default number of sampled rows, which form about 500,000 pairs.
 SAMPLE = 1000
-# The direction of a step is the sum of the derivatives of this number of pairs near the threshold.
+# The direction of a step is the mean of the derivatives of this number of pairs near the threshold.
 _NEAR = 200
 # Largest number of steps towards a vertex of the box of all allowed rescalings D. Steps after the
 # third rarely move the threshold further, according to `tests.robustness.calibrated_rates
@@ -37,7 +37,7 @@ class ThresholdRange(Record):
     Attributes
     ----------
     fpr, condition : float
-        The false-positive rate, and the largest condition of D.
+        The false-positive rate, and the largest condition number of D.
     n_rows : int
         Number of rows whose pairs were searched.
     given : float
@@ -45,8 +45,8 @@ class ThresholdRange(Record):
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
-        Bounds of the threshold that hold for every linear map of this condition, and therefore for
-        every rescaling D.
+        Bounds of the threshold that hold for every linear map of this condition number, and
+        therefore for every rescaling D.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds low and
         high. The entries of the diagonals are from 1 / condition to 1.
@@ -97,12 +97,12 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Return whether the choice of D decides if a score is above or below the threshold."""
+        """Return whether a score is above the threshold under some D and below it under others."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "ThresholdRange":
-        """Create a range from a dict that ``to_dict`` returned."""
+        """Return the ThresholdRange whose ``to_dict`` returned this dict."""
         ends = ("low_rescaling", "high_rescaling")
         return cls(**values | {name: np.array(values[name], np.float64) for name in ends})
 
@@ -115,16 +115,16 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """Search how far rescalings D of bounded condition move the cosine threshold for a rate.
+    """Search how far rescalings D of bounded condition number move the cosine threshold of a rate.
 
-    The threshold is the lowest cosine among the pairs with the highest cosines, which are the share
-    fpr of all pairs. The function searches for the rescaling D with the lowest threshold and for
-    the one with the highest threshold. All D of bounded condition form a box, and the derivatives
-    of the pairs near the threshold point to one of its vertices. The search makes steps towards
-    this vertex, and then uses Powell's method. If the items have at most 3 columns, the algorithm
-    DIRECT first searches the whole box. The true range is at least as wide as the range that the
-    function finds. The bounds that the function also returns hold for every linear map of this
-    condition.
+    The threshold is the lowest cosine among the pairs with the highest cosines, whose number is fpr
+    times the number of all pairs. The function searches for the rescaling D with the lowest
+    threshold and for the one with the highest threshold. The logarithms of the entries of all D of
+    bounded condition number form a box, and the derivatives of the cosines of the pairs near the
+    threshold point to one of its vertices. The search makes steps towards this vertex, and then
+    uses Powell's method. If the items have at most 3 columns, the algorithm DIRECT first searches
+    the whole box. The true range is at least as wide as the range that the function finds. The
+    bounds that the function also returns hold for every linear map of this condition number.
 
     Parameters
     ----------
@@ -133,8 +133,8 @@ def threshold_range(
     fpr : float
         False-positive rate, from 1 / (number of pairs) to 1.
     condition : float
-        Upper limit of the condition of D, its largest entry divided by its smallest, from 1 to
-        1e15.
+        Upper limit of the condition number of D, which is its largest entry divided by its
+        smallest. The limit must be from 1 to 1e15.
     sample : int, optional
         Number of rows that are drawn without replacement; None for all rows. The time and the
         memory of the search grow with the square of this number.
@@ -170,7 +170,8 @@ def threshold_range(
     unscaled_threshold = pairs.threshold(np.zeros(unit.shape[1]))
     ends = []
     for sign in (-1.0, 1.0):
-        # A point contains the logarithms of the weights w = D^-2, from 0 to ln condition^2.
+        # A point contains the logarithms of the weights w = D^-2, which are from 0 to 2
+        # ln(condition).
         best_threshold, point = unscaled_threshold, np.zeros(unit.shape[1])
         for _ in range(_VERTEX_STEPS):
             vertex = np.where(sign * pairs.derivatives(point) > 0, max_log_weight, 0.0)
