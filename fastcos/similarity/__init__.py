@@ -13,8 +13,9 @@ measure needs (a metric, popularities, the users of a model) are parameters of t
 returns a fitted copy and leaves the measure unchanged. The scores of an ``UpperBounded`` measure
 are not inner products, but have an upper bound that is an inner product: a search selects
 candidates by this bound, and the method ``rescore`` of the measure ranks the candidates by their
-exact scores. ``measure.capabilities`` lists the uses that a measure supports. The module ``table``
-lists the measures without parameters; the other measures are classes.
+exact scores. ``measure.capabilities`` states which operations of a search or an index a measure
+supports. The module ``table`` lists the measures without parameters; the other measures are
+classes.
 
 You can define your own measure as a small class. The following measure compares only the signs of
 the entries of two rows:

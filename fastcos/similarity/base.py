@@ -70,9 +70,7 @@ class Measure(Protocol):
 
 @runtime_checkable
 class UpperBounded(Measure, Protocol):
-    """A similarity measure with an upper bound that is an inner product.
-
-    The measure itself is not an inner product.
+    """A similarity measure that is not an inner product, with an inner product as an upper bound.
 
     A search selects candidates by the raw scores of encoded rows, and ``rescore`` ranks the
     candidates by their exact scores (filter and refine). The search ends when ``upper_bound`` shows
@@ -242,11 +240,11 @@ class BaseMeasure:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The uses that the measure supports."""
+        """The operations that a search or an index supports with the measure."""
         return capabilities(self)
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
-        """Return a copy that is fitted to the items (and users); this measure stays unchanged."""
+        """Return a copy fitted to the items and users, or self if there is nothing to fit."""
         if type(self)._fit is BaseMeasure._fit:
             return self
         as_rows = memmap.as_mapped_rows if self.fits_in_blocks else validation.as_rows
@@ -280,8 +278,8 @@ class BaseMeasure:
 # This dictionary maps the name of each measure to its class, or to a function that returns the
 # measure. To unregister a measure, delete its entry.
 REGISTRY: dict[str, Callable[..., Any]] = {}
-# The literature defines these scores, which do not compare two vectors. For the name of each score,
-# the dictionary contains the call that computes the score.
+# Names of scores from the literature that do not compare two vectors, and the call that computes
+# each score instead of a measure.
 _SCORERS = {
     "sts_score": "rerank(neighbors, STSScorer(model, texts))",
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",

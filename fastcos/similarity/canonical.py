@@ -166,9 +166,9 @@ def query_metric(
     its factor L, not the users.
 
     However, this cosine does change if the same vector is added to all items. Losses that only
-    compare items with each other, such as BPR or a softmax over items, do not determine such a
-    vector (theorem 10 in docs/explanation/proofs.md); after such a loss, search the transformed
-    items by the measure "centered_cosine".
+    compare items with each other, such as BPR or a softmax over items, do not change if a vector is
+    added to all items (theorem 10 in docs/explanation/proofs.md); after such a loss, search the
+    transformed items by the measure "centered_cosine".
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def query_metric(
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
     """Return L (k, r), where LL' is the covariance of the users, or their second moments.
 
-    If centered is true, LL' is the covariance; otherwise, it is the matrix of second moments. The
+    If centered is true, LL' is the covariance; otherwise, LL' is the matrix of second moments. The
     number r is the rank of LL' to the accuracy of float64. Memory-mapped users are read in blocks.
     """
     n, k = users.shape

@@ -3,9 +3,9 @@
 If a diagonal matrix D (or any invertible matrix G) is applied to the users of a model and its
 inverse to the items, the predictions do not change, but the cosines do. If D may be any diagonal
 matrix, the cosine of nearly any two items can take nearly any value. The functions of this module
-therefore compute ranges over all D whose condition, max |d| / min |d|, is at most a given number. A
-rescaling D changes Fisher's z = artanh(cosine) by at most the logarithm of the condition of D. The
-proofs are in docs/explanation/proofs.md.
+therefore compute ranges over all D whose condition number, max |d| / min |d|, is at most the
+argument ``condition``. A rescaling D changes Fisher's z = artanh(cosine) by at most the logarithm
+of the condition number of D. The proofs are in docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -19,16 +19,16 @@ from fastcos.validation import Floats
 
 Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 
-# The default condition of a rescaling, which is its largest entry divided by its smallest. Two
-# converged trainings of one model that differ only in their random seed differ by about this
-# condition (docs/explanation/scale_of_dimensions.md). The certified share of an embedding is the
-# share of neighbours that no rescaling up to the condition can remove. At a condition of 1.2, the
-# certified shares of the nine embeddings in docs/howto/audit.md differ most, from 4 % for isotropic
-# noise to 76 % for a model of Eq. 2 of the paper; at a condition of 2, the certified share of only
-# one embedding is above 20 %.
+# The default condition number of a rescaling, which is its largest entry divided by its smallest.
+# Two converged trainings of one model that differ only in their random seed differ by a rescaling
+# of about this condition number (docs/explanation/scale_of_dimensions.md). The certified share of
+# an embedding is the share of neighbours that are certified to survive every rescaling up to the
+# condition number. At 1.2, the certified shares of the nine embeddings in docs/howto/audit.md
+# differ most, from 4 % for isotropic noise to 76 % for a model of Eq. 2 of the paper; at 2, the
+# certified share of only one embedding is above 20 %.
 CONDITION = 1.2
-# The weights of the dimensions in a cosine can be as large as the square of the condition. With a
-# larger condition, the weights and their products would exceed the precision of float64.
+# The weights of the dimensions in a cosine can be as large as the square of the condition number.
+# With a larger condition number, float64 would not be precise enough for sums of such weights.
 LARGEST_CONDITION = 1e15
 
 
@@ -69,7 +69,8 @@ class Sensitivity(NamedTuple):
     Attributes
     ----------
     index : float, or ndarray (n,), float64
-        The sensitivity index, from 0 to 1. No rescaling changes a cosine with an index of 0.
+        The sensitivity index, from 0 to 1. If the index is 0, small rescalings change the cosine at
+        most to second order.
     contributions : ndarray (d,), or (n, d), float64
         Signed contributions of the dimensions. The contributions sum to 0, and the absolute values
         of the contributions sum to the index.
@@ -123,7 +124,7 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
 
 
 def unbounded_range(x: Any, y: Any) -> Interval:
-    """Return the range of a cosine over all rescalings of the dimensions, whatever their condition.
+    """Return the range of a cosine over all rescalings of the dimensions, of any condition number.
 
     Let x_l and y_l be the entries of x and y in dimension l. If some of the products x_l y_l are
     positive and some are negative, the range is -1 to 1. If some products are positive and none is
@@ -176,8 +177,8 @@ def cosine_interval(
 ) -> CosineInterval:
     """Return the exact range of a cosine over all rescalings D with condition(D) <= condition.
 
-    This range is narrower than the range of :func:`fisher_z_interval`, which allows all linear maps
-    of at most this condition number. Computing it takes O(d²) time per pair.
+    This range is never wider than the range of :func:`fisher_z_interval`, which allows all linear
+    maps of at most this condition number. Computing the range takes O(d²) time per pair.
 
     Parameters
     ----------
@@ -198,9 +199,9 @@ def cosine_interval(
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
     cosine is positive, it is reached with weights that have only two values, the smallest and the
     largest that are allowed. The dimensions with the largest weight have x_l y_l > 0, and they are
-    adjacent if all such dimensions are sorted by y_l / x_l. If the smallest cosine is not negative,
-    it equals the maximum, over a real parameter, of the minimum of a linear-fractional programme
-    (Sion 1958, Dinkelbach 1967).
+    adjacent if all dimensions with x_l y_l > 0 are sorted by y_l / x_l. If the smallest cosine is
+    not negative, it equals the maximum, over a real parameter, of the minimum of a
+    linear-fractional programme (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -218,8 +219,8 @@ def cosine_interval(
     (a, b), is_single = _as_pairs(x, y)
     n, d = a.shape
     ends, weights = parallel.unfilled((n, 2), np.float64), parallel.unfilled((n, 2, d), np.float64)
-    # A block of 20 million operations takes milliseconds, so scheduling the blocks adds little
-    # time.
+    # A block of 20 million operations takes milliseconds, so the time for scheduling the blocks is
+    # negligible.
     blocks = parallel.row_blocks(n, max(1, 20_000_000 // (d * d + 50 * d)))
     norms = row_norms(a, n_threads), row_norms(b, n_threads)
     parallel.run(
@@ -238,10 +239,10 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
 
     Let x̂ and ŷ be x and y scaled to unit norm. The index is the total-variation distance between
     two distributions over the dimensions, whose probabilities are proportional to the entries of
-    (x̂ + ŷ)² and of (x̂ - ŷ)². To first order, a rescaling D of condition κ changes Fisher's z =
-    artanh(cosine) by at most the index times ln κ. The contribution of dimension l is the
-    derivative of z with respect to ln w_l, where w = D^-2 are the weights of the dimensions in the
-    cosine. The index and the contributions depend on the basis of the embeddings.
+    (x̂ + ŷ)² and of (x̂ - ŷ)². To first order, a rescaling D with the condition number κ changes
+    Fisher's z = artanh(cosine) by at most the index times ln κ. The contribution of dimension l is
+    the derivative of z with respect to ln w_l, where w = D^-2 are the weights of the dimensions in
+    the cosine. The index and the contributions depend on the basis of the embeddings.
 
     Parameters
     ----------
@@ -283,8 +284,8 @@ def rescaling_distance(first: Any, second: Any) -> float:
     """Return Hilbert's projective distance between two metrics.
 
     For every pair of vectors, Fisher's z of its cosine in the first metric and Fisher's z of its
-    cosine in the second metric differ by at most half of this distance. For a map G of condition κ,
-    the distance between I and GG' is 2 ln κ.
+    cosine in the second metric differ by at most half of this distance. For a map G with the
+    condition number κ, the distance between I and GG' is 2 ln κ.
 
     Source: Bushell 1973.
 
@@ -322,7 +323,7 @@ def rescaling_distance(first: Any, second: Any) -> float:
 
 
 def as_condition(name: str, condition: Any) -> float:
-    """Return the condition as a float; raise ValueError unless 1 <= condition <= 1e15."""
+    """Return a condition number as a float; raise ValueError unless 1 <= condition <= 1e15."""
     return validation.as_real(name, condition, low=1, high=LARGEST_CONDITION)
 
 

@@ -17,8 +17,8 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# Factors count as converged if the logarithm of the condition of the balancing map, divided by e,
-# is below this value.
+# Factors count as converged if the logarithm of the condition number of the balancing map, divided
+# by e, is below this value.
 _AT_REST = 1e-3
 # The largest step and the largest weight decay that are allowed. With larger values, their products
 # with squared slopes could overflow.
@@ -43,7 +43,7 @@ class GradientNoise(NamedTuple):
     condition : float
         Condition number of ``balancing_map``; 1 if training has already converged.
     epochs_to_forget : float
-        Number of epochs in which the logarithm of the condition falls to 1/e of its current value.
+        Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
         If the factors have converged, the value is the number of epochs in which every small
         rescaling of the factors fades to 1/e of its size. The value is infinite if it is more than
         100 times the value for converged factors.
@@ -123,10 +123,10 @@ def gradient_noise(
     by the step (Theorem 9c).
 
     In 36 trainings, the measured number of epochs differed from the predicted number by at most a
-    factor of 1.4. After four times the predicted number of epochs, the condition was at most 1.07
-    (``examples/scale_of_dimensions.py``). The function assumes that the predictions of the model no
-    longer change. If the decay is as strong as the curvature of the loss, a rescaling fades more
-    slowly than predicted.
+    factor of 1.4. After four times the predicted number of epochs, the condition number of the
+    balancing map was at most 1.07 (``examples/scale_of_dimensions.py``). The function assumes that
+    the predictions of the model no longer change. If the decay is as strong as the curvature of the
+    loss, a rescaling fades more slowly than predicted.
 
     Examples
     --------
@@ -181,8 +181,8 @@ def gradient_noise(
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # These are the Gram matrices of the converged items and of the converged users, and the
-    # weighted Gram matrix, which is the same for both.
+    # Compute the Gram matrices of the converged items and of the converged users, and their
+    # weighted Gram matrix, which is the same for items and users.
     items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     weighted = G @ noise_of_items @ G
     epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit
@@ -190,9 +190,10 @@ def gradient_noise(
 
 
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
-    """Return the number of epochs in which ln(condition) of a map falls to 1/e, for a step of 1.
+    """Return the epochs in which the distance to convergence falls to 1/e, for a step of 1.
 
-    start (d, d) maps the converged factors to the current factors. items and users (d, d) are the
+    The distance is the logarithm of the condition number of the map from the converged factors to
+    the current factors. start (d, d) is this map at the beginning. items and users (d, d) are the
     Gram matrices of the converged items and users, and weighted (d, d) is the Gram matrix of their
     weighted rows, which is the same for items and users.
     """

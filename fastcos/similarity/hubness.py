@@ -31,14 +31,14 @@ _PAIRS_PER_BLOCK = 20_000
 
 @register
 class QueryNormalized(BaseMeasure):
-    """(cosine - μ_q) / σ_q, with the mean and the deviation of the query's cosines with items.
+    """(cosine - μ_q) / σ_q, where μ_q and σ_q are the mean and deviation of the query's cosines.
 
-    The mean μ_q and the standard deviation σ_q are taken over all items except zero rows and, if
-    the query is an item, the query itself; the score is 0 if σ_q = 0. Mean and deviation are
-    computed from d x d sums, without the cosines of all pairs. Pitfall: for one query, the
-    correction is the same for all items, so it never changes the order of the results. The
-    correction only changes which results of different queries exceed a common threshold. The
-    measure is not symmetric. Source: You arXiv:2504.16318.
+    The mean μ_q and the standard deviation σ_q of the cosines of the query with the items are taken
+    over all items except zero rows and, if the query is an item, the query itself. The score is 0
+    if σ_q = 0. Mean and deviation are computed from d x d sums, without the cosines of all pairs.
+    Pitfall: for one query, the correction is the same for all items, so it never changes the order
+    of the results. The correction only changes which results of different queries exceed a common
+    threshold. The measure is not symmetric. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -155,7 +155,7 @@ class CSLS(_Local):
 
 @register
 class LocalScaling(_Local):
-    """exp(-d² / (s_x s_y)), where d is the distance of unit rows, and s that to the K-th neighbour.
+    """exp(-d² / (s_x s_y)), with d the distance of unit rows and s the distance to neighbour K.
 
     If s = 0, because a row has K duplicates, s is replaced by the smallest positive s of any item,
     or by 1 if no s is positive. Pitfall: a search makes two passes over all pairs of rows, or three

@@ -12,8 +12,8 @@ from fastcos.similarity.moments import blocks_of, mean_of
 from fastcos.similarity.row_maps import fingerprints, first_copies
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of rows whose moments are computed at once. The products of so many rows fit into the
-# cache.
+# Number of rows whose means and deviations are computed at once. The products of so many rows fit
+# into the cache.
 _ROWS_PER_BLOCK = 2048
 
 
@@ -79,11 +79,11 @@ class CosineMoments(NamedTuple):
     n: int
 
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return mean and deviation (n,) of the cosines of each unit row with the population.
+        """Return the mean and the deviation (n,) of each row's cosines with the population.
 
         is_inside (n,) says for each row whether it belongs to the population; the mean and the
-        deviation of such a row leave out the cosine of the row with itself. Both are 0 if the
-        population contains no other row. The method computes them from d x d sums, without the
+        deviation of such a row leave out the cosine of the row with itself. Mean and deviation are
+        0 if the population contains no other row. They are computed from d x d sums, without the
         cosines of all pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))

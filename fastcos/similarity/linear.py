@@ -124,10 +124,10 @@ class SoftCosine(Mapped):
 
 
 class _OtherSide(Mapped):
-    """Soft cosine of the items of a model, where S contains moments of the users, or vice versa.
+    """Soft cosine of the items of a model, with a matrix S that is computed from the users.
 
-    S is the covariance or the matrix of second moments of the users; if users are compared, S is
-    computed from the items.
+    S is the covariance or the matrix of second moments of the users. If the compared rows are
+    users, S is computed from the items.
     """
 
     needs = "other"
@@ -393,11 +393,11 @@ class LearnedDiagonal(Mapped):
 
     The weights maximise the correlation between the values of the measure and the targets. The
     largest weight is at most κ² times the smallest weight, because the weights stand for rescalings
-    D = w^-½ of condition at most κ. The optimisation starts from equal weights, the plain cosine,
-    and ends in a local maximum, whose correlation is never lower than that of the plain cosine.
-    Pitfalls: the measure fits d numbers, so pass many more pairs than columns, and evaluate the
-    measure on other pairs. The measure depends on the basis of the embeddings. Source: this
-    project; the idea of a learned similarity is from Herbold, arXiv:2309.12697.
+    D = w^-½ with a condition number of at most κ. The optimisation starts from equal weights, the
+    plain cosine, and ends in a local maximum, whose correlation is never lower than that of the
+    plain cosine. Pitfalls: the measure fits d numbers, so pass many more pairs than columns, and
+    evaluate the measure on other pairs. The measure depends on the basis of the embeddings. Source:
+    this project; the idea of a learned similarity is from Herbold, arXiv:2309.12697.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ class LearnedDiagonal(Mapped):
     targets : array_like (m,), optional
         The similarity of each pair on any scale, such as 0 and 1. Required.
     condition : float, default 10
-        κ, the largest condition of the rescalings that the weights stand for; at least 1.
+        κ, the largest condition number of the rescalings that the weights stand for; at least 1.
     """
 
     name = "learned_diagonal"
@@ -421,7 +421,7 @@ class LearnedDiagonal(Mapped):
         self.condition = validation.as_real("condition", condition, low=1)
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Fit the weights by L-BFGS-B over their logarithms."""
+        """Fit the logarithms of the weights by L-BFGS-B."""
         from scipy.optimize import minimize
 
         pairs = as_pairs("pairs", self.pairs, len(items))

@@ -224,16 +224,16 @@ class MutualProximity(BaseMeasure):
 
 @register
 class NormAngleDistance(BaseMeasure):
-    """-(||x| - |y|| + λ arccos(cosine)), minus the sum of the differences in norm and in angle.
+    """-(||x| - |y|| + λ arccos(cosine)), where λ weighs the angle against the difference in norm.
 
     Some slides call this distance "WRD" and omit the absolute value of the difference of the norms;
     it is not Word Rotator's Distance. Candidates are selected by the squared Euclidean distance s²
     of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows differ by g and their
     angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s <= 2, all pairs (g, θ) with this
-    s form a curve, and g / λ + θ is smallest at one of its two ends, where it is 2 arcsin(s/2) or s
-    / w; the first of these two values is not larger. For s > 2, g / λ + θ is at least π, and at
-    least the value of g / λ for an angle of π. Pitfall: a suitable λ depends on the units of the
-    rows. Source: You arXiv:2504.16318, corrected.
+    s form a curve, and g / λ + θ is smallest at one of the two ends of the curve, where it is 2
+    arcsin(s/2) or s / w; the first of these two values is never the larger. For s > 2, g / λ + θ is
+    at least π, and at least the value of g / λ for an angle of π. Pitfall: a suitable λ depends on
+    the units of the rows. Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def scaled_up_rows(rows: Rows) -> Rows:
 
 
 def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
-    """Return the scaled rows, their norms, and the exponents of 2, or None if no row is scaled."""
+    """Return the scaled rows, their norms, and the exponents of 2 (None if no row was scaled)."""
     norms = row_norms(as_contiguous(rows))
     scaled = None if rows.dtype == np.float32 else scale_up(cast(Floats, rows), norms)
     if scaled is None:
@@ -118,7 +118,7 @@ def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
 def over_lists(
     kernel: Any, columns: Integers, *arguments: Any, pairs_per_task: int = 20_000
 ) -> Floats:
-    """Run a kernel that scores each query with its list of items; return the scores (n, k).
+    """Return the scores (n, k) that a kernel computes for each query and its list of items.
 
     columns (n, k): the indices of the items in each list. pairs_per_task: the number of pairs that
     a thread scores in one task.

@@ -63,7 +63,7 @@ def share_of_half_turn(cosines: Floats) -> Floats:
 
 
 def negative_distances(negative_squares: Floats) -> Floats:
-    """Return the negative distances that belong to negative squared distances."""
+    """Return the negative distances for negative squared distances."""
     return -np.sqrt(-negative_squares)
 
 
