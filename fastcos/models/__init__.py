@@ -17,7 +17,7 @@ X sparse. Every model has the methods ``save`` and ``load``.
 
 ``simulate_interactions`` draws interactions with known item clusters, as in section 4 of the paper.
 The paper does not specify every detail of this simulation; each preset in ``presets`` makes one
-choice for every such detail.
+choice for every detail that the paper leaves open.
 """
 
 from importlib import import_module

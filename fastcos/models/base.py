@@ -15,7 +15,8 @@ from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
 from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 
-# Number of users in a block. The embeddings of one block take 32 MiB at 128 dimensions in float32.
+# Number of users whose embeddings are computed at a time. With 128 dimensions, the embeddings of so
+# many users take 32 MiB in float32.
 _USERS_PER_BLOCK = 1 << 16
 # Name of an array that a saved model contains if it was fitted to a data frame.
 _FEATURE_NAMES = "feature_names_in"
@@ -55,8 +56,8 @@ class FactorModel(
     - ``_saved_as``, the kind of model that is written into a saved directory;
     - ``_fitted_arrays``, which describes the fitted arrays of floats: a dict from the name of each
       array, without the final underscore, to one letter per axis. Axes with the same letter have
-      the same length, and the letter p stands for the items. A final "?" says that the attribute
-      may be None; such an attribute is not stored;
+      the same length, and the letter p stands for the items. A final "?" means that the attribute
+      may be None; an attribute that is None is not stored;
     - ``_saved_fields``, which returns a JSON document with the validated "parameters";
     - ``_restore``, which sets the other attributes from this document.
     """

@@ -20,8 +20,8 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
-# Largest number of components. No embeddings in use are wider, and without this limit, a mistyped
-# number would raise MemoryError.
+# Largest number of components. Embeddings in practice are narrower, and without this limit, a
+# mistyped number would raise MemoryError.
 _MAX_COMPONENTS = 2**16
 # The allowed ranges of the real-valued parameters. With values outside of these ranges, training is
 # useless or overflows float32.
@@ -61,13 +61,14 @@ class CosineMF(FactorModel):
         rows; use it to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
         "info_nce" is the negative logarithm of the softmax among the drawn items
-        (arXiv:1807.03748); "negative_sampling" is the negative logarithm of the logistic function
-        of each item (arXiv:1310.4546).
+        (arXiv:1807.03748); "negative_sampling" is the sum of the binary logistic losses of the item
+        and of the drawn items (arXiv:1310.4546).
     temperature : float, default 0.25
         Divisor of the cosines in the model. With a lower temperature, the model fits the data,
-        including their noise, more closely. The temperature influences the cosines of items as much
-        as the rescaling D does in ``LinearMF``. The temperature with the lowest held-out loss is
-        often lower than the temperature that best recovers the clusters of items.
+        including their noise, more closely. The choice of the temperature changes the cosines of
+        items about as much as the choice of the rescaling D changes them in ``LinearMF``. The
+        temperature with the lowest held-out loss is often lower than the temperature that best
+        recovers the clusters of items.
     item_bias : bool, default True
         Whether a bias per item models popularity. word2vec has no bias. Without a bias, the
         directions and the norms of the embeddings model the part of the popularity that
@@ -76,11 +77,12 @@ class CosineMF(FactorModel):
         Number of items that are drawn for a batch. The users of the batch share these items; each
         user skips the items with which the user has interacted.
     negative_exponent : float, default 0.75
-        Items are drawn with probabilities proportional to their number of users to this power
-        (arXiv:1310.4546). With 0, all items with users are equally probable.
+        An item is drawn with a probability proportional to the number of its users raised to this
+        power (arXiv:1310.4546). With 0, all items with users are equally probable.
     propensity_exponent : float, default 0.0
         The weight of an interaction x with an item is x divided by a propensity, which is the
-        number of the item's users to this power (arXiv:1602.05352). With 0, the weight is x.
+        number of users of the item raised to this power (arXiv:1602.05352). With 0, the weight is
+        x.
     norm_penalty : float, default 0.0
         Weight of the penalty, the sum of (|row| - 1)^2 over the rows of P and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
@@ -109,7 +111,8 @@ class CosineMF(FactorModel):
         The biases bias_i, corrected for the probabilities of the negative samples. Items without
         interactions have the smallest bias of all items.
     n_iter_ : int
-        Number of the pass after which training stored the parameters of this model.
+        Number of the pass, counted from 1, after which training stored the parameters of this
+        model.
     loss_curve_ : ndarray, float64
         Mean loss of an interaction in each pass. The loss of an interaction is computed before the
         step that uses the interaction.

@@ -14,10 +14,10 @@ from fastcos.validation import Integers, as_count, read_only
 
 Floats = npt.NDArray[np.float32]
 
-# Number of vectors that one task of a thread adds. Adding so many vectors takes a few milliseconds.
+# Number of vectors that a thread adds in one task. Adding so many vectors takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
-# Processing this number of items of the pool of negative samples takes as long as processing one
-# interaction of a user.
+# For a user, processing this number of items in the pool of negative samples takes about as long as
+# processing one interaction.
 _POOL_PER_INTERACTION = 4
 # Initial norm of the rows if the similarity is "dot". A small norm lets strong directions grow
 # first.
@@ -37,9 +37,9 @@ class Parameters(NamedTuple):
 class TrainingResult(NamedTuple):
     """The parameters of the best epoch, the log popularity of the items, and losses by epoch.
 
-    log_counts (p,): logarithm of the number of users of every item. best_epoch: number of this
-    epoch, from 1. losses and validation_losses: for every epoch, the mean loss of an interaction
-    used for training, and the mean loss of a held-out interaction.
+    log_counts (p,): logarithm of the number of users of every item. best_epoch: number of the best
+    epoch, counted from 1. losses and validation_losses: for every epoch, the mean loss of an
+    interaction used for training, and the mean loss of a held-out interaction.
     """
 
     parameters: Parameters
@@ -50,7 +50,7 @@ class TrainingResult(NamedTuple):
 
 
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """Return the logarithm of the number of users of every item, (p,); -inf for no users.
+    """Return the logarithm of the number of users of every item, (p,); -inf if it has no users.
 
     X must not contain stored zeros.
     """
@@ -84,8 +84,8 @@ def split_held_out(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split the interactions of every user at random into training and held-out interactions.
 
-    On average, the function holds out this fraction of each user's interactions. The only
-    interaction of a user or of an item is never held out.
+    On average, the share ``fraction`` of each user's interactions is held out. The only interaction
+    of a user or of an item is never held out.
     """
     row_lengths = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), row_lengths)
@@ -145,9 +145,9 @@ def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: flo
 
 
 def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
-    """Return blocks of users that take equal time.
+    """Return blocks of users that take about equal time.
 
-    The time of a user depends on the number of interactions and on n_pool, the number of items in
+    The time for a user depends on the number of interactions and on n_pool, the number of items in
     the pool of negative samples.
     """
     pool = np.arange(len(indptr)) * (n_pool // _POOL_PER_INTERACTION)

@@ -25,16 +25,16 @@ OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
 # For each value of center: whether the row means, and whether the column means are subtracted.
 _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
-# "auto" uses "direct" if the smaller dimension of X is at most this number. For 1,000 columns,
-# "direct" is about as fast as "randomized" and more accurate; for 2,000, it takes several times as
-# long.
+# The solver "auto" is "direct" if the smaller dimension of X is at most this number. For 1,000
+# columns, "direct" is about as fast as "randomized" and more accurate; for 2,000 columns, "direct"
+# takes several times as long as "randomized".
 _DIRECT_SIDE = 1024
 # Eigenvalues σ² count as equal if they differ by less than this share of the largest eigenvalue.
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# The default λ suppresses the directions after singular value number _KNEE_SHARE * k, as λ does in
-# the simulation of the paper.
+# The default λ suppresses the directions whose singular values are smaller than singular value
+# number _KNEE_SHARE * k, as the λ of the paper does in its simulation.
 _KNEE_SHARE = 0.2
 
 
@@ -62,8 +62,7 @@ class LinearMF(FactorModel):
     Parameters
     ----------
     n_components : int, optional
-        Number k of latent dimensions, at most min(n, p). Default: the smaller one of 50 and
-        min(n, p).
+        Number k of latent dimensions, at most min(n, p). Default: the smaller of 50 and min(n, p).
     objective : {"dropout", "weight_decay"}, default "dropout"
         The loss: Eq. 1 ("dropout") or Eq. 2 ("weight_decay").
     regularization : float, optional
@@ -92,8 +91,8 @@ class LinearMF(FactorModel):
         V_k', in the type of X (float32 if X contains small integers). In each row, the entry with
         the largest magnitude is positive.
     singular_values_ : ndarray (k,), float64
-        Singular values, descending. Values below 1e-7 of the largest one are set to 0, because they
-        are rounding errors.
+        Singular values, descending. Values below 1e-7 times the largest value are set to 0, because
+        they are rounding errors.
     regularization_ : float
         The value of λ.
     shrinkage_ : ndarray (k,), float64

@@ -1,4 +1,4 @@
-"""Transformers that change sparse interactions, by popularity or co-occurrence, before training.
+"""Transformers that scale or convert sparse interactions before training.
 
 All transformers of this module preserve sparsity and follow scikit-learn: ``fit`` learns the
 parameters that ``transform`` applies to other rows. Subtracting means would make X dense, so
@@ -28,8 +28,8 @@ _BYTES_PER_PRODUCT = 64
 class Biases(NamedTuple):
     """The arguments row_center= (n,) and center= (p,) of ``matmul`` and of the SVD.
 
-    With these arguments, the functions multiply or decompose the matrix X - row_center 1' - 1
-    center'.
+    With these arguments, ``matmul`` multiplies and the SVD decomposes the matrix X - row_center 1'
+    - 1 center'.
     """
 
     row_center: Floats | None
@@ -37,13 +37,12 @@ class Biases(NamedTuple):
 
 
 def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
-    """Return the row means and column means of a validated X, which may be InteractionShards.
+    """Return the row means and column means of a validated X, which may be an InteractionShards.
 
-    A product subtracts these means without making X dense: ``matmul(X, A,
-    **biases(X)._asdict())``. Subtracting row and column means is double centring,
-    X - r 1' - 1 m' + mean, whose rows and columns sum to 0. The returned column means therefore
-    have the overall mean subtracted from them if the row means are computed as well. Source:
-    arXiv:2403.05440, footnote 1.
+    A product subtracts these means without making X dense: ``matmul(X, A, **biases(X)._asdict())``.
+    Subtracting row and column means is double centring, X - r 1' - 1 m' + mean, whose rows and
+    columns sum to 0. If the row means are computed as well, the overall mean is therefore
+    subtracted from the returned column means. Source: arXiv:2403.05440, footnote 1.
 
     Examples
     --------

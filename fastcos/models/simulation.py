@@ -14,7 +14,8 @@ from fastcos.kernels.sampling import Clusters, sample_rows
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
-# Largest index of an int32 CSR matrix. Larger matrices have int64 indices.
+# Largest number that fits into the int32 indices of a CSR matrix. A matrix with more entries or
+# columns has int64 indices.
 INT32_MAX = 2**31 - 1
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -50,12 +51,12 @@ _LARGEST_EXPONENT = 20.0
 # Popularities and activities that are drawn from a Pareto distribution use the inverse of an
 # exponent, so the exponent must be at least this large.
 _SMALLEST_DRAWN_EXPONENT = 0.1
-# For a user who interacts with at least 1/4 of the items, the kernel draws a random key for every
-# item, and selects the items by their keys (a race). For other users, the kernel draws one item
-# after another, and ignores items that the user already has. After as many draws as there are
-# items, it selects the items that this user still needs by a race.
+# For a user who interacts with at least 1 / _RACE_SHARE of the items, the kernel draws a random key
+# for every item, and selects the items with the best keys (a race). For other users, the kernel
+# draws one item after another, and ignores items that the user already has. If the user needs still
+# more items after n_items draws, the kernel selects them by a race.
 _RACE_SHARE = 4
-# Number of interactions in a task, which takes about 20 ms.
+# Number of interactions that a thread draws in one task. A task takes about 20 ms.
 _WORK_PER_BLOCK = 100_000
 
 
@@ -170,7 +171,8 @@ def simulate_interactions(
         "pareto_clipped": k_u is U^(-1/user_exponent), rounded down and limited to p / 2 (but at
         least 1), with U uniformly distributed from 0 to 1.
     interactions_per_user : int, optional
-        The same k_u for every user, from 1 to n_items, instead of a distribution.
+        Number of interactions k_u of every user, from 1 to n_items. By default, k_u is drawn from a
+        distribution.
     random_state : int
         Seed. The same seed yields the same interactions for any number of threads and for both
         values of the setting ``backend``.
@@ -247,7 +249,7 @@ def simulate_interactions(
 def _simulate(
     parameters: dict[str, Any], n_threads: int | None, progress: parallel.Progress | None
 ) -> Simulation:
-    """Draw the interactions that these validated parameters describe."""
+    """Return the simulation that these validated parameters describe."""
     n_users, n_items = parameters["n_users"], parameters["n_items"]
     n_clusters = parameters["n_clusters"]
     *streams, item_seed = np.random.SeedSequence(parameters["random_state"]).spawn(6)
