@@ -58,9 +58,9 @@ def cka(first: Any, second: Any) -> float:
 def cca_similarity(first: Any, second: Any) -> float:
     """Mean squared canonical correlation: |Q_x'Q_y|^2 / r.
 
-    Q_x and Q_y are orthonormal bases of the centred columns of both embeddings, and r is the
-    smaller one of their ranks. The similarity lies between 0 and 1, and it is 1 if one embedding is
-    a linear function of the other. No invertible linear map or translation of either embedding
+    Q_x and Q_y are orthonormal bases of the centred columns of the two embeddings, and r is the
+    smaller of the two ranks. The similarity lies between 0 and 1, and it is 1 if one embedding is a
+    linear function of the other. No invertible linear map or translation of either embedding
     changes the similarity, so no rescaling changes it. The similarity therefore compares the
     information in two embeddings, not their cosines. The function takes O(p k k) time.
 
@@ -212,7 +212,7 @@ class RSA(NamedTuple):
     value : float
         Correlation, from -1 to 1.
     low, high : float
-        Ends of a 95 % confidence interval; both are equal to ``value`` if all pairs were used.
+        Ends of a 95 % confidence interval; both ends equal ``value`` if all pairs were used.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """
@@ -238,9 +238,9 @@ def rsa(
     cosines in A sum to |sum of the rows of A|^2 - p, their squares sum to |A'A|^2 - p, and the
     products of the cosines in A and in B sum to |A'B|^2 - p, where |.| is the Frobenius norm. The
     correlation "spearman" is computed from the ranks of the cosines of n_pairs pairs that are drawn
-    with replacement, or of all pairs if there are at most n_pairs; its confidence interval is that
-    of Fisher's z with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns
-    changes both correlations.
+    with replacement, or of all pairs if there are at most n_pairs; its confidence interval is
+    computed from Fisher's z, with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the
+    columns changes both correlations.
 
     Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); for the interval,
     Bonett and Wright, Psychometrika 65 (2000).

@@ -26,7 +26,8 @@ from fastcos.kernels import pair_reductions, records
 from fastcos.metrics.labelled import LabelledRows, labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
-# Number of bins of pair_auc. With this number, the interval of the AUC is at most 1e-3 wide.
+# Number of bins for the cosines in pair_auc. If the cosines are spread evenly over at least 1,000
+# of these bins, the interval of the AUC is at most 1e-3 wide.
 _N_BINS = 2**16
 # Number of bins of one stratum. The bins of ten strata take 2.6 MB per thread.
 _N_STRATUM_BINS = 2**14
@@ -64,13 +65,13 @@ def pair_auc(
     """P(cosine of a same-label pair > cosine of a different-label pair) + P(both are equal) / 2.
 
     The pairs are unordered pairs of different rows. If ``exact`` is false, every cosine is counted
-    in one of 2^16 equal bins, which decide the comparison of two cosines in different bins. Some
-    comparisons are undecided, because both cosines lie in the same bin or because the rounding
-    error of a cosine, which is at most (k + 8) 2^-51, may cross the edge of a bin. ``low`` is the
-    AUC if all undecided comparisons are lost by the same-label pair, and ``high`` is the AUC if all
-    of them are won. Apart from rounding errors, the width of the interval is the sum, over the
-    bins, of the share of same-label pairs in the bin times the share of different-label pairs in
-    it.
+    in one of 2^16 bins of equal width, and of two cosines in different bins, the cosine in the
+    higher bin counts as larger. A comparison is undecided if both cosines lie in the same bin, or
+    if the rounding error of one cosine, which is at most (k + 8) 2^-51, may move it across the edge
+    of a bin. ``low`` is the AUC if the same-label pair has the lower cosine in all undecided
+    comparisons, and ``high`` is the AUC if it has the higher cosine in all of them. Apart from
+    rounding errors, the width of the interval is the sum, over the bins, of the share of same-label
+    pairs in the bin times the share of different-label pairs in it.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by less than their
     rounding error count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
@@ -125,7 +126,7 @@ def pair_auc(
 def _histograms(
     grouped: LabelledRows, levels: Floats, boundaries: Floats, n_bins: int, n_threads: int | None
 ) -> tuple[Integers, Integers]:
-    """Count the scores of all pairs in bins, (strata, 2, bins), and the scores near bin edges.
+    """Return histograms of the scores of pairs, (strata, 2, bins), and counts of scores near edges.
 
     The level of a pair is the sum of the levels of its two rows. The boundaries (ascending) are the
     levels that separate the strata of pairs.
@@ -190,7 +191,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of strips of rows; in each range, every part counts the pairs of one task."""
+    """Yield ranges of strips of rows, each of which contains one task for each of the ``parts``."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -198,9 +199,9 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def _n_parts(n_threads: int | None) -> int:
-    """Return the number of histograms that are filled in parallel.
+    """Return the number of partial histograms that are filled in parallel and then summed.
 
-    The result does not depend on this number, because the histograms contain integers.
+    The sum does not depend on this number, because the histograms contain integers.
     """
     if n_threads is None:
         return 2 * config.n_threads()
@@ -251,7 +252,7 @@ class StratifiedAUC(NamedTuple):
         AUC of each stratum, starting with the rarest pairs. The AUC is NaN for a stratum without
         same-label pairs or without different-label pairs.
     n_left_out : int
-        Number of zero rows, and of items with popularity 0.
+        Number of items whose row is zero or whose popularity is 0.
     """
 
     value: float

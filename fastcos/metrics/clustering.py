@@ -9,8 +9,8 @@ from fastcos import validation
 from fastcos.metrics.labelled import labelled_rows, packed, products
 from fastcos.validation import Floats, Integers
 
-# Largest number of passes over the rows from one start. Well separated clusters take 5 to 15
-# passes.
+# Largest number of passes over the rows from one random start. For well separated clusters, k-means
+# converges after 5 to 15 passes.
 _MAX_ITERATIONS = 100
 
 
@@ -39,9 +39,9 @@ def clustering_scores(
     random_state: int = 0,
     n_threads: int | None = None,
 ) -> ClusteringScores:
-    """ARI and AMI between the labels and the clusters of spherical k-means, one per label.
+    """ARI and AMI between the labels and as many clusters, which spherical k-means finds.
 
-    Spherical k-means runs from several random starts, and the function scores the clusters with the
+    Spherical k-means runs from several random starts. The function scores the clustering with the
     largest sum of cosines between the rows and the centres of their clusters. The scores depend on
     the clustering method and on the seed, so report them for several seeds. KMeans of scikit-learn
     on unit rows maximises the sum of |S_c|^2 / n_c instead of the sum of |S_c|, where S_c is the
@@ -131,7 +131,7 @@ def _far_rows(
 
 
 def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[float, Integers]:
-    """Assign rows to centres and average clusters until no row changes its cluster.
+    """Alternate between assigning rows to centres and averaging clusters until no row changes.
 
     Return the sum of the cosines of rows and their centres, and the cluster of every row.
     """

@@ -33,7 +33,7 @@ class Hubness(NamedTuple):
 
 
 def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None) -> Hubness:
-    """Skewness, Robin Hood index and antihub share of the number of lists that contain an item.
+    """Skewness, Robin Hood index and antihub share of the numbers of lists that contain each item.
 
     Sources: Radovanović, Nanopoulos and Ivanović, JMLR 11 (2010); Feldbauer and Flexer, Knowl. Inf.
     Syst. 59 (2019).
@@ -96,8 +96,7 @@ class PopularityBias(NamedTuple):
     decile_cosines : tuple of 10 float
         Mean cosine to all other items by decile of popularity, starting with the rarest items.
     lift : float
-        Mean popularity of the items in the lists, where each list entry counts, divided by the mean
-        popularity of all items.
+        Mean popularity over all list entries, divided by the mean popularity of all items.
     gini : float
         Gini coefficient of the number of lists that contain an item. The coefficient is 0 if all
         items are in equally many lists, and near 1 if few items fill all lists.
@@ -118,7 +117,7 @@ class PopularityBias(NamedTuple):
 def popularity_bias(
     items: Any, popularity: Any, neighbors: Any, *, k: int | None = None
 ) -> PopularityBias:
-    """Correlations of popularity with cosines, norms and hubness; lift and Gini of the lists.
+    """Correlations of popularity with cosines, norms and hubness; lift and Gini coefficient.
 
     The result is exact. The function takes O(p k) time and a pass over the lists, because the mean
     cosine of a row follows from the product of the row with the sum of all unit rows.

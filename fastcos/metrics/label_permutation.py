@@ -67,11 +67,13 @@ class LabelTest(Record):
         Result of the test over all pairs: the AUC, with equal weights of all labels, and its
         p-value.
     precision, chance, precision_p : float
-        Result of the test among neighbours: the share of an item's labelled neighbours that have
-        the label of the item, as a mean over labels; the mean of this share over permutations; and
-        its p-value.
+        Result of the test among neighbours. ``precision`` is a mean over labels: for each label,
+        the share of the labelled neighbours of its items that have this label, too. ``chance`` is
+        the mean of this precision over the permutations of the labels, and ``precision_p`` is the
+        p-value of the precision.
     classes : tuple of ClassTest
-        The labels whose recovery is significant, by descending quotient of precision and chance.
+        The labels whose recovery is significant, in descending order of precision divided by
+        chance.
     n_items, n_classes : int
         Number of labelled items, and number of different labels.
     n_tested : int
@@ -162,11 +164,13 @@ class ClassTest(Record):
     n_items : int
         Number of items with the label.
     precision, chance : float
-        Share of the items with this label among their labelled neighbours, and the mean of this
-        share over permutations.
+        Share of the labelled neighbours of the items with this label that have this label, too, and
+        the mean of this share over the permutations of the labels.
     p : float
-        Share of the permutations in which the largest deviation of any label is at least as large
-        as the deviation of this label.
+        p-value, corrected for the number of labels. The deviation of a label is the difference
+        between its precision and chance, in standard deviations over the permutations. The p-value
+        is the share of the permutations in which the largest deviation of any label is at least as
+        large as the deviation of this label in the true labels.
     """
 
     label: str
@@ -177,11 +181,11 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The result of testing several similarities; each value is that of the best similarity.
+    """The result of testing several similarities; each value belongs to the best similarity.
 
-    The best similarity for a test is the similarity whose value deviates most from its mean over
-    the permutations. of_pairs, of_neighbors and of_classes are the numbers of the similarities to
-    which ``auc``, ``precision`` and ``classes`` belong.
+    The best similarity for a test is the similarity whose value exceeds its mean over the
+    permutations most, in standard deviations. of_pairs, of_neighbors and of_classes are the numbers
+    of the similarities to which ``auc``, ``precision`` and ``classes`` belong.
     """
 
     test: LabelTest
@@ -242,7 +246,7 @@ def permute_labels(
     codes (p,): codes of the labels. An item without a label has code -1 in all permutations.
     names: the name of the label of each code.
 
-    Similarities are compared by the deviation of a value from its mean over the permutations, in
+    The best similarity is the one whose value exceeds its mean over the permutations most, in
     standard deviations. The p-values refer to the largest deviation of any similarity, and for
     single labels to the largest deviation of any similarity and label.
     """
@@ -284,7 +288,7 @@ def permute_labels(
 def _permutations(codes: Integers, n: int, generator: np.random.Generator) -> Iterator[Integers]:
     """Yield the codes and then _PERMUTATIONS permutations of the codes.
 
-    Codes are permuted among the first n items, and among the other items.
+    The codes of the first n items and the codes of the other items are permuted separately.
     """
     codes = codes.astype(np.int32)
     yield codes
@@ -356,5 +360,8 @@ def _deviations(values: Floats) -> Floats:
 
 
 def _p_value(value: float, permuted: Floats) -> float:
-    """Return the share of permutations, including the true labels, with at least this value."""
+    """Return the share of the permutations whose value is at least ``value``.
+
+    ``permuted`` begins with the value for the true labels, which counts as a permutation, too.
+    """
     return float((permuted >= value - 1e-9).sum() / len(permuted))

@@ -11,13 +11,13 @@ from fastcos.kernels import dot_tile
 from fastcos.kernels.simd.dot_tile import COLUMNS, ROWS
 from fastcos.validation import Floats, Integers
 
-# Number of rows in a partial sum. The number is fixed, so that the order of summation never
-# changes.
+# Number of rows in a partial sum. The number is fixed, so that the order of summation, and
+# therefore the rounding, does not depend on the number of threads.
 CHUNK = 4096
 # Number of rows in a task of one thread, if there are more than _MANY_ROWS rows.
 _STRIP = 96
-# Number of rows in a task if there are at most _MANY_ROWS rows. With this number, several threads
-# share even a hundred rows.
+# Number of rows in a task if there are at most _MANY_ROWS rows. With such short tasks, even a
+# hundred rows are divided among several threads.
 _SHORT_STRIP = 2 * ROWS
 _MANY_ROWS = 16 * _STRIP
 # Smallest number of multiplications in a task, which then takes about 0.1 ms. Passing a task to a

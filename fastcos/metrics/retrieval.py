@@ -1,4 +1,4 @@
-"""Retrieval metrics: shares of neighbours with the same label, and of held-out items in lists."""
+"""Retrieval metrics: neighbours with the same label, and held-out items in recommendations."""
 
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
 
 
 class NeighborPurity(NamedTuple):
-    """Precision at k of neighbour lists, beside the precision of random neighbours.
+    """Precision at k of neighbour lists, and the precision of random neighbours for comparison.
 
     Attributes
     ----------
@@ -349,7 +349,7 @@ def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = Fa
 
 
 def _gains_by_item(held_out: sp.csr_array, graded: bool) -> Floats:
-    """Return the gain of every non-zero of held_out, in its order."""
+    """Return the gain of every stored entry of held_out, in the order of the entries."""
     return held_out.data.astype(np.float64) if graded else np.ones(held_out.nnz)
 
 

@@ -33,8 +33,8 @@ class WithinBetween(NamedTuple):
         Mean cosine of pairs with different labels.
     contrast : float
         d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the variances of the
-        cosines of both kinds of pairs. If both variances are 0, the contrast is infinite if the
-        means differ, and 0 if they are equal.
+        cosines of both kinds of pairs. If both variances are 0, the contrast is infinite if the two
+        mean cosines differ, and 0 if they are equal.
     n_left_out : int
         Number of zero rows.
     """
