@@ -645,7 +645,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return a parametrisation in words, with the agreement of its neighbours and the audited ones."""
+    """Return a parametrisation in words, and how well its neighbours agree with the audit's."""
     distance = (
         ""
         if variant.condition is None
