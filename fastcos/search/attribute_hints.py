@@ -1,4 +1,4 @@
-"""Errors for attribute names of other libraries: the message names the attribute to use instead."""
+"""Raise errors for attribute names of other libraries that name the attribute to use instead."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -23,9 +23,9 @@ class _MissingAttribute:
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
     """Return a class decorator that makes access to each name in ``replacements`` an error.
 
-    ``replacements`` maps the name of a missing attribute to the name of the attribute to use, which
-    the error names. The error is an AttributeError, so ``hasattr`` is False for the class and its
-    instances.
+    ``replacements`` maps the name of an attribute that the class does not have to the name of the
+    attribute to use instead, which the error message mentions. The error is an AttributeError, so
+    ``hasattr`` returns False for these names, on the class and on its instances.
     """
 
     def decorate(cls: Class) -> Class:

@@ -1,6 +1,7 @@
-"""Divide a search into batches of queries and blocks of items that fit the working memory.
+"""Compute how many queries and items a search processes at once, within the working memory.
 
-The functions of this module are pure, like the functions of ``plan``: they read no array.
+The functions of this module depend only on sizes, like the functions of ``plan``; they read no
+array.
 """
 
 from typing import NamedTuple
@@ -10,19 +11,20 @@ from fastcos.search import cost_model
 from fastcos.search.layout import tile_layout
 
 # Segments of memory-mapped items begin at multiples of this many rows. A transform that multiplies
-# this many rows at a time then gives the same bits for a segment as for all rows together.
+# this many rows at a time therefore computes bit-for-bit the same rows for a segment as for all
+# items together.
 SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries form a batch whose rows and results fit the working memory."""
+    """Return the number of queries of a batch whose rows and results fit the working memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
 
 
 class BlockSizes(NamedTuple):
-    """The sizes of a batch of queries and of a segment of items, and the bytes for the search."""
+    """The numbers of queries in a batch and of items in a segment; the bytes for their search."""
 
     queries: int
     items: int
@@ -32,10 +34,10 @@ class BlockSizes(NamedTuple):
 def plan_blocks(
     n_queries: int, n_items: int, k: int, query_bytes: int, item_bytes: int, memory: float
 ) -> BlockSizes:
-    """Return how many queries and items are read at once, if items are read in blocks.
+    """Return how many queries and items are read at once, for items that are read in blocks.
 
-    query_bytes and item_bytes are the numbers of bytes that one query and one item take, including
-    their encoded copies.
+    query_bytes is the number of bytes that one query takes together with its encoded copy, and
+    item_bytes is this number for one item. memory is the working memory in bytes.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k
@@ -47,10 +49,10 @@ def plan_blocks(
 
 
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
-    """Return the memory for blocks of low-precision rows, which are converted to float32.
+    """Return the bytes that blocks of low-precision rows may take after conversion to float32.
 
-    n_bytes is the size of the original rows in bytes. The converted blocks may take at least as
-    much memory as the original rows.
+    n_bytes is the size of all original rows. The result is at least n_bytes, so that a search of
+    low-precision rows at most doubles the memory that the rows take.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns
@@ -58,7 +60,7 @@ def low_precision_memory(n_columns: int, n_bytes: int) -> float:
 
 
 def packs_low_precision(n_rows: int, n_columns: int, isa: str, memory: float) -> bool:
-    """Return whether low-precision rows are packed as a whole, and not converted in blocks."""
+    """Return whether all low-precision rows are packed at once, instead of read block by block."""
     costs, layout = cost_model.COSTS, tile_layout(isa, n_columns)
     size = n_rows * (4 * layout.words + costs.read_bytes_per_row)
     is_large = 4 * n_rows * n_columns > costs.low_precision_memory

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours among rows of packed bits: ``top_k`` by Hamming distance and cosine."""
+"""Exact nearest neighbours among rows of packed bits, by Hamming distance or by cosine."""
 
 from typing import Any
 
@@ -12,17 +12,17 @@ from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import as_exclude_self, rounded_scores
 from fastcos.search.results import Neighbors
 
-# The measures of packed bits. The kernel is given 1 for a cosine, and 0 for minus the Hamming
-# distance.
+# The measures of packed bits, each with the number by which the kernel knows it. The score of the
+# first is minus the Hamming distance, and the score of the second is the cosine.
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 
-# The number of queries in one block. The kernel rearranges the items once for all queries of a
-# block.
+# The number of queries in one block. The kernel rearranges the bits of the items once for all
+# queries of a block.
 _QUERIES_PER_BLOCK = 64
 # The number of rows whose bits are counted at once.
 _ROWS_PER_COUNT = 1 << 14
-# The bytes that a neighbour takes until its score is converted to float32: an item number and a
-# float64 score. The kernel stores up to 4 k + 64 neighbours for each query of a block.
+# The bytes that a neighbour takes until its score is converted to float32: 8 for an item number and
+# 8 for a float64 score. The kernel stores up to 4 k + 64 neighbours for each query of a block.
 _BYTES_PER_NEIGHBOR = 16
 
 Words = npt.NDArray[np.uint64]
@@ -38,11 +38,12 @@ def bit_top_k(
     min_score: float | None,
     options: ExecutionOptions,
 ) -> Neighbors:
-    """Find the nearest neighbours among rows of packed bits, which are uint8 arrays (n, b).
+    """Return the nearest neighbours of each query among rows of packed bits.
 
-    The arguments and the result are those of ``top_k``. Each byte holds eight bits, in the order of
-    np.packbits and FAISS. The search takes O(n m b / 8) time. Rows are copied only if their number
-    of bytes is not a multiple of eight.
+    The queries and the items are uint8 arrays (n, b) and (m, b), in which each byte holds eight
+    bits, as np.packbits returns them and as FAISS expects them. The arguments and the result are
+    those of ``top_k``. The search takes O(n m b) time. Rows are copied only if they are not
+    C-contiguous or b is not a multiple of eight.
     """
     query_bytes = _as_bytes("queries", queries, or_vector=items is not None)
     item_bytes = query_bytes if items is None else _as_bytes("items", items)
@@ -74,7 +75,10 @@ def bit_top_k(
 
 
 def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
-    """Return the number of threads, the queries per block, and the queries per batch."""
+    """Return the number of threads, the number of queries per block, and the number per batch.
+
+    A thread searches one block at a time. The results of a batch are converted at once.
+    """
     bytes_in_block = float(_BYTES_PER_NEIGHBOR * (4 * k + 64) * 1.5)
     bytes_in_batch = float(_BYTES_PER_NEIGHBOR * k)
     required_bytes = 2 * max(bytes_in_block, bytes_in_batch)
@@ -89,14 +93,17 @@ def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
 def _progress_from(
     progress: parallel.Progress | None, first: int, total: int
 ) -> parallel.Progress | None:
-    """Return a callback that converts progress within a batch to progress among all queries."""
+    """Return a callback for one batch that reports the progress among all queries.
+
+    first is the number of queries before the batch, and total is the number of all queries.
+    """
     if progress is None:
         return None
     return lambda done, _: progress(first + done, total)
 
 
 def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[np.uint8]:
-    """Return rows of packed bits (n, b)."""
+    """Return rows of packed bits as an array (n, b) of uint8; raise an error for other rows."""
     array: npt.NDArray[Any] = np.asarray(validation.as_shared_array(rows))
     if or_vector and array.ndim == 1:
         array = array[np.newaxis]
@@ -113,14 +120,14 @@ def _as_bytes(name: str, rows: Any, *, or_vector: bool = False) -> npt.NDArray[n
 
 
 def _as_words(rows: npt.NDArray[np.uint8]) -> Words:
-    """Return rows of bytes as words of 64 bits; the last word of a row is padded with zeros."""
+    """Return rows of bytes as rows of 64-bit words; zeros fill up the last word of each row."""
     padding = -rows.shape[1] % 8
     rows = np.pad(rows, ((0, 0), (0, padding))) if padding else np.ascontiguousarray(rows)
     return validation.read_only(rows.view(np.uint64))
 
 
 def _norms(rows: Words) -> npt.NDArray[np.float64]:
-    """Return the Euclidean norm of every row of bits, followed by LANES zeros as padding."""
+    """Return the Euclidean norm of each row of bits, followed by LANES zeros as padding."""
     norms = np.zeros(len(rows) + LANES)
     for lo in range(0, len(rows), _ROWS_PER_COUNT):
         block = rows[lo : lo + _ROWS_PER_COUNT]

@@ -1,4 +1,4 @@
-"""Searches in which every query has its own list of items: exact scores, and the best items."""
+"""Search a separate list of items for each query: score all listed items and find the best."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,22 +20,24 @@ from fastcos.validation import Floats, Integers
 
 # The number of pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 20_000
-# The bytes that a listed item takes while its list is scored and ordered: a position, a row number
-# and a score, once in the list, and once more in lists that are padded to one length.
+# The bytes that a listed item takes while its list is scored and ordered. Its position, its row
+# number and its score are stored twice: in the list, and in an array of lists that are padded to
+# the same length.
 _BYTES_PER_PAIR = 128
-# If lists are padded to one length and scored by a method of the measure, they have at most this
-# many entries together, unless a single list is longer.
+# If a method of the measure scores the lists, the lists are padded to the same length in blocks.
+# A block of several lists has at most this many entries, including the padding.
 _PADDED_ENTRIES = 1 << 16
-# The largest number of lists that are padded to one length at once.
+# The largest number of lists in such a block.
 _PADDED_ROWS = 1 << 10
 
 
 def best_of_lists(
     items: ItemSource, request: SearchRequest, options: ExecutionOptions, queries: QueryBatch
 ) -> Ranking:
-    """Return positions and raw scores (n, k) of the best items in the lists of a batch of queries.
+    """Return positions and raw scores (n, k) of the best items in the list of each query.
 
-    The search takes O(L d) time for L entries in all lists. Items that are in no list are not read.
+    ``queries`` are one batch of the queries of the request. The search takes O(L d) time if the
+    lists of the batch have L entries in total. Items that are in no list are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
     last = queries.first + len(queries.rows)
@@ -57,8 +59,8 @@ def best_of_positions(
 ) -> Ranking:  # fmt: skip
     """Return positions and raw scores (n, k) of the best items in the list of each query.
 
-    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. As many lists are scored at once
-    as fit the working memory.
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. The function scores as many lists
+    at once as fit into the working memory.
     """
     n, lengths = len(Q), np.diff(indptr)
     longest = float(lengths.max(initial=0)) * _BYTES_PER_PAIR
@@ -79,7 +81,10 @@ def best_of_positions(
 
 
 def row_ranges(counts: npt.NDArray[np.integer[Any]], max_total: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (lo, hi) of rows whose counts sum to at most max_total, or single rows."""
+    """Yield consecutive ranges (lo, hi) of rows such that counts[lo:hi].sum() <= max_total.
+
+    A row whose count is larger than max_total forms a range of its own.
+    """
     ends = np.cumsum(counts, dtype=np.int64)
     lo = 0
     while lo < len(counts):
@@ -93,10 +98,10 @@ def score_lists(
     items: ItemSource, Q: validation.Rows, queries: EncodedRows, indptr: Integers,
     positions: Integers, options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Return the raw scores (L,) of the items at the positions in the list of each query.
+    """Return the raw score of each query with each item in its list, as one array (L,).
 
-    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``. The score of a removed item is
-    -inf.
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its scores have the same
+    places in the result. The score of a removed item is -inf.
     """
     raw_scores = np.full(len(positions), -np.inf)
     for segment in items.segments:
@@ -119,7 +124,10 @@ def _score_rows(
     measure: Measure, segment: Segment, Q: validation.Rows, queries: EncodedRows, starts: Integers,
     row_numbers: Integers, options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Return the raw scores (L,) of listed rows; the list of query i begins at ``starts[i]``."""
+    """Return the raw score of each query with each row in its list, as one array (L,).
+
+    The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``.
+    """
     if is_upper_bounded(measure):
         precomputed = measure.precompute(segment.rows)
         return score_pairs_by_measure(measure, precomputed, Q, starts, row_numbers)
@@ -137,9 +145,10 @@ def score_pairs_by_measure(
     measure: UpperBounded, precomputed: Any, Q: validation.Rows, starts: Integers,
     row_numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Return the raw scores of pairs by a measure for which there is no kernel.
+    """Return the raw score of each query with each row in its list, by a method of the measure.
 
-    The rows of query i are ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is the result of
+    This function serves measures that are not inner products, for which there is no kernel. The
+    list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is the result of
     ``measure.precompute`` for all rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
@@ -155,9 +164,10 @@ def score_pairs_by_measure(
 
 
 def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield ranges (lo, hi) of lists that have at most _PADDED_ENTRIES entries after padding.
+    """Yield consecutive ranges (lo, hi) of lists to be padded to the length of the longest of them.
 
-    ``counts`` holds the length of every list. A list with more entries forms a range of its own.
+    ``counts`` holds the length of each list. A range has at most _PADDED_ENTRIES entries, including
+    the padding; a longer list forms a range of its own.
     """
     lo = 0
     while lo < len(counts):
@@ -173,11 +183,13 @@ def best_of_scored(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best entries of each list.
 
-    raw_scores (L,) holds the scores of all entries. Entries with the score -inf are left out.
+    The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its raw scores have the same
+    places in raw_scores. Entries with the score -inf are left out.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = padding(n, k)
-    # Lists of similar length are padded to one length and ordered together, longest lists first.
+    # Lists of similar length are padded to the same length and ordered together. The longest lists
+    # come first.
     by_length, n_ordered = np.argsort(-lengths, kind="stable"), 0
     while n_ordered < n and lengths[by_length[n_ordered]]:
         width = int(lengths[by_length[n_ordered]])

@@ -1,4 +1,4 @@
-"""The community detection of sentence-transformers with exact cosines, without torch."""
+"""``community_detection`` of sentence-transformers, with exact cosines and without torch."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ def community_detection(
 ) -> list[list[int]]:
     """Find disjoint groups of similar rows, like ``community_detection`` of sentence-transformers.
 
-    The candidates are the neighbourhoods of all rows. The neighbourhood of a row, which is its
-    central row, consists of every row whose cosine with the central row is at least threshold. The
-    largest candidates come first. A candidate is dropped if an earlier community contains its
-    central row. Otherwise the members of the new community are the rows of the candidate that no
-    earlier community contains. If there are fewer than min_community_size such rows, the candidate
-    is dropped as well. Unlike the groups of :func:`fastcos.search.near_duplicates`, communities are
-    not chains: every member is similar to the central row.
+    The function forms communities from neighbourhoods. The neighbourhood of a row consists of every
+    row whose cosine with this row, its centre, is at least threshold. The neighbourhoods are
+    considered in turn, the largest first. A neighbourhood is skipped if an earlier community
+    already contains its centre. Otherwise, those of its rows that belong to no earlier community
+    form a new community, unless there are fewer than min_community_size of these rows. Every member
+    of a community is similar to its centre; by contrast, two rows in a group of
+    :func:`fastcos.search.near_duplicates` may be connected only by a chain of similar rows.
 
     The result is exact: cosines are computed in float64 from the original embeddings and compared
     in float32. All cosines are computed twice, in O(m^2 d) time each.
@@ -37,25 +37,27 @@ def community_detection(
     embeddings : array_like (m, d)
         One row per item. Tensors in main memory and lists of vectors are accepted as well.
     threshold : float or Calibration, default 0.75
-        Two rows are similar if their cosine is at least this number. A Calibration is accepted as
-        in :func:`fastcos.neighbors_above`.
+        Two rows are similar if their cosine is at least this number. If you pass a Calibration, its
+        threshold is used, as in :func:`fastcos.neighbors_above`.
     min_community_size : int, default 10
-        Communities with fewer members than this are left out.
+        Communities with fewer members than this number are left out.
     batch_size, show_progress_bar
-        These two arguments of sentence-transformers are accepted and have no effect. The setting
-        ``working_memory`` decides how many rows are compared at once.
+        These arguments are accepted for compatibility with sentence-transformers and have no
+        effect. The setting ``working_memory`` determines how many rows are compared at once.
 
     Returns
     -------
     list of list of int
-        The communities by descending size, and communities of equal size in the order in which they
-        were chosen. The first member of a community is its central row. The other members follow by
-        descending cosine with the central row, and members with equal cosines in ascending order.
+        The row numbers of the members of each community. The largest community comes first, and
+        communities of equal size are in the order in which they were formed. The first member of a
+        community is its centre. The other members are ordered by descending cosine with the centre,
+        and members with equal cosines by ascending row number.
 
     Raises
     ------
     ValueError
-        There are more pairs than fit into working_memory, or the rows contain NaN or infinity.
+        There are more pairs of similar rows than fit into working_memory, or the rows contain NaN
+        or infinity.
 
     Examples
     --------
@@ -71,7 +73,7 @@ def community_detection(
     min_cosine = as_threshold("threshold", threshold, get_measure("cosine"))
     pairs = neighbors_above(X, min_score=min_cosine)
     rows = np.repeat(np.arange(len(X)), np.diff(pairs.indptr))
-    # A row is its own nearest neighbour, except for a zero row, whose cosine with itself is 0.
+    # Every row is in its own neighbourhood, unless it is a zero row, whose cosine with itself is 0.
     with_itself = np.flatnonzero(X.any(axis=1) | (min_cosine <= 0))
     rows = np.concatenate([with_itself, rows])
     members = np.concatenate([with_itself, pairs.indices])

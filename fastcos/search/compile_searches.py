@@ -1,4 +1,7 @@
-"""Compile all code that searches of rows of one type need, for ``background`` and for warmup."""
+"""Compile all kernels that searches of one row type need.
+
+``fastcos warmup`` and the processes that ``fastcos.parallel.background`` starts use this module.
+"""
 
 import contextlib
 import dataclasses
@@ -17,27 +20,31 @@ from fastcos.search.rankings import best_of_parts
 from fastcos.search.task_grid import ThresholdSample
 from fastcos.similarity import encoded_rows, kernel_records
 
-# The seconds that this process waits for another process that compiles the same code. After this
-# time, both processes compile.
+# If another process is compiling the same kernels, this process waits at most this many seconds for
+# it, and then compiles the kernels itself.
 _SECONDS_OF_WAITING = 120.0
-# The number that is added to the niceness of the process, so that searches on a busy machine take
-# precedence over compilation.
+# The niceness of the compiling process is raised by this number, so that searches take precedence
+# over compilation on a busy machine.
 _NICENESS = 5
-# The numbers of rows and columns of the example that is searched to compile the kernels, just large
-# enough for a search by tiles.
+# The kernels are compiled by searching an example with these numbers of rows and columns, which are
+# just large enough for a search by tiles.
 _ROWS, _COLUMNS = 512, 16
 
 
 def compile_searches(dtype: str) -> None:
-    """Compile searches with few and many queries for rows of a type, and mark them as compiled."""
+    """Compile the kernels for searches with few and many queries, and mark the row type as ready.
+
+    dtype is the name of the row type, such as "float32".
+    """
     readiness.compile_at_once()
     if dtype == "bfloat16":
         import ml_dtypes  # noqa: F401  registers the type with NumPy
     options = ExecutionOptions(1, 2.0**30)
-    # The rows have a common direction, so that the code that removes this direction is compiled.
+    # The mean of the rows is far from 0, so that the code that subtracts a common direction from
+    # all rows is compiled, too.
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
     items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
-    # If rows are not float32, their queries are searched in float64 (packing.match_type).
+    # Queries of rows that are not float32 are converted to float64 (packing.match_type).
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)
@@ -61,13 +68,16 @@ def compile_searches(dtype: str) -> None:
 
 
 def main(dtype: str) -> None:
-    """Compile at low priority, unless another process compiles the same code in time."""
+    """Compile the kernels for a row type at low priority, unless another process compiles them.
+
+    If the other process takes longer than _SECONDS_OF_WAITING, this process compiles as well.
+    """
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)
     end = time.monotonic() + _SECONDS_OF_WAITING
     while not readiness.is_ready(dtype):
         with code_cache.sole_process(background.lock_name(dtype)) as is_sole:
-            if is_sole or time.monotonic() > end:  # the other process may have been stopped
+            if is_sole or time.monotonic() > end:  # the other process may have been suspended
                 compile_searches(dtype)
                 return
         time.sleep(0.5)
