@@ -1,8 +1,8 @@
-"""Distances of neighbours that a search returned, computed from differences of their rows.
+"""Compute the distances between queries and their neighbours from the differences of the rows.
 
-The formulas 1 - cosine and |x|^2 + |y|^2 - 2 <x, y> lose all digits for rows that are near each
-other. For example, two rows at a cosine distance of 5e-9 have a float32 cosine of 1, from which the
-distance would be computed as 0.
+The formulas 1 - cosine and |x|^2 + |y|^2 - 2 <x, y> lose all digits if x and y are close to each
+other. For example, if the cosine distance of two rows is 5e-9, their cosine in float32 is 1, and
+the first formula would return the distance 0.
 """
 
 import numpy as np
@@ -12,18 +12,20 @@ from fastcos.search.index import SimilarityIndex
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers
 
-# The measures whose scores are distances, up to a sign and a constant.
+# The measures for which distances can be computed. A score of each of them is a constant minus a
+# distance.
 MEASURES = ("cosine", "neg_euclidean")
-# The number of entries of rows that are compared at once; they take 4 MiB in float64.
+# The number of differences that are computed at once. In float64, they take 4 MiB.
 _ENTRIES_AT_ONCE = 1 << 19
 
 
 def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integers) -> Floats:
-    """Return the float64 distances (n, k) of rows (n, d) to the items at positions (n, k).
+    """Return the float64 distance (n, k) between each row (n, d) and each of its k items.
 
-    If the measure is cosine, the distance of two rows is half the squared distance of their unit
-    rows, which is 1 - cosine, or 1 if a row is zero. If the measure is neg_euclidean, the distance
-    is the Euclidean distance. The ids of the index must be its positions.
+    positions (n, k) holds the positions of the items of each row. If the measure of the index is
+    neg_euclidean, the distance is the Euclidean distance. If the measure is cosine, the distance is
+    1 - cosine, computed as half the squared Euclidean distance of the two unit rows; it is 1 if one
+    of the rows is zero. The ids of the index must be its positions.
     """
     n, k = positions.shape
     distances = np.empty((n, k))
@@ -46,7 +48,8 @@ def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integ
             has_no_direction = query_is_zero[:, None] | ~np.asarray(neighbor_rows.any(axis=2))
             distances[block][has_no_direction] = 1.0
         else:
-            # Scaling by a power of two loses no bit, and keeps squares from overflow and underflow.
+            # The differences are scaled so that their squares neither overflow nor underflow. The
+            # factor is a power of two, so that scaling causes no rounding error.
             exponents = np.frexp(np.abs(differences).max(axis=2))[1]
             scaled_differences = np.ldexp(differences, -exponents[:, :, None])
             scaled_distances = np.sqrt(np.square(scaled_differences).sum(axis=2))

@@ -1,8 +1,8 @@
-"""Groups of equal rows. Rows that occur many times are searched only once.
+"""Find groups of equal rows, so that a row that occurs many times is searched only once.
 
-Copies of a row have equal scores. Without groups, every row of a group of g copies would have the
-g - 1 other copies as neighbours with the same score, which no bound can separate, so all g^2 pairs
-would be scored in float64.
+Equal rows have equal scores with every query. If the items contain g copies of a row and each of
+them is also a query, the bounds of the tiles cannot rule out any of the g copies, so all g^2 pairs
+would be scored in float64. If equal rows are grouped, only one row of each group is searched.
 """
 
 from typing import NamedTuple
@@ -18,18 +18,19 @@ from fastcos.search.rankings import Ranking, unfilled
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
-# The number of rows that are compared at once, which stay in the cache.
+# The number of rows that are compared at once, so few that they stay in the cache of the CPU.
 _CHUNK = 4096
-# The number of queries whose groups are expanded at once.
+# The number of queries in one block of ``expand``.
 _EXPANDED_ROWS = 1024
 
 
 class DuplicateGroups(NamedTuple):
-    """Groups of equal rows, in the order of their first rows.
+    """u groups of equal rows, in the order of their first rows.
 
-    first (u,) holds the lowest row of each group. group_of (p,) holds the number of the group of
-    each row. The rows of group g are members[starts[g] : starts[g + 1]], ascending, where members
-    has the shape (n,) and starts (u + 1,).
+    first (u,) holds the first row number of each group. group_of (p,) holds, for each of p rows,
+    the number of its group. The row numbers of group g are members[starts[g] : starts[g + 1]], in
+    ascending order; members has the shape (n,) for n grouped rows, and starts has the shape
+    (u + 1,).
     """
 
     first: Integers
@@ -39,15 +40,16 @@ class DuplicateGroups(NamedTuple):
 
 
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
-    """Return the groups of duplicate rows (with equal bias), or None if there are few copies.
+    """Return the groups of rows that are equal and have equal biases, or None if few rows repeat.
 
-    The function takes O(n d) time. Callers first ask ``packing.norms_repeat``, which takes less
-    time and returns False if equal rows are so rare that this function would return None.
+    The function takes O(n d) time. Callers first call ``packing.norms_repeat``, which is faster: if
+    it returns False, so few rows are equal that this function would return None.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
     order = np.argsort(hashes, kind="stable")
-    # A collision of hashes may split a group, which does no harm.
+    # If two different rows have the same hash, a group may be split in two. The results of searches
+    # are correct nevertheless.
     is_same = hashes[order[1:]] == hashes[order[:-1]]
     places = np.flatnonzero(is_same)
     for at in range(0, len(places), _CHUNK):
@@ -72,7 +74,10 @@ def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
 
 
 def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateGroups | None:
-    """Return the groups of duplicates among the rows with these ascending row numbers."""
+    """Return the groups of equal rows among the rows with these ascending row numbers.
+
+    The result is None if few of these rows repeat.
+    """
     if len(numbers) == len(encoded.rows):
         return find_duplicates(encoded)
     subset_groups = find_duplicates(encoded.take(numbers))
@@ -86,7 +91,10 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
 
 
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
-    """Return a hash of every row and its bias: a random linear map of their bits, modulo 2^64."""
+    """Return a hash of each row and its bias.
+
+    The hash is the sum of the words of the row, times fixed random 64-bit weights, modulo 2^64.
+    """
     words = encoded.rows.view(f"u{min(4, encoded.rows.itemsize)}")
     weights = np.random.default_rng(0).integers(2**64, size=words.shape[1] + 1, dtype=np.uint64)
     bias = encoded.bias if len(encoded.bias) else np.zeros(len(words))
@@ -105,14 +113,16 @@ def expand(
     k: int,
     n_threads: int,
 ) -> Ranking:
-    """Expand the best groups of every distinct query to row numbers and raw scores (n, k).
+    """Return row numbers and raw scores (n, k) of each query's best items, from its best groups.
 
-    group_of_query (n,) holds the number of the distinct query of each query. groups holds, for each
-    distinct query, the row numbers of the first members of its k + 1 best groups, and their raw
-    scores. Of the exclusions, only ``self_rows`` is used. The best k + 1 groups suffice, for the
-    following reason. Every group that ranks above the group of an item contains a row that ranks
-    above the item. The group of one of the best k items is therefore among the best k groups, or
-    among the best k + 1 groups if one of the rows above the item is the query itself.
+    Equal queries are searched only once. group_of_query (n,) holds, for each query, the number of
+    its distinct query. groups contains, for each distinct query, the first row numbers of its k + 1
+    best groups, and their raw scores. Of the exclusions, only ``self_rows`` is used.
+
+    The best k + 1 groups contain the best k items. Every group that ranks above the group of an
+    item contains a row that ranks above the item. Therefore the group of one of the best k items is
+    among the best k groups, or among the best k + 1 groups if one of the rows above the item is the
+    query itself, which is excluded.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

@@ -1,4 +1,4 @@
-"""Estimates of the bytes that a planned search reads, of its computations, and of its time."""
+"""Estimate how many bytes a planned search reads, how much it computes, and how long it takes."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -20,14 +20,22 @@ class Estimate:
     Attributes
     ----------
     bytes_read : float
-        The bytes of codes or rows that threads read; bytes that are read twice count twice.
+        The bytes of codes or rows that all threads together read. Bytes that are read twice count
+        twice.
     multiply_adds : float
-        The number of multiply-adds of the tiles, or of a matrix product.
+        The number of multiply-adds of the tiles, or of matrix products in NumPy.
     scored_pairs : float
-        The number of pairs that are scored in float64.
-    memory, multiply, scores, packing, overhead : float
-        The seconds for reading, for multiplying, for float64 scores, for encoding and packing rows,
-        and for the work that does not depend on the rows. Reading and multiplying overlap.
+        The number of pairs of a query and a row that are scored in float64.
+    memory : float
+        The seconds for reading codes or rows.
+    multiply : float
+        The seconds for the products. Reading and multiplying overlap.
+    scores : float
+        The seconds for scoring candidates in float64, and for selecting the best of them.
+    packing : float
+        The seconds for fitting the measure, and for encoding and packing rows.
+    overhead : float
+        The seconds for work that does not depend on the number of rows.
     """
 
     bytes_read: float = 0.0
@@ -41,7 +49,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """The estimated seconds of the whole search."""
+        """The estimated time of the whole search in seconds."""
         return max(self.memory, self.multiply) + self.scores + self.packing + self.overhead
 
     def plus(self, other: "Estimate", times: float = 1.0) -> "Estimate":
@@ -57,7 +65,10 @@ def estimate_plan(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a search of one segment by its plan; the result depends only on the arguments."""
+    """Return the estimate for the search of one segment by this plan.
+
+    The result depends only on the arguments.
+    """
     if plan.method == "distinct" and plan.inner is not None:
         m = segment.n_distinct or 0
         distinct_rows = dataclasses.replace(segment, n_live=m, n_packed=m)
@@ -81,7 +92,10 @@ def _of_all_pairs(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a search that computes the score of every pair, in float64 or by NumPy products."""
+    """Return the estimate for a search that scores every pair, in float64 or by NumPy products.
+
+    The search compares the queries with m rows.
+    """
     n, d = request.n_queries, segment.n_columns
     row_bytes = _row_bytes(segment)
     threads = _threads(plan.grid)
@@ -94,7 +108,7 @@ def _of_all_pairs(
             scores=n * m * costs.seconds_per_numpy_pair,
         )  # fmt: skip
     pairs = float(n) * m
-    # For each block of queries, every row is read once.
+    # Every row is read once for each block of queries.
     per_block = max(1, plan.grid.queries_per_block // plan.grid.n_ranges)
     bytes_read = row_bytes * m * -(-n // per_block)
     per_score = costs.seconds_per_score + costs.seconds_per_scored_column * d
@@ -113,20 +127,24 @@ def _of_tiles(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Estimate a scan by tiles, which reads the codes once per query block and scores few pairs."""
+    """Return the estimate for a search by tiles.
+
+    Such a search reads all codes once per block of queries, and scores only the candidates in
+    float64.
+    """
     layout, grid = cast(TileLayout, plan.layout), plan.grid
     n, k, d = request.n_queries, request.k, segment.n_columns
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # The full codes are multiplied only for rows that the projection cannot rule out;
+        # The full codes are compared only for rows that the projection cannot rule out.
         # share_after_projection is the share of these rows.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
-    # A partly filled panel of queries takes as long as a full panel. Very few queries are compared
-    # one by one.
+    # Comparing a panel of queries takes as long as if all of its 32 places were filled. If there
+    # are very few queries, they are compared one by one instead.
     lanes = n if plan.compares_one_by_one else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1
     multiply_adds = float(lanes) * n_panels * PANEL * words * per_word
@@ -135,8 +153,8 @@ def _of_tiles(
         rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads
-    # Each range of panels collects its own candidates, so the number of scored pairs grows with the
-    # number of ranges.
+    # Each range of panels has candidates of its own, so the number of scored pairs is proportional
+    # to the number of ranges.
     scored = n * (costs.scored_pairs_per_neighbor * k + costs.scored_pairs_besides) * grid.n_ranges
     scored = min(scored, float(n) * n_packed)
     per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d
@@ -164,7 +182,7 @@ def _threads(grid: TaskGrid) -> int:
 
 
 def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> float:
-    """Return the seconds for fitting a measure and computing the norms of unpacked rows."""
+    """Return the seconds for fitting the measure and computing norms; 0 if the rows are packed."""
     if segment.packed_for:
         return 0.0
     size = _row_bytes(segment) * segment.n_rows
@@ -172,5 +190,5 @@ def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> floa
 
 
 def _selecting(request: RequestSizes, n_threads: int, costs: CostModel) -> float:
-    """Return the seconds in which the neighbours of all queries are selected and sorted."""
+    """Return the seconds for selecting and sorting the neighbours of all queries."""
     return costs.seconds_per_neighbor * request.n_queries * request.k / n_threads

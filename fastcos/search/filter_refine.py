@@ -1,9 +1,10 @@
-"""Exact top-k by an upper bound that is an inner product (multi-step search).
+"""Exact top-k search by a measure whose upper bound is an inner product (multi-step search).
 
-Items are first ranked by a raw score that bounds the exact score. The few items with the best raw
-scores are scored exactly. A query is finished if its k-th best exact score exceeds the bounds of
-all other items. For an unfinished query, every item whose bound reaches the k-th best exact score
-is scored as well.
+The search first ranks items by the raw score of the bound, an inner product from which an upper
+bound of the exact score follows. It then computes the exact scores of the few items with the best
+raw scores. A query is finished if its k-th best exact score exceeds the bounds of all other items.
+If it is not finished, every item whose bound reaches the k-th best exact score is scored exactly as
+well.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """
@@ -24,9 +25,9 @@ from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
 
-# A raw score is lowered at most this many times; each step is twice as long as the one before.
+# _min_raw_scores lowers a raw score at most this many times, by steps that double each time.
 _DOUBLINGS = 40
-# The number of times that the last step is halved; the error is then 2 % of the step.
+# _min_raw_scores then bisects the last step this many times, so that the error is 2 % of the step.
 _HALVINGS = 6
 
 
@@ -42,8 +43,9 @@ def filter_and_refine(
     """Return row numbers and exact raw scores (n, k) of a segment's best items for each query.
 
     queries.exclusions contains row numbers of the segment, allowed_rows is the result of
-    Segment.allow, and best is the ranking of all earlier segments. In the worst case, O(m) items
-    per query are scored exactly. The buffers stay within working_memory.
+    Segment.allow, and best contains the best items of all earlier segments. In the worst case, all
+    items of the segment are scored exactly for each query. The buffers do not exceed the working
+    memory.
     """
     n = len(queries.rows)
     precomputed = measure.precompute(segment.rows)
@@ -61,7 +63,8 @@ def filter_and_refine(
         )
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
-        # If the candidates of a query are all items, or include padding, no item is missing.
+        # The candidates of a query are all items that the query may find if there are as many
+        # candidates as items, or if the last candidate is padding. No item can be missing then.
         places = np.flatnonzero(candidates[:, -1] >= 0) if width < n_items else batch[:0]
         if len(places):
             bounds = measure.upper_bound(part.rows[places], last_scores[batch[places]])
@@ -79,13 +82,20 @@ def filter_and_refine(
 
 
 def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> Floats:
-    """For each query, return a score that k items of this or of earlier segments reach."""
+    """Return for each query a lower bound on its k-th best score in all segments so far.
+
+    It is the larger of the k-th best score in this segment and the k-th best score in all earlier
+    segments.
+    """
     kth_scores: Floats = scores[queries, -1]
     return kth_scores if best is None else np.maximum(kth_scores, best[1][queries, -1])
 
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
-    """Yield parts of the queries whose lists of ``width`` candidates fit the working memory."""
+    """Yield consecutive parts of the queries, with ``width`` candidates per query, that fit memory.
+
+    Memory means the working memory.
+    """
     size = max(
         1, int(options.working_memory / (cost_model.COSTS.refined_bytes_per_candidate * width))
     )
@@ -101,7 +111,10 @@ def _refine(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Return the k best candidates (n, c) of every query by exact raw scores; -1 is no item."""
+    """Return row numbers and exact raw scores (n, k) of the best of each query's candidates.
+
+    candidates (n, c) holds row numbers, and -1 as padding.
+    """
     exact = measure.rescore(queries.rows, precomputed, np.maximum(candidates, 0))
     return select_best(candidates, exact, k, options.n_threads)
 
@@ -116,7 +129,10 @@ def _refine_all(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None,
 ) -> Ranking:
-    """Return the k best, by exact scores, of all items that reach min_raw_scores (n,)."""
+    """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
+
+    All items are scored exactly whose raw score, of the bound, is at least min_raw_scores (n,).
+    """
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
     silent_options = options._replace(progress=None)
@@ -150,11 +166,12 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return raw scores (n,) below which no item has an exact score of at least min_scores (n,).
+    """Return for each query a raw score of the bound that all items to be scored reach.
 
-    The first raw scores that are tried are last_scores, the raw scores of the last candidates. From
-    there, raw scores are lowered by steps that double until the bound is below min_scores, and then
-    the last step is halved repeatedly. The result is -inf if no raw score is low enough.
+    No item with a lower raw score has an exact score of at least min_scores (n,). The search for
+    this raw score starts at last_scores (n,), the raw scores of the last candidates. It lowers the
+    raw score by steps that double each time, until the upper bound that follows from it is below
+    min_scores, and then bisects the last step. The result is -inf if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

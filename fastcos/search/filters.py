@@ -1,6 +1,6 @@
-"""The items that a query is allowed to find: excluded pairs of query and item, and allowed rows.
+"""Restrict what queries can find: excluded pairs of a query and an item, and allowed rows.
 
-``kernel_filters`` converts both to the record that kernels take, and makes their arrays read-only.
+``kernel_filters`` converts both to the record that kernels read.
 """
 
 from typing import Any, NamedTuple
@@ -21,9 +21,10 @@ class ExcludedItems(NamedTuple):
     Attributes
     ----------
     self_rows : ndarray (n,), int64
-        For each query, the number of the item that is the query itself, or -1.
+        For each query, the number of the item that is the query itself and must not be found, or
+        -1.
     indptr, indices : ndarray (n + 1,) and (e,), int64
-        The other excluded items of query i are ``indices[indptr[i] : indptr[i + 1]]``.
+        The other items that query i must not find are ``indices[indptr[i] : indptr[i + 1]]``.
     """
 
     self_rows: Integers
@@ -31,13 +32,13 @@ class ExcludedItems(NamedTuple):
     indices: Integers
 
     def of_range(self, first: int, last: int) -> "ExcludedItems":
-        """Return the exclusions of the queries with numbers first to last - 1."""
+        """Return the excluded items of queries first to last - 1."""
         return ExcludedItems(
             self.self_rows[first:last], self.indptr[first : last + 1], self.indices
         )
 
     def take(self, queries: slice | Integers) -> "ExcludedItems":
-        """Return the exclusions of the queries with these numbers, in this order."""
+        """Return the excluded items of the queries with these numbers, in this order."""
         if isinstance(queries, slice):
             return self.of_range(queries.start, queries.stop)
         starts, ends = self.indptr[queries], self.indptr[queries + 1]
@@ -47,7 +48,10 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return exclusions of n queries: no items, or only item i for query i with exclude_self."""
+    """Return ExcludedItems of n queries that exclude nothing, or only item i for query i.
+
+    exclude_self says whether query i excludes item i.
+    """
     self_rows = np.arange(n, dtype=np.int64) if exclude_self else np.full(n, -1, np.int64)
     return ExcludedItems(self_rows, np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
 
@@ -58,11 +62,11 @@ class AllowedRows:
     Attributes
     ----------
     mask : ndarray (p,), uint8
-        The value is 1 for each allowed row, and 0 for other rows.
+        1 for each allowed row, and 0 for every other row.
     count : int
         The number of allowed rows.
     numbers : ndarray (count,), int64
-        The ascending numbers of the allowed rows, computed at first use.
+        The row numbers of the allowed rows in ascending order, computed at first use.
     """
 
     def __init__(self, mask: npt.NDArray[np.uint8], numbers: Integers | None = None) -> None:
@@ -73,19 +77,22 @@ class AllowedRows:
 
     @parallel.lazy_attribute
     def numbers(self) -> Integers:
-        """The ascending numbers of the allowed rows."""
+        """The row numbers of the allowed rows in ascending order."""
         return validation.read_only(np.flatnonzero(self.mask))
 
 
 def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
-    """Return the AllowedRows with these ascending numbers among n_rows rows."""
+    """Return AllowedRows that allow the rows with these ascending numbers, out of n_rows rows."""
     mask = np.zeros(n_rows, np.uint8)
     mask[numbers] = 1
     return AllowedRows(mask, numbers)
 
 
 def kernel_filters(exclusions: ExcludedItems, allowed: AllowedRows | None = None) -> Any:
-    """Return the record of filters that kernels read; ``allowed=None`` allows all rows."""
+    """Return the record that kernels read: the excluded items of each query, and the allowed rows.
+
+    ``allowed=None`` allows all rows.
+    """
     mask = kernel_records.ALL_ALLOWED if allowed is None else allowed.mask
     return kernel_records.query_filters(
         exclusions.self_rows, exclusions.indptr, exclusions.indices, mask

@@ -1,14 +1,14 @@
-"""Search within groups: a query finds only items of its group, and the other items are not read.
+"""Search within groups: a query finds only items of its group, and no other items are read.
 
 Queries are answered in the order of their groups, so that the rows of a group stay in the cache of
-one thread. ``plan.plan_groups`` assigns one of three methods to each group::
+one thread. ``plan.plan_groups`` chooses one of three methods for each group::
 
-    is_small          one launch searches all such groups, and scores every pair in float64
-    is_tiled          tiles search the panels of the group; each thread searches another group
-    is_segment        the group is a segment; all threads search one such group at a time
+    is_small          one call of a kernel scores every pair in all of these groups in float64
+    is_tiled          one thread searches the group by tiles, while others search other groups
+    is_segment        all threads together search the group as a segment of its own
 
-The panels of a group are packed once the group has had enough queries, including the queries of
-earlier searches.
+A group is packed for tiles once it has been searched by enough queries, in this search and earlier
+searches together.
 """
 
 import itertools
@@ -34,21 +34,22 @@ from fastcos.similarity.base import is_upper_bounded
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers
 
-# The number of queries of one group that a thread searches at once.
+# The largest number of queries of one group that a thread searches at once.
 _QUERIES_PER_TASK = 512
-# The number of pairs that a thread scores in float64 in one block.
+# The number of pairs of a query and an item that a block contains if every pair is scored in
+# float64.
 _PAIRS_PER_BLOCK = 20_000
-# The number of pairs that a thread compares by tiles in one block.
+# The number of pairs that a block contains if tiles compare them.
 _TILED_PAIRS_PER_BLOCK = 200_000
-# The initial threshold of a query if no lower bound on the k-th best score of the query is known.
+# The initial threshold of a query for whose k-th best score no lower bound is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
 class GroupSearch:
     """The search of a request in which each query finds only items of its group.
 
-    The groups are planned once, for all queries of the request. ``best_of`` then searches the
-    batches, which follow one another in the order of the groups.
+    The constructor chooses the method of each group, for all queries of the request. ``best_of``
+    then searches one batch of queries after the other, in the order of their groups.
     """
 
     def __init__(
@@ -65,8 +66,8 @@ class GroupSearch:
         n_items: Integers = sum(
             (np.diff(order.starts) for order in self._orders), np.zeros(n_groups, np.int64)
         )
-        # The launches that search several groups at once are used neither for measures that are not
-        # inner products nor by NumPy, while the kernels are not compiled.
+        # Every group must be searched as a segment if the measure is not an inner product, or if
+        # NumPy searches because the kernels are not compiled.
         needs_segments = is_upper_bounded(items.measure) or any(
             segment.uses_numpy() for segment in items.segments
         )
@@ -81,7 +82,7 @@ class GroupSearch:
             ).is_tiled
             for order in self._orders
         ]  # fmt: skip
-        # The code -1 of a group without items selects the last entry of these arrays.
+        # The code -1, of queries whose group has no items, selects the last entry of these arrays.
         self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:
@@ -102,10 +103,10 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search groups that are segments one by one, and the groups of `places` together.
+        """Search the groups that are segments one by one, and all other groups together.
 
-        ``places`` are the numbers of the queries whose groups are no segments. The rankings of
-        queries whose groups have no items are padding.
+        ``places`` are the numbers of the queries in the other groups. The result of a query whose
+        group has no items is padding.
         """
         positions, raw_scores = padding(len(codes), self._request.k)
         if len(places):
@@ -120,7 +121,7 @@ class GroupSearch:
         return positions, raw_scores
 
     def _search_alone(self, queries: QueryBatch, group: int) -> Ranking:
-        """Search the items of one group as separate segments, for queries of this group."""
+        """Search the items of one group, which become segments of their own, for its queries."""
         segments = [
             order.restrict(segment, group)
             for segment, order in zip(self._items.segments, self._orders, strict=True)
@@ -135,7 +136,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups with these codes (n,), none of which is a segment, all together."""
+        """Search all queries together; codes (n,) are their groups, none of which is a segment."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
@@ -143,7 +144,7 @@ class GroupSearch:
             encoded, exclusions = queries.encoded, queries.exclusions
             if len(segment.encoded.rows) < self._items.n_items:
                 exclusions = exclusions_within(exclusions, segment)
-            # Every item has the score 0 with a zero query, so tiles would drop no item.
+            # A zero query has the score 0 with every item, so tiles would not rule out any item.
             is_tiled = tiled_groups[codes] & (encoded.norms > 0)
             row_numbers, raw_scores = _score_pairs(
                 segment, order, encoded, exclusions, codes, ~is_tiled, k, options
@@ -173,9 +174,10 @@ def _score_pairs(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Return rows and raw scores (n, k) of the best items in the group of each query.
+    """Return row numbers and raw scores (n, k) of the best items in the group of each query.
 
-    If is_scored is false for a query, the result of the query is padding.
+    Every pair of a query and an item of its group is scored in float64. If is_scored is False for a
+    query, its result is padding.
     """
     firsts, lasts = order.starts[codes], order.starts[codes + 1]
     lasts = np.where(is_scored, lasts, firsts)
@@ -200,10 +202,10 @@ def _search_panels(
     results: Ranking,
     options: ExecutionOptions,
 ) -> None:
-    """Search the groups of the queries with these ascending numbers, and write results.
+    """Search the groups of some queries by tiles, and write the best items to results.
 
-    The function works like the scan of the panels of all items, except that every task has the
-    panels of one group.
+    numbers are the ascending numbers of these queries. The function works like a search of all
+    items by tiles, except that each task searches only the panels of one group.
     """
     group_of = codes[numbers]
     group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))
@@ -211,8 +213,8 @@ def _search_panels(
     tasks = np.union1d(group_starts, np.arange(0, len(numbers), _QUERIES_PER_TASK))
     tasks = np.append(tasks, len(numbers))
     n_items = np.diff(order.starts)[group_of[tasks[:-1]]]
-    # All groups are packed in the same units, so the queries are scaled once, by the units of the
-    # first group.
+    # The codes of all groups have the same units, so the queries need to be scaled only once, here
+    # for the first group.
     panels = order.packed(int(group_of[0]))
     scaled_queries = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape
@@ -246,7 +248,8 @@ def _search_panels(
                     ),
                     outputs,
                 )  # fmt: skip
-                # Queries whose estimated threshold was too high are searched without an estimate.
+                # If the estimated threshold of a query was too high, the query is searched again
+                # without an estimate.
                 remaining = remaining[unproved[0, remaining] > _NO_THRESHOLD]
                 sample = task_grid.NO_SAMPLE
 
