@@ -18,8 +18,8 @@ from fastcos.validation import Floats, Integers
 # An attack first looks for weights that bring the k items after the neighbour nearer to the item.
 # It then looks for weights that bring a single competing item nearer, for this number of items.
 _COMPETITORS = 1
-# An attack counts how many items become nearer than the neighbour among the other k - 1 neighbours
-# and this number of items, which follow the k nearest neighbours in the order of the cosine.
+# An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
+# list of an item contains its k nearest neighbours and the next N_LISTED items.
 N_LISTED = 48
 # An attack tries only the condition numbers of an ascending list, which are called levels. The
 # logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
@@ -60,7 +60,7 @@ def vertex_attack(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Search for a rescaling of low condition number that removes each neighbour of each item.
+    """For each neighbour, search for a rescaling of low condition number that removes it.
 
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
     condition number at which a rescaling can remove a neighbour lies between the radius of the
@@ -118,7 +118,7 @@ def attack(
     levels: Floats,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Search for rescalings that remove each of the first k neighbours of each list.
+    """For each of the first k neighbours of each list, search for a rescaling that removes it.
 
     certain (n, k) contains the certified radius of each neighbour. levels contains ascending
     condition numbers, of which only those above the certified radius of a neighbour are tried. Each

@@ -150,8 +150,8 @@ class LabelRecovery(Record):
         Number of labelled items on which the AUC was evaluated. The search did not use these items.
     given, low, high : float
         Pairwise AUC of the audited embeddings, and the lowest and the highest pairwise AUC under
-        the rescalings that the search found. All three are computed on items that the search did
-        not use. The true range of the AUC is at least as wide as the range from ``low`` to
+        the rescalings that the search found. All three AUCs are computed on items that the search
+        did not use. The true range of the AUC is at least as wide as the range from ``low`` to
         ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D for which the rows ``items / D`` have the lowest and the

@@ -187,12 +187,12 @@ def rescaling_radii(
 ) -> Floats:
     """Return the radii (n, k) of the k nearest neighbours of every row under rescalings.
 
-    A radius is one of the ascending levels or, if the radius that follows from Fisher's z alone
-    lies between two levels, the latter radius. Most edges are decided by the first_list nearest
-    competing items. Edges that these items do not decide are examined again with longer lists, of
-    up to longest_list items; for items that are not in the list, the bound on the change of
-    Fisher's z is used. The lists of batch_rows rows are in memory at the same time; with the
-    default arguments, the longest lists take 128 MiB.
+    A radius is one of the ascending levels, unless the radius that follows from Fisher's z alone
+    lies between two levels; then the result is the radius from Fisher's z. Most edges are decided
+    by the first_list nearest competing items. Edges that these items do not decide are examined
+    again with longer lists, of up to longest_list items; for items that are not in the list, the
+    bound on the change of Fisher's z is used. The lists of batch_rows rows are in memory at the
+    same time; with the default arguments, the longest lists take 128 MiB.
     """
     n, max_length = len(sample.rows), len(sample.items) - 1
     longest = min(max_length, max(longest_list, k + 1))

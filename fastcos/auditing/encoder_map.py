@@ -2,8 +2,9 @@
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder, so that such queries can be searched in a corpus
-that only the old encoder has embedded. Cross-validation predicts how many of the neighbours that
-the old encoder finds such a search still finds. Source: Drift-Adapter, arXiv:2509.23471.
+that only the old encoder has embedded. Cross-validation predicts which share of the neighbours that
+such a search finds would also be found with queries of the old encoder. Source: Drift-Adapter,
+arXiv:2509.23471.
 """
 
 from dataclasses import dataclass

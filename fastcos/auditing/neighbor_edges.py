@@ -89,7 +89,7 @@ def as_edges(
 
 
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
-    """Yield parts of the sampled rows and of their lists of neighbours whose items fit in memory.
+    """Yield parts of the sampled rows and their lists, so that the items of a part fit in memory.
 
     A part consists of a slice of the rows, the items that occur in these rows and in their lists,
     and the lists, whose entries are row numbers within these items. If all items fit in memory,

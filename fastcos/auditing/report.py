@@ -23,7 +23,7 @@ from fastcos.validation import Floats
 
 # The bar chart of the dimensions shows at most this many bars, so that it fits a narrow screen.
 MAX_BARS = 64
-# The end of a sentence about training that has determined the rescaling D.
+# The clause that ends a sentence of the verdict if training has determined the rescaling D.
 _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
@@ -645,7 +645,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return a parametrisation in words, and how well its neighbours agree with the audit's."""
+    """Return a description of a parametrisation, and of how its neighbours differ."""
     distance = (
         ""
         if variant.condition is None

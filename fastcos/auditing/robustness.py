@@ -31,11 +31,10 @@ def robustness_curve(
     generator draws the items on which the search for the worst single maps is run.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
-    # An edge counts as certified at a condition number if its certified radius is larger than this
-    # number. The radius of an edge that is certified at one of these condition numbers and not at
-    # the next would equal this number, so the levels of the certificates are raised slightly. The
-    # levels of the attacks are not raised, because an edge counts as removed if the radius of the
-    # attack is at most the condition number.
+    # The certified radius of an edge is one of the levels, and the edge counts as certified at a
+    # condition number only if its radius is larger. Each level is therefore slightly larger than
+    # its condition number. The attacks use the condition numbers themselves, because an edge counts
+    # as removed if the radius of the attack is at most the condition number.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)

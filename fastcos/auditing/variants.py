@@ -229,7 +229,7 @@ def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
 
 
 def _eigen(second: Floats) -> tuple[Floats, Any]:
-    """Return the eigenvalues above the rounding error of the largest, with their eigenvectors."""
+    """Return the eigenvalues that are not rounding errors, with their eigenvectors."""
     values, vectors = np.linalg.eigh(second)
     is_nonzero = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
     return values[is_nonzero], vectors[:, is_nonzero]

@@ -45,10 +45,10 @@ _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
 # An item can become nearer than a neighbour only if its z = artanh(cosine) is below the z of the
-# neighbour by at most _PROVEN_GAP times the logarithm of the condition (Theorem 6). The search
-# considers only items whose z is below the z of the neighbour by at most _SEARCH_GAP times the
-# logarithm, because this is faster. With a _SEARCH_GAP of 0.6, the search would miss edges of small
-# models.
+# neighbour by at most _PROVEN_GAP times the logarithm of the condition number (Theorem 6). The
+# search considers only items whose z is below the z of the neighbour by at most _SEARCH_GAP times
+# the logarithm, because this is faster. With a _SEARCH_GAP of 0.6, the search would miss some of
+# the edges that a map can remove from small models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # A gradient gives the largest weights to the edges whose scores differ from the threshold by at
 # most about this multiple of the largest change of a score that a map can cause. Each of the first
@@ -293,7 +293,7 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the derivative (d, d) of a smooth count of lost edges with respect to the metric.
+        """Return the derivative (d, d) of a smoothed number of lost edges by the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth function of the difference between its score and the threshold,

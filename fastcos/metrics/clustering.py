@@ -39,7 +39,7 @@ def clustering_scores(
     random_state: int = 0,
     n_threads: int | None = None,
 ) -> ClusteringScores:
-    """ARI and AMI between the labels and as many clusters, which spherical k-means finds.
+    """ARI and AMI between the labels and an equal number of clusters of spherical k-means.
 
     Spherical k-means runs from several random starts. The function scores the clustering with the
     largest sum of cosines between the rows and the centres of their clusters. The scores depend on

@@ -170,8 +170,8 @@ def popularity_bias(
         _correlation(logs, list_counts[is_used]),
         tuple(float(decile.mean()) for decile in np.array_split(cosines[order], 10)),
         float((list_counts * counts).sum() / list_counts.sum() / counts.mean()),
-        # The Gini coefficient is the mean absolute difference of two items divided by twice the
-        # mean.
+        # The Gini coefficient is the mean absolute difference between the counts of two items,
+        # divided by twice the mean count.
         float((ranks * np.sort(list_counts)).sum() / (len(list_counts) * list_counts.sum())),
         len(rows) - n,
     )

@@ -170,7 +170,7 @@ class ClassTest(Record):
         p-value, corrected for the number of labels. The deviation of a label is the difference
         between its precision and chance, in standard deviations over the permutations. The p-value
         is the share of the permutations in which the largest deviation of any label is at least as
-        large as the deviation of this label in the true labels.
+        large as the deviation of this label under the true labels.
     """
 
     label: str
@@ -304,7 +304,7 @@ def _shares(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> Floats:
-    """Return the share of each label among the neighbours of its queries.
+    """Return the share of each label among the neighbours of the queries with this label.
 
     The shape is (rankings, permutations, C).
     """

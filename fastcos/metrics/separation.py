@@ -98,7 +98,7 @@ def _cluster_squares(grouped: LabelledRows) -> Floats:
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):
         rows = grouped.rows[first:last]
-        # Use the smaller one of the two Gram matrices: rows by rows or dimensions by dimensions.
+        # Use the smaller of the two Gram matrices: rows by rows or dimensions by dimensions.
         matrix = rows.T if len(rows) < rows.shape[1] else rows
         squares[code] = np.square(cross_products(matrix, matrix)).sum()
     return squares

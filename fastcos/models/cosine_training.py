@@ -232,7 +232,7 @@ class _Trainer:
         return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
-        """Make one pass over the users; return the mean loss, computed before each user's step."""
+        """Make one pass over the users; return the mean loss of an interaction before its step."""
         loss = 0.0
         for batch in self._random.permutation(len(self._cuts) - 1):
             loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))

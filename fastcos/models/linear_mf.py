@@ -23,7 +23,8 @@ from fastcos.similarity.rescalings import Rescaling, as_diagonal
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
-# For each value of center: whether the row means, and whether the column means are subtracted.
+# For each value of ``center``: whether the row means are subtracted, and whether the column means
+# are subtracted.
 _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
 # The solver "auto" is "direct" if the smaller dimension of X is at most this number. For 1,000
 # columns, "direct" is about as fast as "randomized" and more accurate; for 2,000 columns, "direct"
@@ -173,7 +174,7 @@ class LinearMF(FactorModel):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, progress: Progress | None = None) -> "LinearMF":
-        """Compute the closed form of the objective for X.
+        """Compute the closed-form solution of the objective for the interactions X.
 
         Parameters
         ----------

@@ -28,8 +28,8 @@ _BYTES_PER_PRODUCT = 64
 class Biases(NamedTuple):
     """The arguments row_center= (n,) and center= (p,) of ``matmul`` and of the SVD.
 
-    With these arguments, ``matmul`` multiplies and the SVD decomposes the matrix X - row_center 1'
-    - 1 center'.
+    ``matmul`` then multiplies, and the SVD then decomposes, the matrix X - row_center 1' - 1
+    center'.
     """
 
     row_center: Floats | None

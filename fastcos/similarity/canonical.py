@@ -166,9 +166,9 @@ def query_metric(
     its factor L, not the users.
 
     However, this cosine does change if the same vector is added to all items. Losses that only
-    compare items with each other, such as BPR or a softmax over items, do not change if a vector is
-    added to all items (theorem 10 in docs/explanation/proofs.md); after such a loss, search the
-    transformed items by the measure "centered_cosine".
+    compare items with each other, such as BPR or a softmax over items, do not change if the same
+    vector is added to all items (theorem 10 in docs/explanation/proofs.md). After training with
+    such a loss, search the transformed items by the measure "centered_cosine".
 
     Parameters
     ----------

@@ -35,10 +35,10 @@ _RAW_SLACK = 1e-5
 _MIN_WEIGHT = 0.1
 # Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
-# Each item standardises a cosine by its own mean and standard deviation. For each cosine of this
-# grid, MutualProximity stores the largest standardised value among all items. This value is a
-# maximum of increasing linear functions of the cosine and therefore convex, so linear interpolation
-# between two grid points is an upper bound.
+# A cosine with an item is standardised by the mean and the standard deviation of all cosines with
+# this item. For each cosine of this grid, MutualProximity stores the largest standardised value
+# among all items. This value is a maximum of increasing linear functions of the cosine and
+# therefore convex, so linear interpolation between two grid points is an upper bound.
 _GRID = np.linspace(-1, 1, 65)
 # NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the distances at the
 # two ends of the curve that the docstring describes are equal.

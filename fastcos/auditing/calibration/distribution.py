@@ -109,7 +109,7 @@ class PairDistribution(Record):
 
     @property
     def _is_bounded(self) -> bool:
-        """Whether no score can exceed the last edge, as for cosines."""
+        """Whether no score can exceed the last edge of the bins, as for cosines."""
         return Bins(self.low, self.width) == COSINE_BINS
 
     def p_value(self, scores: Any) -> Floats:

@@ -15,8 +15,8 @@ from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
 # A note warns the user if, on average, more than this number of pairs count as one independent
-# pair. Even for independent normal rows, two pairs count as one, because the bootstrap counts the
-# noise of each pair twice.
+# pair. Even for independent normal rows, two pairs count as one independent pair, because the
+# bootstrap counts the noise of each pair twice.
 _CLUSTERED = 4.0
 # A rate has an interval only if at least this number of pairs is expected above its threshold. For
 # lower rates, in experiments with 12 to 100 normal rows, 99 % intervals rarely contained the true
