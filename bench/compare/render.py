@@ -19,16 +19,16 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # of the machines; Okabe
 BEGIN, END = "<!-- begin bench/results -->\n", "<!-- end bench/results -->\n"
 # The rows of the README and of the picture. A row is a task, its size, a second size that is shown
 # if the first has no verdict, and a short title. The README also lists every row in which fastcos
-# is slower.
+# is not shown to be faster.
 README_ROWS = (
-    ("one_query", "small", "small", "1 query, {n:,} x {d}"),
-    ("one_query", "medium", "large", "1 query, {n:,} x {d}"),
-    ("batch", "medium", "small", "{queries} queries, {n:,} x {d}"),
-    ("self_join", "medium", "small", "all rows with all, {n:,} x {d}"),
-    ("sparse_join", "medium", "small", "nearest of {n_items:,} sparse columns"),
-    ("product", "medium", "small", "X A, {nnz:,} non-zeros"),
-    ("gram", "medium", "small", "X'(X A), {nnz:,} non-zeros"),
-    ("svd", "medium", "small", "{k} singular triplets to a residual of 0.01, {nnz:,} non-zeros"),
+    ("one_query", "small", "small", "1 query among {n:,} x {d}"),
+    ("one_query", "medium", "large", "1 query among {n:,} x {d}"),
+    ("batch", "medium", "small", "{queries} queries among {n:,} x {d}"),
+    ("self_join", "medium", "small", "neighbours of all {n:,} x {d} rows"),
+    ("sparse_join", "medium", "small", "neighbours of all {n_items:,} sparse columns"),
+    ("product", "medium", "small", "product X A, {nnz:,} non-zeros"),
+    ("gram", "medium", "small", "product X'(X A), {nnz:,} non-zeros"),
+    ("svd", "medium", "small", "{k} singular values and vectors, {nnz:,} non-zeros"),
 )
 
 
@@ -116,6 +116,9 @@ def library_of(comparison):
     return ", ".join(filter(None, parts))
 
 
+# The words of the README for the verdicts that name no winner.
+EXPLANATIONS = {"undecided": "undecided", "busy": "disturbed by other programs"}
+
 COLUMNS = (
     "task", "fastcos", "other library", "time of that library", "fastcos is ... times as fast",
 )  # fmt: skip
@@ -137,15 +140,9 @@ def summary(best):
         f"other exact library in {counts['faster']} of them, and slower in {counts['slower']}."
     )
     if counts["undecided"]:
-        text += (
-            f" In {_tasks(counts['undecided'])}, the measurements do not show which of the two "
-            "libraries is faster."
-        )
+        text += f" The result is undecided in {_tasks(counts['undecided'])}."
     if counts["busy"]:
-        text += (
-            f" For {_tasks(counts['busy'])} there is no verdict, because other programs used the "
-            "machine."
-        )
+        text += f" Other programs disturbed {_tasks(counts['busy'])}, so there is no verdict."
     return text
 
 
@@ -437,43 +434,53 @@ def readme_rows(documents):
     best = best_of(comparisons(document))
     for key, title in short_titles(document).items():
         comparison = best[key]
-        ratio = f"{rounded(comparison['ratio'])} times as fast"
+        library, ratio = comparison["library"], comparison["ratio"]
+        words = f"{rounded(ratio)} times as fast"
         if comparison["verdict"] == "slower":
-            ratio = f"**slower: it takes {rounded(1 / comparison['ratio'])} times as long**"
-        elif comparison["verdict"] == "undecided":
-            ratio = (
-                f"undecided: between {rounded(comparison['low'])} and "
-                f"{rounded(comparison['high'])} times as fast"
-            )
-        elif comparison["verdict"] == "busy":
-            ratio += " (no verdict: the machine was busy)"
+            words = f"**slower: {library} is {rounded(1 / ratio)} times as fast**"
+        elif comparison["verdict"] != "faster":
+            words = f"{EXPLANATIONS[comparison['verdict']]}: {range_of(comparison)}"
         times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
-        rows.append((title, times[0], f"{comparison['library']}: {times[1]}", ratio))
+        rows.append((title, times[0], f"{library}: {times[1]}", words))
     lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
     lines += [f"{machine_line(document)} {summary(best.values())}", ""]
-    return "\n".join([*lines, "fastcos is slower in these tasks:", "", *losses(documents), ""])
+    lines += ["fastcos is not faster in these tasks:", "", *tasks_not_won(documents), ""]
+    return "\n".join(lines)
 
 
-def losses(documents):
-    """Return a list of all rows in which an exact library is faster than fastcos, by machine."""
+def tasks_not_won(documents):
+    """Return a list of all rows in which fastcos is not shown to be faster, by machine."""
     lines = []
-    for document in documents.values():
-        slower = [row for row in best_of(comparisons(document)).values() if row["high"] < 1]
-        texts = [
-            f"{row['title']}: {row['library']} is {rounded(1 / row['ratio'])} times as fast"
-            + " (no verdict: the machine was busy)" * (row["verdict"] == "busy")
-            for row in sorted(slower, key=lambda row: row["ratio"])
-        ]
+    for document in sorted(documents.values(), key=lambda document: bool(document["tags"])):
         lines.append(f"- {bar_label(document)}, commit {(document['commit'] or 'unknown')[:7]}")
+        best = sorted(best_of(comparisons(document)).values(), key=lambda row: row["ratio"])
+        texts = [
+            f"slower: {row['title']}; {row['library']} is {rounded(1 / row['ratio'])} times as fast"
+            for row in best
+            if row["verdict"] == "slower"
+        ]
+        texts += [
+            f"{EXPLANATIONS[verdict]}: {row['title']}; compared with {row['library']}, fastcos is "
+            f"{range_of(row)}"
+            for verdict in ("undecided", "busy")
+            for row in best
+            if row["verdict"] == verdict
+        ]
         lines += [f"  - {text}" for text in texts or ["none"]]
     return lines
+
+
+def range_of(comparison):
+    """Return the interval of a ratio in words."""
+    low, high = rounded(comparison["low"]), rounded(comparison["high"])
+    return f"between {low} and {high} times as fast"
 
 
 def howto_rows(documents):
     """Return the table of large matrices for docs/howto/benchmark.md, fastest library first.
 
-    A singular value decomposition also shows its largest residual, because the settings of SciPy
-    and scikit-learn are fixed and may reach smaller residuals than the target.
+    A singular value decomposition also shows its largest residual, because SciPy and scikit-learn
+    have no parameter that sets this residual, and may reach a smaller one than required.
     """
     measured = {name: document for name, document in documents.items() if document["large"]}
     if not measured:

@@ -4,6 +4,7 @@ The file of a library chooses a list, for example by `SETTINGS = settings.openbl
 in the list is tried for two turns; the fastest setting is then used in all processes.
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -23,17 +24,30 @@ DEFAULT = [Setting()]
 OPENBLAS_KERNELS = (("AVX-512", "SkylakeX", "avx512f"), ("AVX2", "Haswell", "avx2"))
 
 
+# A run that limits fastcos to AVX2 by FASTCOS_ISA=avx2 stands for a CPU without AVX-512. The other
+# libraries are therefore limited too, as far as they have a variable for this purpose.
+AVX2_VARIABLES = {
+    "FAISS_SIMD_LEVEL": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+}  # fmt: skip
+
+
+def is_limited_to_avx2():
+    """Return whether this run stands for a CPU without AVX-512."""
+    return os.environ.get("FASTCOS_ISA") == "avx2"
+
+
 def openblas():
-    """Return a setting for each family of OpenBLAS kernels that this CPU can run.
+    """Return a setting for each family of OpenBLAS kernels that this run may use on this CPU.
 
     OpenBLAS chooses kernels by the model of the CPU. On new and on virtual CPUs, this choice is
     often not the fastest.
     """
-    cpu_features = machine.features()
+    allowed = machine.features() - ({"avx512f"} if is_limited_to_avx2() else set())
     settings = [
         Setting(f"{name} kernels", {"OPENBLAS_CORETYPE": core})
         for name, core, instructions in OPENBLAS_KERNELS
-        if instructions in cpu_features
+        if instructions in allowed
     ]
     return settings or DEFAULT
 

@@ -52,6 +52,8 @@ class Worker:
     def __init__(self, library, threads, setting=settings.Setting()):  # noqa: B008  a constant
         self.library, self.setting, self.cpu_seconds = library, setting, 0.0
         variables = dict.fromkeys(THREAD_VARIABLES, str(threads)) | OPENBLAS_WAIT
+        if settings.is_limited_to_avx2():
+            variables |= settings.AVX2_VARIABLES
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.compare.worker", library],
             env=os.environ | variables | setting.variables, cwd=ROOT,

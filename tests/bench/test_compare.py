@@ -342,7 +342,7 @@ def test_busy_rows_have_no_verdict():
     busy = document()
     busy["results"]["batch small"]["busy"] = 0.5
     text = render.markdown({"some-cpu-2-threads": busy})
-    assert "For 1 task there is no verdict, because other programs used the machine." in text
+    assert "Other programs disturbed 1 task, so there is no verdict." in text
     assert "(no verdict: the machine was busy) |" in text
 
 
@@ -381,8 +381,8 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     assert 'data-library="NumPy"' in (tmp_path / "index.html").read_text()
     assert readme.read_text().startswith("before\n")
-    ratio = "**slower: it takes 2.0 times as long**"
-    row = f"| 256 queries, 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | {ratio} |"
+    ratio = "**slower: SciPy is 2.0 times as fast**"
+    row = f"| 256 queries among 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | {ratio} |"
     assert row in readme.read_text()
     assert "old" not in readme.read_text()
     assert "| X'(X A) | 2 s |  |" in howto.read_text()
