@@ -29,7 +29,7 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.validation import Floats, Integers
 
-# The following six constants are sizes of samples. Larger samples reduce the standard errors of an
+# The following five constants are sizes of samples. Larger samples reduce the standard errors of an
 # audit, and increase its run time, which `python -m bench.lab.curves audit` compares with the time
 # of one top_k of all items.
 

@@ -91,9 +91,9 @@ def as_edges(
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Yield parts of the sampled rows and their lists, so that the items of a part fit in memory.
 
-    A part consists of a slice of the rows, the items that occur in these rows and in their lists,
-    and the lists, whose entries are row numbers within these items. If all items fit in memory,
-    there is only one part, and the row numbers do not change.
+    Each part is yielded as three values: a slice of the sampled rows, the items that occur in these
+    rows or in their lists, and the lists, whose entries are renumbered to row numbers within these
+    items. If all items fit in memory, there is only one part, and the row numbers do not change.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists

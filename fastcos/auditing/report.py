@@ -93,7 +93,9 @@ class Audit(Record):
     given : VariantScores
         Scores of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
-        Scores of the items in other parametrisations of the model, which do not change its loss.
+        Scores of the items in other parametrisations of the model. All of them make the same
+        predictions, except for the form "centered", which is added for ranking losses and subtracts
+        the mean of the items.
     invariant_baselines : tuple of VariantScores
         Scores of similarities that no linear map of the model changes.
     label_test : LabelTest or None

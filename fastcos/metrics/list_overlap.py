@@ -160,7 +160,7 @@ def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Inte
     for start in range(0, len(a), step):
         block = slice(start, start + step)
         items = np.concatenate([a[block], b[block]], axis=1)
-        # The sort is stable, so that of two equal items, the item of a comes first.
+        # The sort is stable, so that the item from a comes before the equal item from b.
         order = np.argsort(items, axis=1, kind="stable")
         items = np.take_along_axis(items, order, axis=1)
         rows, columns = np.nonzero((items[:, 1:] == items[:, :-1]) & (items[:, 1:] >= 0))

@@ -193,7 +193,7 @@ def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedR
 
 
 class Invariances(NamedTuple):
-    """For six changes of the embeddings, whether they change the scores of a measure.
+    """Which of six changes of the embeddings leave the scores of a measure unchanged.
 
     Each attribute is named after one change of the embeddings, which is described below. The value
     of an attribute is "y" if the scores stay the same, "rank" if the order of the scores stays the

@@ -35,8 +35,9 @@ class GradientNoise(NamedTuple):
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item or user is the step times
         the sum of the squared slopes of its observations, plus twice its weight decay times the
-        number of its observations. In one epoch, the row x of an item or user with weight w changes
-        the difference of the Gram matrices of users and items by step times w times xx'.
+        number of its observations. In one epoch, an item or user with the row x and the weight w
+        changes the difference between the Gram matrices of users and items by the step times w
+        times xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.
