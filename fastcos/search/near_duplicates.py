@@ -64,8 +64,8 @@ class NearDuplicates(NamedTuple):
         n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (
             f"{n_items - n_groups:,} of {n_items:,} items are near-duplicates of others (pairs: "
-            f"{len(self.pairs):,}, groups: {n_shared:,}). Keeping the first of each group leaves "
-            f"{n_groups:,}."
+            f"{len(self.pairs):,}, groups: {n_shared:,}). {n_groups:,} items remain if only the "
+            "first item of each group is kept."
         )
 
     def table(self) -> Table:

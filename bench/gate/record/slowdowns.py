@@ -19,7 +19,7 @@ def main():
     record = json.loads(Path(sys.argv[1]).read_text("utf8"))["log_ratios"]["nothing"]
     longest = max(map(len, record.values()))
     print(
-        f"| slowdown | comparisons | reported as slower | benchmarks without a verdict after {longest} "
+        f"| slowdown | comparisons | reported as slower | benchmarks undecided after {longest} "
         "pairs |\n|---:|---:|---:|---:|"
     )
     for slowdown in SLOWDOWNS:
