@@ -156,7 +156,7 @@ def test_index_fit(benchmark, n, d):
 @pytest.mark.parametrize("is_saved", [False, True], ids=["memory", "saved"])
 @pytest.mark.benchmark(group="changes of an index")
 def test_index_upsert(benchmark, is_saved, tmp_path):
-    """Replace 100 of 50,000 rows, in memory or also on disk."""
+    """Replace 100 of 50,000 rows of an index, in memory only, or also in its saved files."""
     X, changed = data.gaussian(50_000, 64), np.arange(100)
     index = fastcos.SimilarityIndex().fit(X)
     index.save(tmp_path / "index")

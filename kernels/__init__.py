@@ -12,10 +12,10 @@ the last arguments::
             kernel(lo, hi, ...)      public, one call per block of rows
                 leaf(row, ...)       one row or item; calls the operations of ``simd``
 
-A kernel is ordinary Python. To understand one, read its file, and of the functions that it imports
-only the docstrings. To understand the search of one query, for example, read ``few_queries`` from
-top to bottom, the proof at the top of ``candidate_filter``, and the records Items and Queries in
-``records``.
+A kernel is ordinary Python. To understand a kernel, read its file, and the docstrings of the
+functions that it imports. To understand the search of one query, for example, read ``few_queries``
+from top to bottom, the proof at the top of ``candidate_filter``, and the records Items and Queries
+in ``records``.
 
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
@@ -28,7 +28,7 @@ that a kernel uses (``fingerprint``). The dispatcher loads the code from a file,
 saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
 that finds native code (``native``) takes none of these steps and never imports Numba.
 
-Between kernels, an arrow in the table leads from a file to a file that uses it; in the last row, it
+In the table, an arrow leads from a file to a file that uses it; only in the last row, an arrow
 leads to a file that is used.
 
 ================ =================================================================================

@@ -226,9 +226,9 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map makes a farther row nearer than a nearer row.
+    """Return the condition below which no linear map changes which of two rows is nearenearer.
 
-    near and far are the values of Fisher z of the nearer and of the farther row with one item.
+    near and far are the Fisher z of the item with the nearer row and with the farther row.
     """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf

@@ -72,8 +72,8 @@ def _compile_in_turn(dispatcher, compile_here, signature):
     """Load the code of a signature, or compile it while no other process compiles this signature.
 
     While a process waits for its turn, it does not hold Numba's lock, because forks and the
-    compilations of other threads need this lock. No kernel is compiled in a turn that lies within
-    the turn of another kernel, so no process waits for another process while it holds a turn.
+    compilations of other threads need this lock. A turn never lies within another turn, so a
+    process that holds a turn never waits for another process.
     """
     with (
         turn_to_compile(dispatcher, signature) as must_compile,

@@ -17,7 +17,7 @@ _CHUNK = 256
 
 @kernel
 def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
-    """Find the best k candidates of queries in parts of their lists of candidates.
+    """Find the best k candidates of each query in each part of the query's list of candidates.
 
     The candidates of each query are divided into `parts` parts of about equal size. Task r, for r
     from lo to hi, searches part r % parts of the candidates of query r // parts, and writes its

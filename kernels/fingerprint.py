@@ -1,9 +1,9 @@
 """The fingerprint of a kernel: a digest of its code and of all code of this package that it uses.
 
 The fingerprint is taken from the bytecode of the functions in memory, not from files. Comments and
-line numbers therefore do not change a fingerprint, packages in a zip file, without sources or in a
-frozen program have correct fingerprints, and a process keeps its fingerprints when an upgrade
-replaces the files of the package.
+line numbers therefore do not change a fingerprint. Fingerprints are also correct if the package is
+in a zip file, has no source files or is part of a frozen program, and they do not change when an
+upgrade replaces the files of the package of a running process.
 """
 
 import functools
@@ -121,7 +121,7 @@ def _text(value):
 
 
 def _code(code):
-    """Return the parts of a code object that decide its behaviour, without docstring and lines."""
+    """Return the parts of a code object that decide its behaviour: not its docstring and lines."""
     constants = list(code.co_consts)
     if constants and isinstance(constants[0], str):
         constants[0] = None  # leave out the docstring

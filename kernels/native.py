@@ -6,9 +6,10 @@ of the installed sources and if the CPU has the instructions of the tier. If no 
 for signatures that no library contains, Numba compiles the kernel.
 
 The libraries lie beside this file, or in the folder that the variable ``FASTCOS_NATIVE`` names. If
-``FASTCOS_NATIVE`` is 0, no library is used. No library is used either if an environment variable or
-a file changes the code that Numba would generate. With ``FASTCOS_REQUIRE_NATIVE=1``, a call that
-would compile a kernel raises an error; the tests of the libraries set this variable.
+``FASTCOS_NATIVE`` is 0, no library is used. The libraries are also not used if an environment
+variable or a settings file changes the code that Numba would generate. With
+``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of the
+libraries set this variable.
 """
 
 import ctypes

@@ -210,8 +210,8 @@ class _Cache:
 
     def _reduce(self, compiled):
         """Return tuples that can be pickled and from which ``_rebuild`` makes the compiled code."""
-        # Environments of Numba's helpers are left out. They serve to raise errors, which no kernel
-        # allows, and loading them imports SciPy, which takes 0.35 s in every process.
+        # Environments of Numba's helpers are left out. Numba needs them to raise errors, which
+        # kernels never do. Loading them would import SciPy, which takes 0.35 s in every process.
         *parts, environments = compiled._reduce()
         own = (e for e in environments if e.globals["__name__"].startswith(__package__))
         return (*parts, tuple(own))
@@ -249,8 +249,8 @@ def _record_fields(kinds):
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
 # as part of its callers. Numba would also optimise the called kernel by itself, give it machine
-# code and an entry for Python, and link the optimised code into the callers. With Numba's way, the
-# first search took twice as long.
+# code and an entry for Python, and link the optimised code into the callers. The first search would
+# then take twice as long.
 
 
 def inner_dispatcher_of(function, flags):

@@ -118,13 +118,13 @@ def norm_above(squares):
 
 @kernel
 def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
-    """Pack chunks lo to hi of 8 panels of items, and measure the statistics of each panel.
+    """Pack the items of chunks lo to hi, and measure the statistics of each panel.
 
-    layout is a PanelLayout, rows a ScaledRows (m, d), and offsets (m,) is float64. panels is an
-    ItemPanels. Its array `order`, which holds the number of the row in each slot, is changed: the
-    rows of a chunk are sorted by their largest entries, because the largest entry of a panel
-    determines the quantisation step of all rows of the panel. The other arrays of panels are
-    outputs. The kernel allocates 1 kB per column.
+    A chunk consists of 8 panels. layout is a PanelLayout, rows a ScaledRows (m, d), and offsets
+    (m,) is float64. panels is an ItemPanels. Its array `order`, which holds the number of the row
+    in each slot, is changed: the rows of a chunk are sorted by their largest entries, because the
+    largest entry of a panel determines the quantisation step of all rows of the panel. The other
+    arrays of panels are outputs. The kernel allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -215,9 +215,10 @@ def load_item(scaled, order, slot, out):
 
 @kernel
 def zero_word(isa):
-    """Return the word that holds four codes of an item that are 0, which add 0 to every score.
+    """Return the word that holds four item codes of 0, which add 0 to every score.
 
-    Except with AMX, 128 is added to the codes of items, and the word holds four times 128.
+    Except with AMX, 128 is added to the codes of items, so each of the four bytes of the word is
+    128.
     """
     return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 

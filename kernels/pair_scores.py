@@ -25,8 +25,8 @@ from .simd.pair_products import (
 # The number of buckets into which pairs are sorted by item number. The counters of all buckets fit
 # in the first-level cache.
 _BUCKETS = 2048
-# Up to this many pairs are scored in their original order, because sorting them would take longer
-# than the time that it saves.
+# Up to this many pairs are scored in their original order, because sorting them would take more
+# time than it would save.
 _FEW_PAIRS = 256
 # If rows have fewer columns than this, pairs are scored one at a time, because short rows need no
 # prefetch. Scoring two pairs at a time would make a self-join of 2,000 rows of 64 columns take 1.08

@@ -1,4 +1,4 @@
-"""Partial argsort of a row of scores: descending scores, equal scores by lower column."""
+"""Partial argsort of a row of scores: descending scores, with equal scores by lower column."""
 
 import numpy as np
 

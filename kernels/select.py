@@ -28,9 +28,9 @@ def kth_largest(values, count, k):
 
     The algorithm is quickselect, which takes O(count) time on average. For each value, the
     partition swaps two values and then adds the result of a comparison, 0 or 1, to the position at
-    which its first part ends. It therefore has no branch that a CPU could mispredict. For 100 to
-    500 values, as many as a query has candidates, it is 2.5 times as fast as a partition with a
-    branch.
+    which its first part ends. The partition therefore has no branch that a CPU could mispredict.
+    For 100 to 500 values, as many as a query has candidates, it is 2.5 times as fast as a partition
+    with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:

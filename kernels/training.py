@@ -77,7 +77,7 @@ class LossInputs(NamedTuple):
 
 
 class StepByItem(NamedTuple):
-    """The interactions of a step by item.
+    """The interactions of one step, grouped by item.
 
     starts, users and entries are the transpose of the CSR matrix of the step: the users of item i
     are users[starts[i] : starts[i + 1]], and entries holds the position of each of these
@@ -307,11 +307,12 @@ def score_profile(
 
 @relaxed_kernel
 def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
-    """Write the gradients of the loss for users lo to hi; row 0 of the outputs is user `first`.
+    """Write the gradients of the loss for users lo to hi.
 
-    interactions holds four arrays of a CSR matrix: indptr, indices, the values x, and the weights
-    of the interactions in the loss. inputs is a LossInputs. The results are written to gradients, a
-    Gradients, and to losses (b,) float64. The kernel takes O((nnz + b m) d) time.
+    Row 0 of the outputs belongs to user `first`. interactions holds four arrays of a CSR matrix:
+    indptr, indices, the values x, and the weights of the interactions in the loss. inputs is a
+    LossInputs. The results are written to gradients, a Gradients, and to losses (b,) float64. The
+    kernel takes O((nnz + b m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values, weights = interactions

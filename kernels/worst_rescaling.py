@@ -1,4 +1,4 @@
-"""A search for a single rescaling under which most neighbours leave the k nearest at once.
+"""A search for one rescaling that removes as many neighbours as possible from the k nearest.
 
 The weights w of the metric diag(w) are a vertex of the box [1, K]^d (``intervals``), so each weight
 is 1 or K. A step of the search flips one weight. An edge is a pair of a row and one of its k

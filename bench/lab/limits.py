@@ -100,7 +100,10 @@ def gram_work(X, columns):
 
 
 def svd_work(X, k):
-    """Return the work of two blocks of k columns: no truncated SVD needs fewer passes over X."""
+    """Return the work of multiplying X'X by two blocks of k columns.
+
+    Every truncated SVD needs at least these two passes over X.
+    """
     gram = gram_work(X, k)
     adds, gathers, reads = 2 * gram.multiply_adds, 2 * gram.gathers, 2.0 * bytes_of(X)
     return gram._replace(multiply_adds=adds, gathers=gathers, reads=reads, writes=0.0)

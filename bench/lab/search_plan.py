@@ -83,8 +83,8 @@ def packing_against_scoring(d):
 def few_queries(n_items):
     """Print the times of searches of packed items for various numbers of queries.
 
-    Up to 64 queries, each thread searches a part of the items for all queries. With more queries,
-    each thread searches all items for a part of the queries.
+    With up to 64 queries, each thread searches a part of the items for all queries. With more
+    queries, each thread searches all items for a part of the queries.
     """
     items, packed = encoded(n_items, 128)
     counts = 1, 16, 48, 64, 65, 96, 128

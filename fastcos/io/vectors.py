@@ -189,7 +189,7 @@ def read_vectors(
 
 
 def check_columns(vector_column: Any, id_column: Any) -> None:
-    """Raise an error if a column is not a text; an empty id_column stands for no ids."""
+    """Raise an error if a column name is not a text; an empty id_column stands for no ids."""
     check_text("vector_column", vector_column)
     check_text("id_column", None if id_column == "" else id_column)
 

@@ -27,9 +27,10 @@ _STEPS_AFTER_WIDENING = 4
 # counts as 0.
 _SHORT = 100
 _NEGLIGIBLE = 8
-# The number of rows in a part. The products of a part are added in the working precision.
+# Sums over rows are computed in parts of this number of rows. Inside a part, products are added in
+# the working precision.
 _ROWS_PER_PART = 512
-# The largest number of parts. The sums of the parts are added in float64.
+# The largest number of parts of a sum over rows. The sums of the parts are added in float64.
 _MAX_PARTS = 64
 
 

@@ -134,7 +134,9 @@ class DimensionSharesDisplay(Display):
 
 @dataclass
 class LabelRecoveryDisplay(Display):
-    """The scale of each latent dimension under the worst and the best rescaling for the labels.
+    """The scale of each latent dimension under two rescalings.
+
+    They are the rescalings with which cosines recover the labels worst and best.
 
     Examples
     --------

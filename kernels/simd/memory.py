@@ -77,8 +77,8 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    A kernel to which both arrays of the caller, which are read-only, and new arrays are passed is
-    then compiled only once.
+    Kernels receive read-only arrays from their callers. If a kernel also makes the arrays that it
+    creates read-only, another kernel that it calls with either kind of array is compiled only once.
     """
 
     def codegen(context, builder, signature, arguments):

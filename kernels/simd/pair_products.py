@@ -151,10 +151,7 @@ def _emit_two(difference):
 
 
 def _term(dtypes, difference):
-    """Return the argument `add` of _emit_sums for one sum of x y.
-
-    If difference is true, it is the sum of (x - y)^2.
-    """
+    """Return the argument `add` of _emit_sums that adds x y, or (x - y)^2 if difference is true."""
     is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
     def add(builder, sums, elements):

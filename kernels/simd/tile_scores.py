@@ -481,8 +481,8 @@ def _emit_steps(builder, isa, items, codes, words):
             item_start = builder.gep(items, [at])
             query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind)
             new_sums = []
-            # Items are loaded one by one, because LLVM moves no load across a prefetch, and would
-            # otherwise hold all items in memory.
+            # Each item is loaded just before it is multiplied. If all items were loaded before the
+            # prefetches, across which LLVM moves no load, they would not fit in the registers.
             for item, total in enumerate(sums):
                 row = builder.xor(load(builder, item_start, kind, 16 * item), flip)
                 new_sums.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
@@ -546,8 +546,8 @@ def _emit_items(builder, isa, rows, words, query):
     )
 
     def products(sums, at, read):
-        # Items are loaded one by one, because LLVM moves no load across a prefetch, and would
-        # otherwise hold all items in memory.
+        # Each item is loaded just before it is multiplied. If all items were loaded before the
+        # prefetches, across which LLVM moves no load, they would not fit in the registers.
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
             start = builder.gep(row, [at])

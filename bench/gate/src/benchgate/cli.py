@@ -46,7 +46,11 @@ def parse(words, is_selftest):
         add("--revision", default="HEAD", help="commit, branch or tag (default HEAD)")
     else:
         add("base", metavar="BASE", help="commit, branch or tag")
-        add("head", metavar="HEAD", help="the same, or WORKTREE for the tracked files as they are")
+        add(
+            "head",
+            metavar="HEAD",
+            help="commit, branch or tag, or WORKTREE for the files as they are",
+        )
     add("tests", nargs="+", metavar="-- TESTS", help="arguments of pytest")
     add(
         "--install",
@@ -62,43 +66,45 @@ def parse(words, is_selftest):
         default=[],
         metavar="NAME=VALUE",
         type=variable,
-        help="variable for the benchmarks; {folder} in VALUE is a folder that each commit has of its own",
+        help="environment variable; {folder} in VALUE stands for a separate folder of each commit",
     )
     add(
         "--threads",
         type=positive,
         default=1,
-        help="threads of the benchmarks (default 1); more imply --wall",
+        help="number of threads of the benchmarks (default 1); several imply --wall",
     )
-    add("--wall", action="store_true", help="time all benchmarks in wall time, which scatters more")
-    add("--tolerance", type=non_negative, default=0.10, help="how much slower head may be (default 0.1)")
+    add("--wall", action="store_true", help="measure wall time, which scatters more than CPU time")
+    add(
+        "--tolerance", type=non_negative, default=0.10, help="share by which head may be slower (default 0.1)"
+    )
     add(
         "--minutes",
         type=non_negative,
         default=10.0 if is_selftest else 30.0,
-        help="time for all pairs (default %(default)g)",
+        help="minutes for all pairs (default %(default)g)",
     )
     add(
         "--timeout",
         type=non_negative,
         default=TIMEOUT,
         metavar="SECONDS",
-        help="after which one turn hangs (default %(default)g)",
+        help="seconds after which a turn counts as hanging (default %(default)g)",
     )
-    add("--summary", metavar="FILE", help="append the Markdown to this file, too")
-    add("--json", metavar="FILE", help="write the result as JSON")
+    add("--summary", metavar="FILE", help="also append the Markdown to this file")
+    add("--json", metavar="FILE", help="also write the result to this file as JSON")
     if not is_selftest:
         add(
             "--pairs",
             type=int,
             default=MIN_PAIRS,
-            help="pairs in the first analysis (default %(default)s)",
+            help="number of pairs in the first analysis (default %(default)s)",
         )
         add(
             "--tests-from",
             choices=("head", "base"),
             default="head",
-            help="the commit whose tests run on both (default head)",
+            help="commit whose tests run on both commits (default head)",
         )
         add(
             "--accept",
