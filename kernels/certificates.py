@@ -226,7 +226,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map changes which of two rows is nearenearer.
+    """Return the condition below which no linear map changes which of two rows is nearer.
 
     near and far are the Fisher z of the item with the nearer row and with the farther row.
     """

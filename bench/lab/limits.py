@@ -46,9 +46,9 @@ _TILE_BLOCKS = 16
 
 
 class Work(NamedTuple):
-    """The operations and bytes that one call needs by the plain method."""
+    """The operations and bytes that one call needs if it uses the straightforward method."""
 
-    # The units that the throughput counts, such as pairs, rows or non-zeros.
+    # The number of units of work, such as pairs, rows or non-zeros, for computing the throughput.
     units: float
     multiply_adds: float = 0.0
     # The arithmetic whose peak rate bounds the multiply-adds. "float32" and "float64" are products

@@ -86,7 +86,8 @@ def product(function, work, shape, columns):
 
 
 MIDDLE, LARGE = (40_000, 20_000, 800_000), (100_000, 20_000, 6_000_000)
-# Each kernel: the name, and a function that returns the call and its work.
+# For each kernel, its name, and a function that returns a call of the kernel and the work of the
+# call.
 KERNELS = (
     ("self-join 20,000 x 128", partial(self_join, 20_000, 128)),
     ("self-join 10,000 x 384", partial(self_join, 10_000, 384)),

@@ -11,7 +11,7 @@ try:
 except ImportError:  # VIBE is not installed, as in the repository of fastcos
     BaseANN = object
 
-# By the name of a distance in VIBE: the measure of fastcos that orders items in the same way.
+# For each distance of VIBE, the measure of fastcos that orders items in the same way.
 MEASURES = {
     "cosine": "cosine", "normalized": "cosine", "ip": "dot", "euclidean": "neg_euclidean",
 }  # fmt: skip

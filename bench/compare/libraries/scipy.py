@@ -25,7 +25,7 @@ def product(X, A):
 
 
 def gram(X, A):
-    """Use a CSC view of X', by which SciPy multiplies twice as fast as by a transposed CSR copy."""
+    """Multiply by a CSC view of X', with which SciPy is twice as fast as with a CSR copy."""
     return (lambda: X.T @ (X @ A)), np.asarray
 
 
