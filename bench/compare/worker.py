@@ -193,9 +193,11 @@ def wait_for_threads():
 
 
 def call_once(prepare, arguments):
-    """Return the answer of one call, its seconds, and the seconds and the memory of preparation.
+    """Return the answer of one call, and a dict of its seconds and of the memory that it adds.
 
-    Before this call, a call on the first rows compiles kernels and starts threads.
+    The dict also contains the seconds of the preparation; the memory is that of the preparation and
+    the call together. Before this call, a call on the first rows compiles kernels and starts
+    threads.
     """
     short_arguments = arguments | {"X": arguments["X"][:5_000]}
     call, read = prepare(**short_arguments)

@@ -46,7 +46,7 @@ _TILE_BLOCKS = 16
 
 
 class Work(NamedTuple):
-    """The operations and bytes that one call needs if it uses the straightforward method."""
+    """The operations and bytes that one call needs by the plain method, which takes no shortcut."""
 
     # The number of units of work, such as pairs, rows or non-zeros, for computing the throughput.
     units: float

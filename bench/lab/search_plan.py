@@ -151,7 +151,7 @@ def extra_candidates():
 
 
 def clustered(n, d, seed=1):
-    """Return rows that resemble text embeddings: 200 clusters, a common mean, a decaying spectrum."""
+    """Return rows that resemble text embeddings: 200 clusters, a mean and a decaying spectrum."""
     rng = np.random.default_rng(seed)
     scales = 1 / np.sqrt(np.arange(1, d + 1))
     rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
