@@ -16,7 +16,7 @@ from fastcos.validation import Floats
 _SEARCHED_ITEMS = 300
 # Number of evaluations of the AUC in one search.
 _STEPS = 16
-# Number of bins for the cosines during the search. For the result, the AUC is computed with 2^16
+# Number of bins for the cosines during the search. The AUCs in the result are computed with 2^16
 # bins.
 _BINS = 256
 

@@ -647,7 +647,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return a description of a parametrisation, and of how its neighbours differ."""
+    """Return a text with the name of a parametrisation, its condition and its Jaccard index."""
     distance = (
         ""
         if variant.condition is None

@@ -52,7 +52,7 @@ _FLIPPED_TOGETHER = 3
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # A gradient gives the largest weights to the edges whose scores differ from the threshold by at
 # most about this multiple of the largest change of a score that a map can cause. Each of the first
-# starting points uses another of these multiples.
+# starting points uses a different multiple.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The multiples for linear maps. Each search starts from the gradient at the map that the previous
 # search found, and uses the next multiple.

@@ -21,7 +21,7 @@ _STRIP = 96
 _SHORT_STRIP = 2 * ROWS
 _MANY_ROWS = 16 * _STRIP
 # Smallest number of multiplications in a task, which then takes about 0.1 ms. Passing a task to a
-# thread takes 0.03 ms, which is longer than multiplying rows by a few centres.
+# thread takes 0.03 ms, so a task must take much longer than that to be worth passing.
 _MIN_WORK = 2**21
 
 

@@ -23,9 +23,9 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # Two converged trainings of one model that differ only in their random seed differ by a rescaling
 # of about this condition number (docs/explanation/scale_of_dimensions.md). The certified share of
 # an embedding is the share of neighbours that are certified to survive every rescaling up to the
-# condition number. At 1.2, the certified shares of the nine embeddings in docs/howto/audit.md
-# differ most, from 4 % for isotropic noise to 76 % for a model of Eq. 2 of the paper; at 2, the
-# certified share of only one embedding is above 20 %.
+# condition number. At a condition number of 1.2, the certified shares of the nine embeddings in
+# docs/howto/audit.md differ most, from 4 % for isotropic noise to 76 % for a model of Eq. 2 of the
+# paper. At a condition number of 2, the certified share of only one embedding is above 20 %.
 CONDITION = 1.2
 # The weights of the dimensions in a cosine can be as large as the square of the condition number.
 # With a larger condition number, float64 would not be precise enough for sums of such weights.
