@@ -120,7 +120,10 @@ def print_row(result, descriptions):
 
 
 def measure_rows(rows, arguments, document, descriptions, save):
-    """Measure rows, one process of every row after the other, and print the results."""
+    """Measure every row in one process after the other, and print the results.
+
+    One process of every row is measured before the second process of any row.
+    """
     processes = arguments.processes or 5
     measurements = [
         turns.RowMeasurement(row, descriptions, arguments.seconds, document["threads"])

@@ -17,7 +17,7 @@ _PER_ITEM = (
 
 
 class BootstrapInterval(NamedTuple):
-    """A number and its 95 % bootstrap interval over resampled units; the models stay the same."""
+    """A number and its 95 % bootstrap interval over resampled units, with unchanged models."""
 
     value: float
     low: float

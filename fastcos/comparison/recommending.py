@@ -22,9 +22,9 @@ def recommend(
 ) -> Neighbors:
     """Recommend k items by user-item scores, or by votes of the nearest users or nearest items.
 
-    embeddings: the embeddings of the items, and of the users of all rows of X.
-    users (m,): row numbers of users, ascending.
-    X (n, p): interactions. Items that a user has seen vote, and are never recommended to that user.
+    embeddings: the embeddings of the items, and of the users of all rows of X. users (m,): row
+    numbers of users, ascending. X (n, p): interactions. The items that a user has seen vote for
+    other items, and are never recommended to that user.
 
     Return the items of each user in descending order of score or votes, padded with -1. If items
     are ranked by votes, the scores are NaN.

@@ -214,7 +214,8 @@ class Plugin:
         if outcome.excinfo and issubclass(outcome.excinfo[0], Waits):
             self.refused = outcome.excinfo[1].args[0]
         elif benchmarks and not self.clock.wall:
-            # The last readings belong to the rounds, the earlier readings to their calibration.
+            # The last readings of the clock belong to the rounds, and the earlier readings to the
+            # calibration before them.
             self.share = self.clock.waiting(len(benchmarks[-1].stats.data))
         else:
             self.share = 0.0
