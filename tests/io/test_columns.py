@@ -546,7 +546,7 @@ def test_commands_read_files_without_a_header(tmp_path, monkeypatch, capsys):
     ]
     write(tmp_path / "seen.jsonl", "".join(lines))
     assert main(["fit", "seen.jsonl", "--rank", "3", "--out", "o"]) == 0
-    assert "'item' for items, every row has the value 1" in capsys.readouterr().err
+    assert "'item' for items, every interaction has the value 1" in capsys.readouterr().err
 
 
 def test_commands_name_the_columns_that_they_read(tmp_path, monkeypatch, capsys):
