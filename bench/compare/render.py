@@ -314,7 +314,7 @@ def short_titles(document):
 
 def bar_label(document):
     """Return the label of a document in a legend: the CPU and the instruction set of fastcos."""
-    limit = "fastcos limited to " if document["tags"] else ""
+    limit = "limited to " if document["tags"] else ""
     return f"{cpu_name(document)}, {limit}{document['isa'].upper()}"
 
 
@@ -444,7 +444,13 @@ def readme_rows(documents):
         rows.append((title, times[0], f"{library}: {times[1]}", words))
     lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
     lines += [f"{machine_line(document)} {summary(best.values())}", ""]
-    lines += ["fastcos is not faster in these tasks:", "", *tasks_not_won(documents), ""]
+    lines += [
+        "In the following tasks, fastcos is slower, the result is undecided, or other programs "
+        "disturbed the measurement:",
+        "",
+        *tasks_not_won(documents),
+        "",
+    ]
     return "\n".join(lines)
 
 
