@@ -18,7 +18,7 @@ def sample_of(n, size=SAMPLE):
 
 
 def scores(queries, items, measure="cosine"):
-    """Return the float64 scores (n, m) of queries (n, d) among items (m, d).
+    """Return the float64 scores (n, m) between queries (n, d) and items (m, d).
 
     measure is "cosine", "dot" or "euclidean"; "euclidean" gives the negative distance.
     """

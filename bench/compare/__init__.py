@@ -16,6 +16,6 @@ ratio
     processes.
 interval
     If the whole run is repeated on the same machine, its ratio is expected to lie in this interval
-    in 95 of 100 cases. The interval is Student's prediction interval for the mean of as many
-    processes.
+    in 95 of 100 cases. The interval is Student's prediction interval for the mean of a second run
+    with the same number of processes.
 """

@@ -49,7 +49,7 @@ FAMILIES = (near_ties, large_and_small, common_mean, near_duplicates, one_large_
 
 
 def wrong_neighbors(name, threads):
-    """Return how many of a million neighbours a library returns wrongly, by family."""
+    """Return how many of a million neighbours of a library are wrong, by family of rows."""
     wrong = {}
     worker = Worker(name, threads)
     try:

@@ -1,9 +1,9 @@
 """Time, memory and certificate of each library for interaction matrices of up to 1e9 non-zeros.
 
-One call takes seconds to hours, so every process makes only one call. Before it, a short call on
-the first 5,000 rows loads kernels and starts threads. The time and the memory of the preparation,
-for example of a transposed copy, are reported as well. The certificate is the float64 error of
-sampled results, as in the other tasks.
+One call takes seconds to hours, so every process makes only one call. Before this call, a short
+call on the first 5,000 rows loads kernels and starts threads. The time and the memory of the
+preparation, for example of a transposed copy, are reported as well. The certificate is the float64
+error of sampled results, as in the other tasks.
 """
 
 import random

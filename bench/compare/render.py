@@ -297,7 +297,7 @@ def markdown(documents):
 
 
 def shown_first(documents):
-    """Return the newest document; of those of one day, prefer a machine without restrictions."""
+    """Return the newest document; if several are of one day, one of an unrestricted machine."""
     return max(documents.values(), key=lambda document: (document["date"], not document["tags"]))
 
 

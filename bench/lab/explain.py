@@ -1,4 +1,4 @@
-"""Estimates of `explain` beside measured times: `python -m bench.lab.explain` prints a table.
+"""Estimates of `explain` and measured times: `python -m bench.lab.explain` prints a table.
 
 The table lists twenty searches, from one query among 1,000 rows to a self-join, among random rows
 and among rows that resemble text embeddings. It is copied to docs/dev/costs.md. The estimates use

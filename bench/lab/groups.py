@@ -1,4 +1,4 @@
-"""Search within groups beside one FAISS index per group: `python -m bench.lab.groups`.
+"""Search within groups, compared with one FAISS index per group: `python -m bench.lab.groups`.
 
     python -m bench.lab.groups                # both cases
     python -m bench.lab.groups tenants        # 2,000 queries, 30,000 x 384, 200 groups

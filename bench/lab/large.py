@@ -8,14 +8,15 @@
 
 The script prints how much disk, memory and time the run takes. Seeded data are then written into
 the current folder and removed at the end; with --folder, the data stay in that folder, and the same
-command resumes after the last result. The data are a binary matrix of Zipf-distributed items in
-shards (gram: X'(X Q), svd, items: the nearest items of every item), or dense rows (search:
-neighbours of other rows, audit). Each operation runs in a new process: from disk, from memory, and
-a search also on a local Dask cluster whose workers have one thread. Each answer is checked: sampled
-columns, items or queries are computed again in float64, and an SVD is checked by its certificate.
-On standard output, each line is a JSON object with the seconds, the non-zeros or pairs per second,
-the peak resident memory of the process in MiB, the certificate, and a digest of the bits of the
-answer. Standard error ends with a table of these results.
+command resumes after the last result. There are two kinds of data. The operations gram (X'(X Q)),
+svd and items (the nearest items of every item) use a binary matrix of Zipf-distributed items in
+shards. The operations search (the neighbours of other rows) and audit use dense rows. Each
+operation runs in a new process: from disk, from memory, and a search also on a local Dask cluster
+whose workers have one thread. Each answer is checked: sampled columns, items or queries are
+computed again in float64, and an SVD is checked by its certificate. On standard output, each line
+is a JSON object with the seconds, the non-zeros or pairs per second, the peak resident memory of
+the process in MiB, the certificate, and a digest of the bits of the answer. Standard error ends
+with a table of these results.
 """
 
 import argparse

@@ -82,7 +82,7 @@ def bytes_of(X):
 
 
 def product_work(X, columns):
-    """Return the work of X A for a CSR matrix X and a float32 matrix A with that many columns."""
+    """Return the work of X A for a CSR matrix X and a float32 matrix A with `columns` columns."""
     (n, p), nnz = X.shape, float(X.nnz)
     reads, writes = bytes_of(X) + 4.0 * p * columns, 4.0 * n * columns
     return Work(nnz, nnz * columns, "float32", reads, writes, nnz, (p, columns), X.indices)
@@ -195,7 +195,7 @@ def _ones(*shape):
 def _memory_rate(kernel, bytes_per_value, size):
     """Return a function that measures the bytes per second of a kernel that reads or copies.
 
-    The kernel works on arrays of that many float32 values, on all threads.
+    The kernel works on arrays of `size` float32 values, on all threads.
     """
     # One pass over few values would take less time than the call of the kernel.
     passes = max(1, _PASS_VALUES // size)
@@ -244,7 +244,7 @@ _blas = functools.cache(ThreadpoolController)
 
 
 def _tile_rate():
-    """Return the multiply-adds per second on data in registers, by the present instruction set."""
+    """Return the multiply-adds per second on data in registers, with the instruction set in use."""
     layout = tile_layout(config.isa(), _TILE_DEPTH)
     multiply_adds = np.zeros(_TILE_BLOCKS)
     arrays = (

@@ -168,7 +168,7 @@ def _columns_left(previous: _Check | None, current: _Check, tol: float, width: i
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
-    """Return the smallest ratio to the largest eigenvalue of X'X that does not count as 0."""
+    """Return the share of the largest eigenvalue of X'X below which an eigenvalue counts as 0."""
     return 32 * float(np.finfo(dtype).eps)
 
 
@@ -214,7 +214,7 @@ class _Basis:
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
-        """Append the next block and compute the block after it; return the appended columns."""
+        """Append the next block, compute the block after it; return the number of new columns."""
         first, last = self.size, self.size + self._Q.shape[1]
         self._columns[:, first:last] = self._Q
         self.size = last

@@ -37,7 +37,7 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return for each of the parts 1, 2, ... the number of rows plus non-zeros before it."""
+    """Return, for each of the parts 1, 2, ..., the number of rows plus non-zeros before it."""
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 

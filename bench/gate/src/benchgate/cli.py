@@ -1,12 +1,12 @@
 """Is HEAD slower than BASE? ``benchgate BASE HEAD -- TESTS``, in a clone of any project.
 
-Both commits are installed into separate environments below .benchgate/. The pytest-benchmark tests
-of HEAD then run on both commits, in pairs of fresh processes that take turns at every benchmark. Words
-after -- go to pytest: paths of tests, -k, options of the project. ``benchgate selftest -- TESTS``
-compares a commit with itself and reports false alarms and the slow-down that would have been caught.
+Both commits are installed into separate environments below .benchgate/. The pytest-benchmark tests of HEAD
+then run on both commits, in pairs of fresh processes that take turns at every benchmark. Words after -- are
+passed to pytest: paths of tests, -k, options of the project. ``benchgate selftest -- TESTS`` compares a
+commit with itself and reports false alarms and the smallest slow-down that is caught reliably.
 
 Locks, input and output, sub-processes and GPUs are not timed by default: the clock is CPU time of one
-process. Benchmarks that wait are reported, and --wall times them.
+process. Benchmarks that wait are reported as such; --wall times them in wall time.
 
 Exit status: 0 passed, 1 a benchmark is slower, lost or crashed, 2 invalid arguments, 3 something could
 not be compared.
