@@ -1,4 +1,4 @@
-"""Label recovery under every rescaling of one model, which is the paper's table for any data."""
+"""Label recovery under every rescaling of one model: the comparison of the paper, for any data."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -43,7 +43,7 @@ def compare_vectors(
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Leaderboard:
-    """Compare similarity measures for vectors or for a model of yours, and recommend one.
+    """Compare similarity measures for your vectors or for your model, and recommend one.
 
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
     pairs, the task is to agree with people's ratings of pairs: the score is Spearman's correlation
