@@ -5,6 +5,10 @@ Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row
 o is the offset of the item and w the weight with which the query multiplies offsets. A threshold
 tau is a lower bound of the k-th best K of the query.
 
+Rotation. Before they are quantised, both rows are multiplied by the same orthogonal matrix
+(``rotation``), which spreads a large entry over all columns and changes no inner product. Below, a'
+and b' stand for the rotated rows; their rounding errors are part of SLACK.
+
 Bound. Both rows are quantised: a' = s q + e and b' = t c + f. Here s and t are the quantisation
 steps, q and c the integer codes, and e and f the residuals, which are the rounding errors of the
 codes. A tile computes the integer product v = <q, c>. By the inequality of Cauchy and Schwarz,
@@ -83,13 +87,14 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 
 @inlined_kernel
-def min_product(threshold, residual_norm, code_norm, weight, statistics, panel):
+def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
     """Return 1 less than the smallest product with which an item may reach a query's threshold.
 
-    The first four arguments are the bound terms of the query. If residual_norm and code_norm are 0,
-    the product itself is compared with the threshold, and not an upper bound of the product.
-    statistics (panels, 5) belongs to ItemPanels. float32 represents the products of up to 1,024
-    columns exactly; ``packing.SLACK`` covers the rounding errors of larger products.
+    If the product of an item is below the result, the item does not reach the threshold. The first
+    four arguments are the bound terms of the query. If residual_norm and code_norm are 0, the
+    product itself is compared with the threshold, and not an upper bound of the product. statistics
+    (panels, 5) belongs to ItemPanels. float32 represents the products of up to 1,024 columns
+    exactly; ``packing.SLACK`` covers the rounding errors of larger products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]

@@ -10,16 +10,16 @@ and this file tells its path, from top to bottom:
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
    kernel stores the products, 4 bytes for each slot, and the largest product of each panel.
 4. The slots with the largest products are scored in float64 (``find_best``). A slot is scored if
-   its product, multiplied by the quantisation step of its panel, reaches the r-th largest of the
-   panels' largest products, which are multiplied by their steps as well. The number r, called
-   `rank` in the code, is a little more than k.
-5. The k-th best of these scores is a lower bound of the k-th best of all scores, so it serves as a
-   threshold. Of the other slots, only slots whose upper bound reaches the threshold are scored in
-   float64. ``candidate_filter`` proves that no other slot can be among the best.
+   its product, multiplied by the quantisation step of its panel, reaches a *guessed* threshold: the
+   r-th largest of the panels' largest products, which are multiplied by their steps as well. The
+   number r is a little more than k. It is called `rank` in the code, and `first_rank` at first.
+5. The k-th best of these scores is a lower bound of the k-th best of all scores, so it is a
+   *proved* threshold. Of the other slots, only slots whose upper bound reaches the proved threshold
+   are scored in float64. ``candidate_filter`` proves that no other slot can be among the best.
 6. The k best rows are sorted, rows of equal scores by lower row number.
 
-The number r only decides how many slots are scored before the threshold is known, so every r gives
-the same neighbours. If step 4 finds fewer than k rows, because a filter excludes the others, r is
+The guess only decides how many slots are scored before a threshold is proved, so every r gives the
+same neighbours. If step 4 finds fewer than k rows, because a filter excludes the others, r is
 multiplied by 4 until k rows are found or every slot has been scored.
 
 A *row* is the number of an item in its segment. The packed items are in another order; a *slot* is
@@ -27,15 +27,16 @@ a position in this order, and a *panel* is 32 slots. Python divides the panels i
 each task. Products are numbered within a range: product p belongs to slot 32 lo + p, where lo is
 the first panel of the range.
 
-The result is exact for four reasons: the proof at the top of ``candidate_filter``; its term SLACK
-and the rotation, which changes no product, in ``packing``; the scores in float64 in
-``pair_scores``; and the order of equal scores in ``select``.
+The result is exact for three reasons: by the proof at the top of ``candidate_filter``, the slots
+that are not scored cannot be among the best; the scores of all other slots are computed in float64
+from the original rows (``pair_scores``); and equal scores have a fixed order (``select``).
 
 To understand a search, read this file, that proof, and the records Items and Queries in
-``records``. The other functions that are called here do what their
-first line says: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one
-row, ``score_pairs`` computes float64 scores, the functions of ``select`` partition and sort short
-lists, and the functions of ``simd`` contain the vector instructions of one operation each.
+``records``. The other functions that are called here do what their first line says: ``items_at``
+and ``scaled_queries`` build records, ``encode_query`` quantises one row, ``score_pairs`` computes
+float64 scores, the functions of ``select`` partition and sort short lists, and the functions of
+``simd`` contain the vector instructions of one operation each. The docstring of ``fastcos.search``
+follows one search with its numbers.
 
 If the items have a projection, ``projected_queries`` takes the same steps, except that in step 3 it
 skips the codes of most slots.
@@ -48,12 +49,12 @@ import numpy as np
 from .candidate_filter import (
     NEVER,
     estimate_panel_scores,
-    min_product,
     passes_filters,
+    product_below,
     set_bound_terms,
     threshold_of,
 )
-from .jit import borrowing_kernel, kernel
+from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import LANES, encode_query, padded_width
 from .pair_scores import score_pairs
 from .query_scaling import are_ordinary, items_at, scaled_queries
@@ -151,7 +152,7 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
     multiply_codes(lo, hi, lo, 0, n, items, codes, products, largest_products)
     for i in range(n):
         n_best = find_best(
-            i, lo, k, search.rank, -NEVER, queries, items, codes, products[i], largest_products[i],
+            i, lo, k, search.first_rank, queries, items, codes, products[i], largest_products[i],
             buffers,
         )  # fmt: skip
         write_best_rows(n_best, buffers, scores[task, i], rows[task, i])
@@ -249,60 +250,57 @@ def multiply_codes(
 
 
 @borrowing_kernel
-def find_best(
-    i, lo, k, rank, dropped_below, queries, items, codes, products, largest_products, buffers
-):
+def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_products, buffers):
     """Find the best k rows of query i, unsorted, and return their number.
 
     The rows and their scores are written to buffers.best_rows and buffers.best_scores; there may be
-    a few more than k. lo is the panel of the first products. Products below the threshold
-    dropped_below may be missing. If rows whose products are missing may be among the best k, the
-    function returns -1.
+    a few more than k. lo is the panel of the first products.
     """
-    n_panels, panel_scores = largest_products.shape[0], buffers.panel_scores
-    has_dropped = dropped_below > -NEVER
-    n_best, kth_score, previous_threshold, rank = 0, -np.inf, NEVER, min(rank, n_panels)
-    # Step 4: slots with the largest products are scored until k rows have been found.
+    n_panels = largest_products.shape[0]
+    n_best, kth_score, rank, previous_guess = 0, -np.inf, min(first_rank, n_panels), NEVER
+    # Step 4: slots that reach a guessed threshold are scored until k rows have been found.
     while True:
-        threshold = -NEVER
+        guess = -NEVER
         if rank > 0:
-            estimate_panel_scores(
-                lo, n_panels, largest_products, items.statistics,
-                codes.bound_terms[OFFSET_WEIGHT, i], panel_scores,
-            )  # fmt: skip
-            threshold = max(kth_largest(panel_scores, n_panels, rank), dropped_below)
-        n_best, kth_score = _score_reaching(
-            i, lo, k, threshold, previous_threshold, False, queries, items, codes, products,
+            guess = guess_threshold(i, lo, rank, items, codes, largest_products, buffers)
+        n_best, kth_score = score_reaching(
+            i, lo, k, guess, previous_guess, False, queries, items, codes, products,
             largest_products, buffers, n_best, kth_score,
         )  # fmt: skip
-        previous_threshold = threshold
-        if n_best >= k or rank == 0:
+        if n_best >= k:
             break
-        if has_dropped:
-            return -1
-        rank = min(4 * rank, n_panels) if rank < n_panels else 0
-    if n_best < k:
-        return n_best
-    # Step 5: of the other slots, those whose upper bounds reach the threshold are scored.
-    threshold = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
-    if has_dropped and not threshold >= dropped_below:
-        return -1
-    n_best, _ = _score_reaching(
-        i, lo, k, threshold, previous_threshold, True, queries, items, codes, products,
-        largest_products, buffers, n_best, kth_score,
+        if rank == 0:
+            return n_best
+        previous_guess, rank = guess, min(4 * rank, n_panels) if rank < n_panels else 0
+    # Step 5: of the other slots, those whose upper bounds reach the proved threshold are scored.
+    proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
+    n_best, _ = score_reaching(
+        i, lo, k, proved, guess, True, queries, items, codes, products, largest_products, buffers,
+        n_best, kth_score,
     )  # fmt: skip
     return n_best
 
 
+@inlined_kernel
+def guess_threshold(i, lo, rank, items, codes, largest_products, buffers):
+    """Return the rank-th largest of the estimated best scores of a query in each panel from lo."""
+    n_panels, panel_scores = largest_products.shape[0], buffers.panel_scores
+    estimate_panel_scores(
+        lo, n_panels, largest_products, items.statistics, codes.bound_terms[OFFSET_WEIGHT, i],
+        panel_scores,
+    )  # fmt: skip
+    return kth_largest(panel_scores, n_panels, rank)
+
+
 @borrowing_kernel
-def _score_reaching(
-    i, lo, k, threshold, previous_threshold, by_bounds, queries, items, codes, products,
+def score_reaching(
+    i, lo, k, threshold, previous_guess, by_bounds, queries, items, codes, products,
     largest_products, buffers, n_best, kth_score,
 ):  # fmt: skip
     """Score the slots that reach a threshold in float64, and keep the best of them.
 
     A slot reaches the threshold if its product does or, if by_bounds is true, if the upper bound of
-    its product does. Slots whose products reach previous_threshold were scored before. The function
+    its product does. Slots whose products reach previous_guess were scored before. The function
     returns the number of the best rows so far, and the k-th best score.
     """
     statistics, order, n_slots = items.statistics, items.order, items.order.shape[0]
@@ -314,15 +312,15 @@ def _score_reaching(
         code_norm = codes.bound_terms[CODE_NORM, i]
     for p in range(largest_products.shape[0]):
         panel = lo + p
-        lowest = min_product(threshold, residual_norm, code_norm, weight, statistics, panel)
+        lowest = product_below(threshold, residual_norm, code_norm, weight, statistics, panel)
         if np.float32(largest_products[p]) < lowest:
             continue
-        lowest_scored = min_product(previous_threshold, zero, zero, weight, statistics, panel)
+        lowest_before = product_below(previous_guess, zero, zero, weight, statistics, panel)
         n_hits = list_reaching(products, p * PANEL, lowest, n_slots - panel * PANEL, hits, 0)
         for at in range(n_hits):
             product = np.float32(products[hits[at]])
             row = order[lo * PANEL + hits[at]]
-            if product >= lowest_scored or not passes_filters(row, i, filters):
+            if product >= lowest_before or not passes_filters(row, i, filters):
                 continue
             prefetch_row(flat, row * depth, depth)
             buffers.rows[n_rows] = row

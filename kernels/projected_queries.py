@@ -13,24 +13,25 @@ faster by the projection, and stop using it after a few panels.
 
 import numpy as np
 
-from .candidate_filter import NEVER, estimate_panel_scores
+from .candidate_filter import NEVER, threshold_of
 from .few_queries import (
     NOT_ORDINARY,
     empty_buffers,
     encode_queries,
     find_best,
+    guess_threshold,
     multiply_codes,
     repeated_words,
+    score_reaching,
     write_best_rows,
 )
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
 from .query_scaling import are_ordinary, items_at, scaled_queries
-from .select import kth_largest
 from .simd.hits import list_panel_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
-from .simd.panel import OFFSET_WEIGHT, PANEL, THRESHOLD
+from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import score_item
 from .tiles import numbers_below
 
@@ -78,7 +79,7 @@ def project_few_queries(queries, items, codes):
 def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, scores, rows):
     """Search as ``search_few_queries`` does, among items that have a projection.
 
-    search.sample_stride must be at least 2.
+    search is a ProjectedSearch.
     """
     task, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -97,16 +98,49 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, sco
         lo, hi, search, queries, items, codes, products, largest_products, buffers, dropped_below
     )
     for i in range(n):
-        below, n_best = dropped_below[i], -1
-        while n_best < 0:
-            n_best = find_best(
-                i, lo, k, search.rank, below, queries, items, codes, products[i],
+        n_best = np.int64(-1)
+        if dropped_below[i] > -NEVER:
+            n_best = _find_best_of_multiplied(
+                i, lo, k, search.first_rank, dropped_below[i], queries, items, codes, products[i],
                 largest_products[i], buffers,
             )  # fmt: skip
             if n_best < 0:
                 multiply_codes(lo, hi, lo, i, i + 1, items, codes, products, largest_products)
-                below = -NEVER
+        if n_best < 0:
+            n_best = find_best(
+                i, lo, k, search.first_rank, queries, items, codes, products[i],
+                largest_products[i], buffers,
+            )  # fmt: skip
         write_best_rows(n_best, buffers, scores[task, i], rows[task, i])
+
+
+@borrowing_kernel
+def _find_best_of_multiplied(
+    i, lo, k, first_rank, dropped_below, queries, items, codes, products, largest_products, buffers
+):
+    """Find the best k rows of query i as ``find_best`` does, where some products are missing.
+
+    The missing products are below the threshold dropped_below. The function returns -1 if rows
+    whose products are missing may be among the best k.
+    """
+    rank = min(first_rank, largest_products.shape[0])
+    guess = max(
+        guess_threshold(i, lo, rank, items, codes, largest_products, buffers), dropped_below
+    )
+    n_best, kth_score = score_reaching(
+        i, lo, k, guess, NEVER, False, queries, items, codes, products, largest_products, buffers,
+        0, -np.inf,
+    )  # fmt: skip
+    if n_best < k:
+        return -1
+    proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
+    if not proved >= dropped_below:
+        return -1
+    n_best, _ = score_reaching(
+        i, lo, k, proved, guess, True, queries, items, codes, products, largest_products, buffers,
+        n_best, kth_score,
+    )  # fmt: skip
+    return n_best
 
 
 @kernel
@@ -138,13 +172,9 @@ def _multiply_by_projection(
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
     """Raise the threshold of query i to a rank among the largest scores of the panels so far."""
-    bound_terms, panel_scores = codes.bound_terms, buffers.panel_scores
-    estimate_panel_scores(
-        lo, hi - lo, largest_products[i], items.statistics, bound_terms[OFFSET_WEIGHT, i],
-        panel_scores,
-    )  # fmt: skip
-    estimate = kth_largest(panel_scores, hi - lo, min(rank, hi - lo))
-    bound_terms[THRESHOLD, i] = max(bound_terms[THRESHOLD, i], estimate)
+    bound_terms = codes.bound_terms
+    guess = guess_threshold(i, lo, min(rank, hi - lo), items, codes, largest_products[i], buffers)
+    bound_terms[THRESHOLD, i] = max(bound_terms[THRESHOLD, i], guess)
 
 
 @borrowing_kernel
@@ -162,7 +192,9 @@ def _search_other_panels(
             # Among twice as many items, the r-th best score is higher, and as a threshold it drops
             # more slots.
             for i in range(n):
-                _raise_threshold(i, lo, hi, search.rank, items, codes, largest_products, buffers)
+                _raise_threshold(
+                    i, lo, hi, search.first_rank, items, codes, largest_products, buffers
+                )
             raise_at = lo + 2 * (panel - lo)
         for i in range(n):
             if is_costly:

@@ -207,20 +207,18 @@ def empty_projected_queries(n_panels, items):
 
 
 @kernel
-def pack_projected_queries(lo, hi, batch, queries, items, k, packed, bound_terms, steps):
-    """Return the ProjectedQueries of the queries batch[lo:hi]; if k > 0, project only one panel.
+def pack_projected_queries(lo, hi, batch, queries, items, n_projected, packed, bound_terms, steps):
+    """Return the ProjectedQueries of the queries batch[lo:hi]; project n_projected panels of them.
 
-    k is the number of neighbours per query, or 0 in a search for all items above a score. packed,
-    bound_terms and steps belong to the Block of the queries. Nothing is projected if the items have
-    no projection, or if a projection would not make a search for k neighbours faster.
+    packed, bound_terms and steps belong to the Block of the queries. Nothing is projected if the
+    items have no projection.
     """
     n_panels = bound_terms.shape[0] if items.projection.words > 0 else 0
     projected = empty_projected_queries(n_panels, items)
-    if items.projection.words > 0 and projection_pays(items.isa, k, items.projection.largest_k):
-        n_first = 1 if k > 0 else bound_terms.shape[0]
-        project_queries(
-            0, n_first, lo, hi, batch, queries, items, packed, bound_terms, steps, projected
-        )
+    project_queries(
+        0, min(n_projected, n_panels), lo, hi, batch, queries, items, packed, bound_terms, steps,
+        projected,
+    )  # fmt: skip
     return projected
 
 
@@ -280,18 +278,6 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
         projected_terms[STEP_RATIO, i] = ratio
         projected_terms[OFFSET_WEIGHT, i] = bound_terms[OFFSET_WEIGHT, i] * ratio
     projected.uses_full_codes[panel] = 0
-
-
-@kernel
-def projection_pays(isa, k, largest_k):
-    """Return whether a projection makes searches with many queries for k neighbours faster.
-
-    With AMX, a projection does not pay, because multiplying a tile takes less time than the other
-    steps of a search. On Sapphire Rapids, with 20,000 to 60,000 rows of 384 to 1,536 columns,
-    searches with many queries had 0.84 to 1.03 times the speed with a projection that they had
-    without one.
-    """
-    return not has_tile_registers(isa) and k <= largest_k[1]
 
 
 @borrowing_kernel

@@ -34,7 +34,7 @@ used.
 
 import numpy as np
 
-from .candidate_filter import min_product
+from .candidate_filter import product_below
 from .jit import borrowing_kernel, inlined_kernel
 from .simd.hits import list_tile_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
@@ -138,7 +138,7 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         return 0
     min_scores, n_reaching, bound_terms = projected.min_scores, 0, block.bound_terms[q]
     for i in range(PANEL):
-        min_scores[i] = min_product(
+        min_scores[i] = product_below(
             bound_terms[THRESHOLD, i], bound_terms[RESIDUAL_NORM, i], bound_terms[CODE_NORM, i],
             bound_terms[OFFSET_WEIGHT, i], statistics, p,
         )  # fmt: skip

@@ -65,10 +65,10 @@ class Block(NamedTuple):
 
 
 @kernel
-def pack_block(lo, hi, batch, queries, items, k):
+def pack_block(lo, hi, batch, queries, items, n_projected):
     """Return the Block of the queries batch[lo:hi], with thresholds that all scores reach.
 
-    k is the number of neighbours of a query, or 0 in a search for all items above a score. The
+    If the items have a projection, the first n_projected panels of queries are projected. The
     buffer for the scores of a tile has the type of packed rows. The scores of padding never reach a
     threshold.
     """
@@ -100,7 +100,9 @@ def pack_block(lo, hi, batch, queries, items, k):
         set_bound_terms(bound_terms[q], j, step, norm, residual, scaling.weights[query])
     scores, hits = aligned_empty(PANEL * PANEL, items.packed), np.empty(PANEL * PANEL, np.int32)
     scores[:] = 0
-    projected = pack_projected_queries(lo, hi, batch, queries, items, k, packed, bound_terms, steps)
+    projected = pack_projected_queries(
+        lo, hi, batch, queries, items, n_projected, packed, bound_terms, steps
+    )
     return Block(packed, size, hi - lo, bound_terms, steps, corrections, scores, hits, projected)
 
 

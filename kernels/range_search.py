@@ -6,7 +6,7 @@ candidates in float64 and keeps those that reach the given score.
 
 import numpy as np
 
-from .candidate_filter import min_product, passes_filters, threshold_of
+from .candidate_filter import passes_filters, product_below, threshold_of
 from .few_queries import encode_queries, multiply_codes
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projected_queries import (
@@ -22,14 +22,15 @@ from .simd.tile_scores import end_tiles, start_tiles
 
 
 @kernel
-def list_candidates(lo, hi, items, queries, batch, min_scores, lists):
+def list_candidates(lo, hi, items, queries, batch, min_scores, use_projection, lists):
     """List the items whose scores may reach min_scores[query], for the queries batch[lo:hi].
 
-    items is an Items, queries a Queries, and min_scores (n,) is float64. The candidates are written
-    to lists, a CandidateLists in which the list of query i starts at starts[i]. The order of the
-    candidates of a query is arbitrary.
+    items is an Items, queries a Queries, and min_scores (n,) is float64. use_projection says
+    whether projected codes are multiplied first, if the items have a projection. The candidates are
+    written to lists, a CandidateLists in which the list of query i starts at starts[i]. The order
+    of the candidates of a query is arbitrary.
     """
-    block = pack_block(lo, hi, batch, queries, items, 0)
+    block = pack_block(lo, hi, batch, queries, items, hi - lo if use_projection else 0)
     for i in range(hi - lo):
         q, j, query = i >> 5, i & 31, batch[lo + i]
         inverse_step = np.float32(1.0) / block.steps[q, j]
@@ -117,7 +118,7 @@ def _list_reaching(
     """
     bound_terms, order = codes.bound_terms, items.order
     for panel in range(first, last):
-        lowest = min_product(
+        lowest = product_below(
             bound_terms[THRESHOLD, query], bound_terms[RESIDUAL_NORM, query],
             bound_terms[CODE_NORM, query], bound_terms[OFFSET_WEIGHT, query], items.statistics,
             panel,

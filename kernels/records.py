@@ -180,6 +180,7 @@ class Projection(NamedTuple):
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
         The largest k for which a search uses the projection: for few queries, and for many queries.
+        Kernels do not read it; ``fastcos.search.plan`` does.
     """
 
     axes: Any
@@ -282,24 +283,37 @@ class FewQuerySearch(NamedTuple):
 
     Attributes
     ----------
-    rank : int
-        The number r of step 4 in ``few_queries``: slots whose products reach the r-th largest of
-        the panels' largest products are scored first.
-    sample_stride, sample_rank : int
-        Every sample_stride-th panel is part of a sample, and the first threshold is the
-        sample_rank-th largest of the largest scores of these panels. Only ``projected_queries``
-        reads these two fields.
+    first_rank : int
+        The first value of the number r in ``few_queries``, whose step 4 scores the slots that reach
+        the r-th largest of the panels' largest products.
     panels_per_range : int
         The number of panels that a task searches.
     must_check : bool
         Whether the kernel must check that the queries are ordinary, because no caller has checked.
     """
 
-    rank: Any
-    sample_stride: Any
-    sample_rank: Any
+    first_rank: Any
     panels_per_range: Any
     must_check: Any
+
+
+class ProjectedSearch(NamedTuple):
+    """The settings of a search with few queries among items that have a projection.
+
+    Attributes
+    ----------
+    first_rank, panels_per_range, must_check
+        The fields of FewQuerySearch.
+    sample_stride, sample_rank : int
+        Every sample_stride-th panel is part of a sample, and the first threshold is the
+        sample_rank-th largest of the largest scores of these panels. sample_stride is at least 2.
+    """
+
+    first_rank: Any
+    panels_per_range: Any
+    must_check: Any
+    sample_stride: Any
+    sample_rank: Any
 
 
 class BlockSearch(NamedTuple):
@@ -311,7 +325,7 @@ class BlockSearch(NamedTuple):
     Attributes
     ----------
     queries_per_block, panels_per_range, n_ranges : int
-    capacity, sample_stride, sample_rank : int
+    capacity, sample_stride, sample_rank, use_projection
         The fields of PanelSearch.
     is_whole_search : bool
         Whether the kernel performs the whole search of one block of queries in a range of panels,
@@ -328,6 +342,7 @@ class BlockSearch(NamedTuple):
     capacity: Any
     sample_stride: Any
     sample_rank: Any
+    use_projection: Any
     is_whole_search: Any
     must_check: Any
 
@@ -344,6 +359,8 @@ class PanelSearch(NamedTuple):
     sample_stride, sample_rank : int
         The first threshold of a query is the sample_rank-th largest of the largest scores of every
         sample_stride-th panel. If sample_stride is 0, no threshold is estimated.
+    use_projection : bool
+        Whether projected codes are multiplied first, if the items have a projection.
     is_shared : bool
         Whether other tasks search the same queries in other panels, and share their thresholds.
     """
@@ -353,6 +370,7 @@ class PanelSearch(NamedTuple):
     capacity: Any
     sample_stride: Any
     sample_rank: Any
+    use_projection: Any
     is_shared: Any
 
 

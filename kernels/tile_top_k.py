@@ -510,7 +510,7 @@ def search_block(lo, hi, items, queries, batch, search, results):
     """
     n, k = hi - lo, results.rows.shape[1]
     n_panels = search.last_panel - search.first_panel
-    block = pack_block(lo, hi, batch, queries, items, k)
+    block = pack_block(lo, hi, batch, queries, items, np.int64(search.use_projection))
     candidates, scratch = _buffers(n, k, search.capacity, items.packed)
     start_tiles(items.isa, items.tile_configuration)
     best = np.empty((block.bound_terms.shape[0], search.sample_rank, PANEL), np.float32)
@@ -590,7 +590,7 @@ def search_grid(lo, hi, addresses, queries, batch, search, results):
         last_panel = min(first_panel + search.panels_per_range, n_panels)
         panel_search = PanelSearch(
             first_panel, last_panel, search.capacity, search.sample_stride, search.sample_rank,
-            search.n_ranges > 1,
+            search.use_projection, search.n_ranges > 1,
         )  # fmt: skip
         results_of_range = SearchResults(
             results.thresholds, results.scores[range_number], results.rows[range_number],
@@ -622,7 +622,9 @@ def _search_one_block(lo, hi, addresses, items, query_rows, filters, search, res
     unfinished, count, stride = numbers_below(n), n, search.sample_stride
     first = np.int64(0)  # has the type of count, because a literal would be another signature
     while count > 0:
-        panel_search = PanelSearch(lo, hi, search.capacity, stride, search.sample_rank, False)
+        panel_search = PanelSearch(
+            lo, hi, search.capacity, stride, search.sample_rank, search.use_projection, False
+        )
         search_block(first, count, items, queries, unfinished, panel_search, results_of_task)
         n_searched, count, stride = count, 0, 0  # the second pass estimates no threshold
         for i in range(n_searched):

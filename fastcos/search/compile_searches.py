@@ -60,7 +60,9 @@ def compile_searches(dtype: str) -> None:
         projected_items = projection.with_axes(segment.packed, items, scaling, axes, 1)
         request = scan.SegmentRequest(10, no_exclusions(1))
         plan = scan.plan_segment(segment, 1, request, options)
-        plan = dataclasses.replace(plan, use_projection=True, sample=ThresholdSample(2, 1))
+        plan = dataclasses.replace(
+            plan, kernel="projected_queries", use_projection=True, sample=ThresholdSample(2, 1)
+        )
         query_rows = encoded_queries.take(slice(1)).rows
         filters = kernel_records.NO_FILTERS
         launch_of(plan, projected_items, filters, 10, must_check=False).run(query_rows)

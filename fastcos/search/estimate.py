@@ -145,11 +145,12 @@ def _of_tiles(
     bytes_read = codes * grid.n_query_blocks
     # Comparing a panel of queries takes as long as if all of its 32 places were filled. If there
     # are very few queries, they are compared one by one instead.
-    lanes = n if plan.compares_one_by_one else -(-n // PANEL) * PANEL
+    is_one_by_one = plan.kernel in ("few_queries", "projected_queries")
+    lanes = n if is_one_by_one else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1
     multiply_adds = float(lanes) * n_panels * PANEL * words * per_word
     rates = costs.multiply_adds_per_second
-    if plan.compares_one_by_one:
+    if is_one_by_one:
         rates = costs.single_multiply_adds_per_second
     multiply = multiply_adds / (dict(rates)[layout.isa] * threads)
     multiply += lanes * n_panels * costs.seconds_per_tile_lane / threads
@@ -160,7 +161,7 @@ def _of_tiles(
     per_score = costs.seconds_per_candidate + costs.seconds_per_candidate_column * d
     scores = scored * per_score / threads + _selecting(request, threads, costs)
     packing = _encoding(segment, machine, costs)
-    if not segment.packed_for and plan.method == "tiles":
+    if not segment.packed_for and plan.method == "packed":
         per_row = costs.seconds_per_packed_row + d * costs.seconds_per_packed_entry
         packing += n_packed * per_row / machine.n_threads
     return Estimate(

@@ -26,11 +26,11 @@ from fastcos.search.filters import no_exclusions
 from fastcos.search.item_groups import ItemGroups
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_groups, plan_search
-from fastcos.search.prepared import compares_original_rows
+from fastcos.search.prepared import can_be_prepared
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
 from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
-from fastcos.similarity.base import is_upper_bounded
+from fastcos.similarity.base import get_measure, is_upper_bounded
 from fastcos.validation import Integers
 
 # The sizes of a segment, the sizes of a request, the machine, and the plan of the search.
@@ -75,7 +75,7 @@ class SearchExplanation:
     >>> from fastcos.search import explain_top_k
     >>> explanation = explain_top_k(1000, 1_000_000, 384, n_threads=16, isa="vnni")
     >>> explanation.plans[0].method, explanation.n_batches
-    ('tiles', 1)
+    ('packed', 1)
     """
 
     n_queries: int
@@ -171,9 +171,9 @@ class SearchExplanation:
 
 def describe_method(plan: SearchPlan) -> str:
     """Return the method of a plan in words."""
-    if plan.method != "tiles" or plan.layout is None:
+    if plan.method != "packed" or plan.layout is None:
         text = _METHODS[plan.method]
-        if plan.inner is not None:
+        if plan.inner is not None and plan.method != "rows_as_given":
             text += f": {describe_method(plan.inner)}"
         return text
     kind = "int8" if plan.layout.quantised else "float32"
@@ -251,14 +251,14 @@ def explain_source(
                 (sizes, request_sizes, machine, plan_search(sizes, request_sizes, machine))
             )
         reasons += ("the rows are on disk or of a low precision: every batch reads all of them",)
-    is_prepared = bool(items.segments) and compares_original_rows(items.measure)
-    is_prepared = is_prepared and all(plan.can_be_prepared for *_, plan in planned)
+    plans = [plan for *_, plan in planned]
+    is_prepared = bool(items.segments) and can_be_prepared(items.measure, plans)
     costs = cost_model.COSTS
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     if allowed_positions is not None:
         overhead += costs.seconds_per_masked_row * items.n_items
     code = readiness.explain(row_type)
-    if items.segments and all(plan.method != "numpy" for *_, plan in planned):
+    if items.segments and all(plan.method != "numpy" for plan in plans):
         code = readiness.explain(row_type, may_use_numpy=False)
     return _explain(planned, overhead, n_queries, items.n_live, options, code, reasons)
 
@@ -403,7 +403,7 @@ def explain_top_k(
     request, machine = RequestSizes(batch, k), scan.machine_of(options, isa)
     plan = plan_search(sizes, request, machine)
     costs = cost_model.COSTS
-    is_prepared = is_packed and plan.can_be_prepared
+    is_prepared = is_packed and can_be_prepared(get_measure("cosine"), [plan])
     overhead = costs.seconds_per_prepared_call if is_prepared else costs.seconds_per_call
     code = readiness.explain(row_type)
     return _explain([(sizes, request, machine, plan)], overhead, n, m, options, code)

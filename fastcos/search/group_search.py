@@ -244,7 +244,8 @@ def _search_panels(
                     packed.addresses, scaled_queries, remaining,
                     records.BlockSearch(
                         grid.queries_per_block, n_panels, 1, min(capacity, n_panels * PANEL + 1),
-                        sample.stride, sample.rank, is_whole_search=False, must_check=False,
+                        sample.stride, sample.rank, use_projection=False, is_whole_search=False,
+                        must_check=False,
                     ),
                     outputs,
                 )  # fmt: skip

@@ -28,7 +28,7 @@ from fastcos.search.index_parts import (
     new_part,
 )
 from fastcos.search.item_groups import ItemGroups
-from fastcos.search.prepared import PreparedSearches, compares_original_rows
+from fastcos.search.prepared import PreparedSearches, can_be_prepared
 from fastcos.search.results import IndexNeighbors, Neighbors
 from fastcos.search.sources import FittedItems, ItemSource, MappedItems
 from fastcos.similarity.base import Measure, capabilities, warn_of_slow_changes
@@ -248,6 +248,6 @@ def _state_of_parts(
     """Return the state of an index of these parts in memory."""
     items = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
     prepared = None
-    if parts and compares_original_rows(measure):
+    if parts and can_be_prepared(measure, plans=()):
         prepared = PreparedSearches(items, parts)
     return IndexState(items, tuple(parts), width, has_string_ids, prepared)

@@ -97,17 +97,20 @@ def launch_of(
 
     must_check says that the queries will be neither validated nor measured before the launch.
     """
-    grid, sample = plan.grid, plan.sample
-    if not plan.compares_one_by_one:
-        block_settings = records.BlockSearch(
-            grid.queries_per_block, grid.panels_per_range, grid.n_ranges, plan.capacity,
-            sample.stride, sample.rank, is_whole_search=True, must_check=must_check,
-        )  # fmt: skip
-        return Launch(tile_top_k.search_grid, packed, block_settings, filters, grid, k)
-    kernel = few_queries.search_few_queries
-    if plan.use_projection:
+    grid, sample, settings = plan.grid, plan.sample, None
+    if plan.kernel == "few_queries":
+        kernel = few_queries.search_few_queries
+        settings = records.FewQuerySearch(plan.first_rank, grid.panels_per_range, must_check)
+    elif plan.kernel == "projected_queries":
         kernel = projected_queries.search_few_by_projection
-    settings = records.FewQuerySearch(
-        plan.rank, sample.stride, sample.rank, grid.panels_per_range, must_check
-    )
+        settings = records.ProjectedSearch(
+            plan.first_rank, grid.panels_per_range, must_check, sample.stride, sample.rank
+        )
+    else:
+        kernel = tile_top_k.search_grid
+        settings = records.BlockSearch(
+            grid.queries_per_block, grid.panels_per_range, grid.n_ranges, plan.capacity,
+            sample.stride, sample.rank, plan.use_projection, is_whole_search=True,
+            must_check=must_check,
+        )  # fmt: skip
     return Launch(kernel, packed, settings, filters, grid, k)

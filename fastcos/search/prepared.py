@@ -1,18 +1,23 @@
-"""Prepared searches: an index stores the plans of searches with few queries, like a database.
+"""Prepared searches: an index stores how it searches few queries, as databases prepare statements.
 
 A warm search of one query takes ten microseconds. Checking and encoding the queries and planning
-the search would take longer. If ``plan_search`` says that a search is a single call of one kernel
-for each part of the index (``SearchPlan.can_be_prepared``), the index therefore stores these calls
-by the numbers of queries and neighbours. A stored call contains all arguments of its kernel except
-the queries (``launch.Launch``). A prepared search passes the queries to the kernel without
-conversion. The kernel measures the norms of the queries, and reports queries with unusual norms.
+the search would take longer. An index therefore stores the kernel calls of a search by its numbers
+of queries and neighbours, with all of their arguments except the queries (``launch.Launch``). The
+next search with the same numbers passes its queries to the kernel without conversion. The kernel
+measures the norms of the queries, and reports queries with unusual norms.
 
-A search is either prepared or not: if the queries must be converted, or if a plan needs more than
-one call per part, ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search
-with the same results.
+A search can be prepared under three conditions. Every other search returns the same results, but
+``PreparedSearches.search`` returns None for it, and ``execute.execute`` runs it.
+
+1. The call limits the results by nothing except k and a mask, and it has no option except the
+   number of threads. ``SimilarityIndex.search`` does not come here with other arguments.
+2. The plans of all parts of the index say that one call of a kernel is the whole search, and the
+   measure compares original rows (``can_be_prepared``). ``explain`` applies the same function.
+3. The kernel can read the queries as they are (``_can_be_read``), and their norms are ordinary.
+   This condition depends on the queries and not on their number, so no plan contains it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,7 @@ from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import IndexPart, ids_at
 from fastcos.search.launch import Launch, launch_of
 from fastcos.search.options import ExecutionOptions, as_options
+from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, select_best
 from fastcos.search.request import rounded_scores
 from fastcos.search.results import IndexNeighbors
@@ -49,11 +55,9 @@ class PreparedSearches:
         has_one_part = len(self._parts) == 1 and segment.first == 0 and segment.positions is None
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
         # The launches for all parts, by the numbers of queries and neighbours, and also by the
-        # options if the plans depend on the options.
+        # options if the plans depend on the options. For a search that cannot be prepared, there
+        # are no launches, and an empty tuple is stored, so that it is not planned here again.
         self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
-        # The numbers of queries and neighbours for which no search can be prepared, so that these
-        # searches are not planned here again.
-        self._cannot_be_prepared: set[tuple[int, int]] = set()
         # Cosines are in the range of float32, and most measures that compute cosines return them as
         # scores without conversion.
         self._scores_are_cosines = (
@@ -72,13 +76,11 @@ class PreparedSearches:
             return None
         rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
         launches = self._stored_launches((len(rows), k))
-        if launches is None and allowed is None and (len(rows), k) in self._cannot_be_prepared:
-            return None
         if launches is None or n_threads is not None or allowed is not None:
             # Launches that depend on the number of threads or on the memory are stored by these
             # options as well, so a search of many items calls _prepare every time.
             launches = self._prepare(len(rows), k, as_options(n_threads, None), allowed)
-        if launches is None:
+        if not launches:
             return None
         rankings = []
         for launch in launches:
@@ -114,8 +116,8 @@ class PreparedSearches:
 
     def _prepare(
         self, n: int, k: int, options: ExecutionOptions, allowed: Any
-    ) -> tuple[Launch, ...] | None:
-        """Return stored or new launches for all parts, or None if the search cannot be prepared.
+    ) -> tuple[Launch, ...]:
+        """Return stored or new launches for all parts; none if the search cannot be prepared.
 
         New launches are stored, unless ``allowed`` restricts the search.
         """
@@ -123,35 +125,32 @@ class PreparedSearches:
             for part in self._parts:
                 part.segment.pack()
             if any(not part.segment.packed_forms for part in self._parts):
-                return None  # the kernels are not compiled yet
+                return ()  # the kernels are not compiled yet
         if allowed is not None:
             if type(allowed) is not np.ndarray:
-                return None
+                return ()
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
             launches, _ = self._plan(n, k, options, mask)
             return launches
-        launches = self._stored_launches((n, k))
-        if launches is None:
-            launches = self._stored_launches((n, k, options))
-        if launches is None:
-            launches, fits_all_options = self._plan(n, k, options, None)
-            if len(self._launches) + len(self._cannot_be_prepared) >= _MAX_PREPARED:
-                self._launches.clear()
-                self._cannot_be_prepared.clear()
-            if launches is None:
-                self._cannot_be_prepared.add((n, k))
-            else:
-                self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
+        stored_launches = self._stored_launches((n, k))
+        if stored_launches is None:
+            stored_launches = self._stored_launches((n, k, options))
+        if stored_launches is not None:
+            return stored_launches
+        launches, fits_all_options = self._plan(n, k, options, None)
+        if len(self._launches) >= _MAX_PREPARED:
+            self._launches.clear()
+        self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
 
     def _stored_launches(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
-        """Return the launches that are stored under a key, or None if there are none.
+        """Return what is stored under a key, or None if nothing is stored.
 
         If the rows of a part have been packed again since the launches were stored, because a
         projection was added, the launches are outdated, and the result is None as well.
         """
         launches = self._launches.get(key)
-        if launches is not None:
+        if launches:
             for launch, part in zip(launches, self._parts, strict=True):
                 if launch.packed is not part.segment.packed:
                     return None
@@ -159,11 +158,11 @@ class PreparedSearches:
 
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
-    ) -> tuple[tuple[Launch, ...] | None, bool]:
-        """Plan a search of every part; return None unless the plan of each part is one launch.
+    ) -> tuple[tuple[Launch, ...], bool]:
+        """Plan a search of every part, and return the launches of a search that can be prepared.
 
         mask says which positions are allowed in the results; None allows all positions. The second
-        result says whether the plans are the same for all options.
+        result says whether the launches are the same for all options.
         """
         launches, fits_all_options = [], True
         for part in self._parts:
@@ -174,8 +173,8 @@ class PreparedSearches:
             packed = segment.packed_rows
             request = SegmentRequest(k, no_exclusions(n), rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
-            if not plan.can_be_prepared:
-                return None, True
+            if not can_be_prepared(self._measure, [plan]):
+                return (), True
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far, and the mask may
                 # exclude that row and allow another one.
@@ -188,17 +187,21 @@ class PreparedSearches:
         return tuple(launches), fits_all_options
 
 
-def compares_original_rows(measure: Measure) -> bool:
-    """Return whether a measure compares original rows, so that its searches can be prepared."""
+def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
+    """Return whether an index prepares searches of its parts by these plans.
+
+    Each part must be searched by one launch, and the measure must compare original rows, because a
+    kernel reads the queries of a prepared search without conversion.
+    """
     encode_queries = getattr(type(measure), "encode_queries", None)
-    return capabilities(measure).append and encode_queries is BaseMeasure.encode_queries
+    is_original = capabilities(measure).append and encode_queries is BaseMeasure.encode_queries
+    return is_original and all(plan.is_one_launch for plan in plans)
 
 
 def _can_be_read(queries: Any, width: int) -> bool:
     """Return whether kernels can read the queries without conversion.
 
-    Other queries, which must be converted to C-contiguous rows of native float32 or float64 first,
-    have the same neighbours, so the test is no part of planning.
+    Other queries must first be converted to C-contiguous rows of native float32 or float64.
     """
     return (
         type(queries) is np.ndarray

@@ -4,11 +4,10 @@ import numpy as np
 
 from fastcos import parallel
 from fastcos.kernels import range_search, records, tiles
-from fastcos.search import cost_model
 from fastcos.search.filters import AllowedRows, ExcludedItems
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.packing import PackedItems, pack_queries
-from fastcos.search.task_grid import are_few
+from fastcos.search.plan import plan_candidates
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Floats, Integers
 
@@ -32,24 +31,27 @@ def find_candidates(
     the items that are allowed in the results; None means all packed items.
     """
     n = len(thresholds)
-    if not tiles.AVAILABLE:
+    plan = plan_candidates(
+        n, len(packed.arrays.order), packed.layout,
+        has_projection=packed.arrays.projection.words > 0, has_tiles=tiles.AVAILABLE,
+    )  # fmt: skip
+    if plan.kernel is None:
         return _all_allowed_items(packed, exclusions, capacity, starts, columns, allowed_rows)
     counts = parallel.unfilled(n, np.int64)
     scaled_queries = pack_queries(packed, queries, exclusions, allowed_rows)
     lists = records.CandidateLists(capacity, starts, counts, columns)
-    has_projection, n_panels = packed.arrays.projection.words > 0, len(packed.arrays.statistics)
-    if are_few(packed.layout, n, n_panels, cost_model.COSTS, has_projection=has_projection):
+    blocks = parallel.row_blocks(n, plan.queries_per_block)
+    if plan.kernel == "few_queries":
         parallel.run(
-            range_search.list_candidates_of_few, parallel.row_blocks(n, n), packed.arrays,
-            scaled_queries, thresholds, lists, progress=options.progress,
+            range_search.list_candidates_of_few, blocks, packed.arrays, scaled_queries, thresholds,
+            lists, progress=options.progress,
         )  # fmt: skip
-        return counts
-    blocks = parallel.row_blocks(n, cost_model.COSTS.queries_per_range_block)
-    parallel.run(
-        range_search.list_candidates, blocks, packed.arrays, scaled_queries,
-        np.arange(n, dtype=np.int64), thresholds, lists, n_threads=options.n_threads,
-        progress=options.progress,
-    )  # fmt: skip
+    else:
+        parallel.run(
+            range_search.list_candidates, blocks, packed.arrays, scaled_queries,
+            np.arange(n, dtype=np.int64), thresholds, plan.use_projection, lists,
+            n_threads=options.n_threads, progress=options.progress,
+        )  # fmt: skip
     return counts
 
 

@@ -26,7 +26,7 @@ from fastcos.kernels import (
     tiles,
 )
 from fastcos.parallel import memmap, readiness
-from fastcos.search import cost_model, duplicates, numpy_search
+from fastcos.search import duplicates, numpy_search
 from fastcos.search.filters import AllowedRows, ExcludedItems, kernel_filters, no_exclusions
 from fastcos.search.launch import launch_of
 from fastcos.search.options import ExecutionOptions
@@ -42,7 +42,7 @@ from fastcos.search.packing import (
 from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_pass, plan_search
 from fastcos.search.rankings import Ranking, best_of_parts, unfilled
 from fastcos.search.segments import Segment
-from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
+from fastcos.search.task_grid import Machine, TaskGrid
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 
@@ -78,7 +78,11 @@ def search_segment(
     segment: Segment, queries: EncodedRows, request: SegmentRequest, options: ExecutionOptions
 ) -> Ranking:
     """Return row numbers and raw scores (n, k) of a segment's best rows for every query."""
-    plan = plan_segment(segment, len(queries.rows), request, options)
+    n_queries = len(queries.rows)
+    plan = plan_segment(segment, n_queries, request, options)
+    if plan.method == "packed" and segment.count_work(n_queries, request.k):
+        # The search has added a projection to the packed rows, and may use it.
+        plan = plan_segment(segment, n_queries, request, options)
     return _METHODS[plan.method](plan, segment, queries, request, options)
 
 
@@ -190,23 +194,18 @@ def _rows_as_given(
     # Every row is allowed in the results, so no mask is needed.
     request = request._replace(allowed=None)
     row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, options)
-    remaining_rows = np.arange(len(unpacked.arrays.order), len(segment.encoded.rows))
-    if not len(remaining_rows):
+    if plan.inner is None:
         return row_numbers, scores
     best_of_remaining = score_all(
-        segment.metric_type,
-        segment.encoded,
-        remaining_rows,
-        queries,
-        request.exclusions,
-        request.k,
-        options,
-    )
+        segment.metric_type, segment.encoded,
+        np.arange(len(unpacked.arrays.order), len(segment.encoded.rows)), queries,
+        request.exclusions, request.k, options, plan.inner.grid,
+    )  # fmt: skip
     parts = zip((row_numbers, scores), best_of_remaining, strict=True)
     return best_of_parts(*(np.stack(pair, axis=1) for pair in parts))
 
 
-def _tiles(
+def _packed(
     plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
@@ -214,8 +213,7 @@ def _tiles(
     options: ExecutionOptions,
 ) -> Ranking:
     """Scan the packed rows of the segment."""
-    packed = segment.use_packed(len(queries.rows), request.k)
-    return scan(plan, packed, queries, request, options)
+    return scan(plan, segment.packed, queries, request, options)
 
 
 def _distinct(
@@ -228,7 +226,7 @@ def _distinct(
     """Search one row and one query of each group of duplicates, and then add the copies."""
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
-    packed = segment.use_packed(n, request.k, "packed_distinct")
+    segment.count_work(n, request.k, "packed_distinct")
     if progress is not None:
         options = options._replace(progress=lambda done, total: progress(done * n // total, n))
     query_groups = duplicates.find_duplicates(queries) if norms_repeat(queries.norms) else None
@@ -237,7 +235,8 @@ def _distinct(
         distinct_queries, group_of_query = queries.take(query_groups.first), query_groups.group_of
     k = min(request.k + 1, len(groups.first))
     exclusions = no_exclusions(len(distinct_queries.rows))
-    best = scan_packed(packed, distinct_queries, exclusions, k, options)
+    # The search is planned again, because several queries may be equal and are then searched once.
+    best = scan_packed(segment.packed_distinct, distinct_queries, exclusions, k, options)
     return duplicates.expand(
         groups, request.exclusions, group_of_query, best, request.k, options.n_threads
     )
@@ -256,8 +255,8 @@ def _repack(
 
 
 _METHODS: dict[str, Callable[..., Ranking]] = {
-    "numpy": _numpy, "score_all": _score_all, "rows_as_given": _rows_as_given, "tiles": _tiles,
-    "distinct": _distinct, "repack": _repack,
+    "numpy": _numpy, "score_all": _score_all, "rows_as_given": _rows_as_given,
+    "packed": _packed, "distinct": _distinct, "repack": _repack,
 }  # fmt: skip
 
 
@@ -298,7 +297,7 @@ def scan(
         return score_all(
             packed.metric_type, rows, row_numbers, queries, exclusions, k, options, plan.grid
         )
-    if plan.can_be_prepared:
+    if plan.is_one_launch:
         filters = kernel_filters(exclusions, allowed)
         launch = launch_of(plan, packed, filters, k, must_check=False)
         return launch.run(queries.rows, options.progress)
@@ -334,7 +333,7 @@ def _scan_query_blocks(
         unproved = np.full((grid.n_ranges, n), _NO_THRESHOLD)
         tasks = records.BlockSearch(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, capacity, sample.stride,
-            sample.rank, is_whole_search=False, must_check=False,
+            sample.rank, plan.use_projection, is_whole_search=False, must_check=False,
         )  # fmt: skip
         results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
         arguments = (packed.addresses, scaled_queries, unfinished, tasks, results)
@@ -416,13 +415,10 @@ def score_all(
     exclusions: ExcludedItems,
     k: int,
     options: ExecutionOptions,
-    grid: TaskGrid | None = None,
+    grid: TaskGrid,
 ) -> Ranking:
     """Score all pairs of queries and rows with these numbers in float64, in O(n m d) time."""
-    n, n_columns = queries.rows.shape
-    if grid is None:
-        grid = plan_exhaustive(n, len(numbers), n_columns, k, options.n_threads, cost_model.COSTS)
-    parts = grid.n_ranges
+    n, parts = len(queries.rows), grid.n_ranges
     row_numbers, scores = unfilled(n * parts, k)
     parallel.run(
         exhaustive_top_k.score_all_rows,

@@ -242,23 +242,24 @@ class Segment:
         """Whether float32 products of the rows neither overflow nor underflow."""
         return have_moderate_norms(self.encoded.norms)
 
-    def use_packed(self, n_queries: int, k: int, name: str = "packed") -> PackedItems:
-        """Return the packed form of this name, for a search with n_queries queries and k.
+    def count_work(self, n_queries: int, k: int, name: str = "packed") -> bool:
+        """Count the multiply-adds of a search of the packed form of this name.
 
-        Once all searches together have performed enough multiply-adds, a projection is added.
+        Once all searches together have performed enough multiply-adds, a projection is added to the
+        packed form. The method returns whether it has added one.
         """
         packed: PackedItems = getattr(self, name)
-        if self._work >= 0 and plan.gains_by_projection(n_queries, packed.layout):
-            with parallel.attribute_lock(self, "work"):
-                if self._work >= 0:
-                    self._work += n_queries * self.encoded.rows.size
-                is_due = self._work >= plan.work_to_project(packed.layout, k, cost_model.COSTS)
-                if is_due:  # only one of several threads adds the projection
-                    self._work = -1
-            if is_due:
-                packed = projection.add_or_warn(packed, self.encoded, self._n_threads)
-                setattr(self, name, packed)
-        return packed
+        if self._work < 0 or not plan.gains_by_projection(n_queries, packed.layout):
+            return False
+        with parallel.attribute_lock(self, "work"):
+            if self._work >= 0:
+                self._work += n_queries * self.encoded.rows.size
+            is_due = self._work >= plan.work_to_project(packed.layout, k, cost_model.COSTS)
+            if is_due:  # only one of several threads adds the projection
+                self._work = -1
+        if is_due:
+            setattr(self, name, projection.add_or_warn(packed, self.encoded, self._n_threads))
+        return is_due
 
 
 def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedItems:

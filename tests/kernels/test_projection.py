@@ -124,14 +124,14 @@ def test_queries_off_the_axes_get_no_prefixes(isa):
     across -= across @ V @ V.T
     Q = np.concatenate([along[:32], across[:32], along[32:50]]).astype(np.float32)
     queries = queries_of(Q)
-    for k, first in ((10, [0, 1, 1]), (0, [0, 1, 0])):
-        block = query_blocks.pack_block(0, len(Q), np.arange(len(Q)), queries, items, k)
+    for n_projected, first in ((1, [0, 1, 1]), (3, [0, 1, 0]), (0, [1, 1, 1])):
+        block = query_blocks.pack_block(0, len(Q), np.arange(len(Q)), queries, items, n_projected)
         assert block.projected.uses_full_codes.tolist() == first
         projection.project_queries(
             1, 3, 0, len(Q), np.arange(len(Q)), queries, items, block.packed,
             block.bound_terms, block.steps, block.projected,
         )  # fmt: skip
-        assert block.projected.uses_full_codes.tolist() == [0, 1, 0]
+        assert block.projected.uses_full_codes.tolist() == [first[0], 1, 0]
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -85,7 +85,7 @@ def test_groups_are_explained_by_their_sizes():
     text = str(explained)
     assert "1 group is searched by one thread each, several at a time" in text
     assert "1 group is small: one launch scores every pair" in text
-    assert [plan.method for plan in explained.plans] == ["tiles", "score_all"]
+    assert [plan.method for plan in explained.plans] == ["packed", "score_all"]
     assert explained.seconds < index.explain(1003, n_threads=2).seconds * 2
     assert "nothing is searched" in str(index.explain(5, groups="nobody"))
     with pytest.raises(ValueError, match="groups must be None for an index without groups"):

@@ -9,6 +9,7 @@ import fastcos
 from fastcos.kernels import tiles
 from fastcos.search import packing, plan, projection, task_grid
 from fastcos.search.launch import launch_of
+from fastcos.search.layout import tile_layout
 from fastcos.similarity import encoded_rows, kernel_records
 from tests.oracles import dense
 
@@ -66,10 +67,10 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
     made = plan.plan_search(
         dataclasses.replace(sizes, n_distinct=4000), plan.RequestSizes(1, 9), machine
     )
-    if not made.compares_one_by_one:
+    if made.kernel != "few_queries":
         pytest.skip("this instruction set compares queries in blocks")
     grid = dataclasses.replace(made.grid, panels_per_range=n_panels, n_ranges=-(-125 // n_panels))
-    made = dataclasses.replace(made, rank=rank, grid=grid)
+    made = dataclasses.replace(made, first_rank=rank, grid=grid)
     found, _ = searching(made, packed, 9).run(queries)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, "cosine"))
 
@@ -89,9 +90,9 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
     )  # fmt: skip
     machine = task_grid.Machine(packed.layout.isa, 1, 2.0**30)
     made = plan.plan_search(sizes, plan.RequestSizes(1, 10), machine)
-    if not made.compares_one_by_one:
+    if not tile_layout(packed.layout.isa, 192).quantised:
         pytest.skip("this instruction set compares queries in blocks")
-    assert made.use_projection
+    assert made.kernel == "projected_queries"
     made = dataclasses.replace(made, sample=task_grid.ThresholdSample(8, sample_rank))
     search = searching(made, packed, 10)
     slots = packed.arrays.order.reshape(-1, 32)
@@ -114,8 +115,8 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
     packed = packing.pack_items(FORMS[measure], encoded, np.arange(len(rows)), 1)
     grid = task_grid.TaskGrid(len(queries), 1, n_panels, -(-125 // n_panels), 2)
     made = plan.SearchPlan(
-        "tiles", grid=grid, capacity=1024, sample=task_grid.ThresholdSample(*sample),
-        can_be_prepared=True,
+        "packed", kernel="one_block", grid=grid, sample=task_grid.ThresholdSample(*sample),
+        capacity=1024,
     )  # fmt: skip
     found, _ = searching(made, packed, 9).run(queries)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, measure))

@@ -6,6 +6,7 @@ import pytest
 from fastcos.search import numpy_search, scan
 from fastcos.search.filters import ExcludedItems, no_exclusions
 from fastcos.search.options import ExecutionOptions
+from fastcos.search.task_grid import ONE_TASK
 from fastcos.similarity.encoded_rows import encode_rows, row_norms
 from fastcos.similarity.numpy_products import row_norms_in_numpy
 from fastcos.validation import read_only
@@ -22,7 +23,7 @@ def assert_same_bits(metric_type, items, queries, k, *, numbers=None, exclusions
     numbers = read_only(np.arange(len(items)) if numbers is None else numbers)
     exclusions = no_exclusions(len(queries)) if exclusions is None else exclusions
     arguments = metric_type, right, numbers, encoded_queries, exclusions, k
-    expected = scan.score_all(*arguments, OPTIONS)
+    expected = scan.score_all(*arguments, OPTIONS, ONE_TASK)
     for pairs_per_block in (1 << 22, 13 * len(queries)):
         result = numpy_search.search(*arguments, pairs_per_block=pairs_per_block)
         np.testing.assert_array_equal(result[0], expected[0])
@@ -114,7 +115,9 @@ def test_search_of_low_precision_rows(metric_type, dtype):
     )
     arguments = no_exclusions(30), 4
     numbers = read_only(np.arange(80))
-    expected = scan.score_all(metric_type, right, numbers, encoded_queries, *arguments, OPTIONS)
+    expected = scan.score_all(
+        metric_type, right, numbers, encoded_queries, *arguments, OPTIONS, ONE_TASK
+    )
     result = numpy_search.search(
         metric_type,
         right._replace(rows=X),

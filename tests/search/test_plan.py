@@ -29,82 +29,138 @@ def needed_bytes(d, k):
     return 3 * (36 * capacity + 24 * k) + PANEL * (4 * d + 64)
 
 
-# instruction set, threads, rows, columns, queries, k -> queries of a block, panels of a range,
-# stride and rank of the sample, and the candidates of a query or, of few queries, the rank up to
-# which slots are scored first
+# instruction set, threads, rows, columns, queries, k -> the kernel, queries of a block, panels of a
+# range, stride and rank of the sample, and the candidates of a query or, of few queries, the rank
+# up to which slots are scored first
 TABLE = [
-    ("amx", 16, 1_000, 64, 1, 10, (1, 32, 2, 8, 11)),
-    ("vnni", 2, 1_000, 64, 1, 10, (1, 32, 2, 8, 11)),
-    ("avx2", 1, 1_000, 64, 1, 10, (1, 32, 2, 8, 11)),
-    ("avx512", 128, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
-    ("generic", 4, 1_000, 64, 1, 10, (1, 32, 1, 11, 1024)),
-    ("avxvnni", 16, 1_000, 64, 1, 10, (1, 32, 2, 8, 11)),
-    ("amx", 16, 60_000, 768, 1, 10, (1, 375, 16, 4, 13)),
-    ("vnni", 2, 60_000, 768, 1, 10, (1, 938, 16, 4, 13)),
-    ("avx2", 1, 60_000, 768, 1, 10, (1, 1875, 16, 4, 13)),
-    ("avx512", 128, 60_000, 768, 1, 10, (1, 90, 2, 10, 1024)),
-    ("generic", 4, 60_000, 768, 1, 10, (1, 469, 14, 4, 1024)),
-    ("avxvnni", 16, 60_000, 768, 1, 10, (1, 375, 16, 4, 13)),
-    ("amx", 16, 1_000_000, 128, 1, 10, (1, 2084, 16, 4, 13)),
-    ("vnni", 2, 1_000_000, 128, 1, 10, (1, 7813, 16, 4, 13)),
-    ("avx2", 1, 1_000_000, 128, 1, 10, (1, 7813, 16, 4, 13)),
-    ("avx512", 128, 1_000_000, 128, 1, 10, (1, 513, 16, 4, 1024)),
-    ("generic", 4, 1_000_000, 128, 1, 10, (1, 7813, 16, 4, 1024)),
-    ("avxvnni", 16, 1_000_000, 128, 1, 10, (1, 2084, 16, 4, 13)),
-    ("amx", 16, 1_000_000, 128, 4, 10, (4, 2084, 16, 4, 1024)),
-    ("vnni", 2, 1_000_000, 128, 4, 10, (4, 1954, 16, 4, 13)),
-    ("avx2", 1, 1_000_000, 128, 4, 10, (4, 1954, 16, 4, 13)),
-    ("avx512", 128, 1_000_000, 128, 4, 10, (4, 257, 8, 5, 1024)),
-    ("generic", 4, 1_000_000, 128, 4, 10, (4, 7813, 16, 4, 1024)),
-    ("avxvnni", 16, 1_000_000, 128, 4, 10, (4, 1954, 16, 4, 13)),
-    ("amx", 16, 1_000_000, 128, 64, 100, (64, 1954, 12, 16, 2048)),
-    ("vnni", 2, 1_000_000, 128, 64, 100, (64, 15625, 16, 14, 2048)),
-    ("avx2", 1, 1_000_000, 128, 64, 100, (64, 31250, 16, 14, 2048)),
-    ("avx512", 128, 1_000_000, 128, 64, 100, (64, 245, 4, 28, 2048)),
-    ("generic", 4, 1_000_000, 128, 64, 100, (64, 7813, 16, 14, 2048)),
-    ("avxvnni", 16, 1_000_000, 128, 64, 100, (64, 1954, 12, 16, 2048)),
-    ("amx", 16, 1_000_000, 384, 65, 10, (96, 3473, 16, 4, 1024)),
-    ("vnni", 2, 1_000_000, 384, 65, 10, (64, 31250, 16, 4, 1024)),
-    ("avx2", 1, 1_000_000, 384, 65, 10, (96, 31250, 16, 4, 1024)),
-    ("avx512", 128, 1_000_000, 384, 65, 10, (96, 1009, 16, 4, 1024)),
-    ("generic", 4, 1_000_000, 384, 65, 10, (96, 7813, 16, 4, 1024)),
-    ("avxvnni", 16, 1_000_000, 384, 65, 10, (96, 1954, 16, 4, 1024)),
-    ("amx", 16, 1_000_000, 384, 1_000, 10, (256, 7813, 16, 4, 1024)),
-    ("vnni", 2, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
-    ("avx2", 1, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
-    ("avx512", 128, 1_000_000, 384, 1_000, 10, (256, 1645, 16, 4, 128)),
-    ("generic", 4, 1_000_000, 384, 1_000, 10, (256, 31250, 16, 4, 1024)),
-    ("avxvnni", 16, 1_000_000, 384, 1_000, 10, (64, 31250, 16, 4, 1024)),
-    ("amx", 16, 100_000, 384, 1_000, 100, (160, 1563, 11, 17, 2048)),
-    ("vnni", 2, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
-    ("avx2", 1, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
-    ("avx512", 128, 100_000, 384, 1_000, 100, (256, 165, 3, 32, 512)),
-    ("generic", 4, 100_000, 384, 1_000, 100, (256, 3125, 15, 14, 2048)),
-    ("avxvnni", 16, 100_000, 384, 1_000, 100, (64, 3125, 15, 14, 2048)),
-    ("amx", 16, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
-    ("vnni", 2, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
-    ("avx2", 1, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
-    ("avx512", 128, 40_000, 128, 40_000, 10, (160, 1250, 16, 4, 128)),
-    ("generic", 4, 40_000, 128, 40_000, 10, (224, 1250, 16, 4, 1024)),
-    ("avxvnni", 16, 40_000, 128, 40_000, 10, (256, 1250, 16, 4, 1024)),
-    ("amx", 16, 30_000, 1536, 30_000, 100, (480, 938, 8, 20, 2048)),
-    ("vnni", 2, 30_000, 1536, 30_000, 100, (448, 938, 8, 20, 2048)),
-    ("avx2", 1, 30_000, 1536, 30_000, 100, (448, 938, 8, 20, 2048)),
-    ("avx512", 128, 30_000, 1536, 30_000, 100, (256, 938, 8, 20, 512)),
-    ("generic", 4, 30_000, 1536, 30_000, 100, (448, 938, 8, 20, 2048)),
-    ("avxvnni", 16, 30_000, 1536, 30_000, 100, (480, 938, 8, 20, 2048)),
+    ("amx", 16, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 11)),
+    ("vnni", 2, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 11)),
+    ("avx2", 1, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 11)),
+    ("avx512", 128, 1_000, 64, 1, 10, ("one_block", 1, 32, 1, 11, 1024)),
+    ("generic", 4, 1_000, 64, 1, 10, ("one_block", 1, 32, 1, 11, 1024)),
+    ("avxvnni", 16, 1_000, 64, 1, 10, ("few_queries", 1, 32, 0, 0, 11)),
+    ("amx", 16, 60_000, 768, 1, 10, ("few_queries", 1, 375, 0, 0, 13)),
+    ("vnni", 2, 60_000, 768, 1, 10, ("few_queries", 1, 938, 0, 0, 13)),
+    ("avx2", 1, 60_000, 768, 1, 10, ("few_queries", 1, 1875, 0, 0, 13)),
+    ("avx512", 128, 60_000, 768, 1, 10, ("one_block", 1, 90, 2, 10, 1024)),
+    ("generic", 4, 60_000, 768, 1, 10, ("one_block", 1, 469, 14, 4, 1024)),
+    ("avxvnni", 16, 60_000, 768, 1, 10, ("few_queries", 1, 375, 0, 0, 13)),
+    ("amx", 16, 1_000_000, 128, 1, 10, ("few_queries", 1, 2084, 0, 0, 13)),
+    ("vnni", 2, 1_000_000, 128, 1, 10, ("few_queries", 1, 7813, 0, 0, 13)),
+    ("avx2", 1, 1_000_000, 128, 1, 10, ("few_queries", 1, 7813, 0, 0, 13)),
+    ("avx512", 128, 1_000_000, 128, 1, 10, ("one_block", 1, 513, 16, 4, 1024)),
+    ("generic", 4, 1_000_000, 128, 1, 10, ("one_block", 1, 7813, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 128, 1, 10, ("few_queries", 1, 2084, 0, 0, 13)),
+    ("amx", 16, 1_000_000, 128, 4, 10, ("one_block", 4, 2084, 16, 4, 1024)),
+    ("vnni", 2, 1_000_000, 128, 4, 10, ("few_queries", 4, 1954, 0, 0, 13)),
+    ("avx2", 1, 1_000_000, 128, 4, 10, ("few_queries", 4, 1954, 0, 0, 13)),
+    ("avx512", 128, 1_000_000, 128, 4, 10, ("one_block", 4, 257, 8, 5, 1024)),
+    ("generic", 4, 1_000_000, 128, 4, 10, ("one_block", 4, 7813, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 128, 4, 10, ("few_queries", 4, 1954, 0, 0, 13)),
+    ("amx", 16, 1_000_000, 128, 64, 100, ("one_block", 64, 1954, 12, 16, 2048)),
+    ("vnni", 2, 1_000_000, 128, 64, 100, ("one_block", 64, 15625, 16, 14, 2048)),
+    ("avx2", 1, 1_000_000, 128, 64, 100, ("one_block", 64, 31250, 16, 14, 2048)),
+    ("avx512", 128, 1_000_000, 128, 64, 100, ("one_block", 64, 245, 4, 28, 2048)),
+    ("generic", 4, 1_000_000, 128, 64, 100, ("one_block", 64, 7813, 16, 14, 2048)),
+    ("avxvnni", 16, 1_000_000, 128, 64, 100, ("one_block", 64, 1954, 12, 16, 2048)),
+    ("amx", 16, 1_000_000, 384, 65, 10, ("query_blocks", 96, 3473, 16, 4, 1024)),
+    ("vnni", 2, 1_000_000, 384, 65, 10, ("query_blocks", 64, 31250, 16, 4, 1024)),
+    ("avx2", 1, 1_000_000, 384, 65, 10, ("query_blocks", 96, 31250, 16, 4, 1024)),
+    ("avx512", 128, 1_000_000, 384, 65, 10, ("query_blocks", 96, 1009, 16, 4, 1024)),
+    ("generic", 4, 1_000_000, 384, 65, 10, ("query_blocks", 96, 7813, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 384, 65, 10, ("query_blocks", 96, 1954, 16, 4, 1024)),
+    ("amx", 16, 1_000_000, 384, 1_000, 10, ("query_blocks", 256, 7813, 16, 4, 1024)),
+    ("vnni", 2, 1_000_000, 384, 1_000, 10, ("query_blocks", 256, 31250, 16, 4, 1024)),
+    ("avx2", 1, 1_000_000, 384, 1_000, 10, ("query_blocks", 256, 31250, 16, 4, 1024)),
+    ("avx512", 128, 1_000_000, 384, 1_000, 10, ("query_blocks", 256, 1645, 16, 4, 128)),
+    ("generic", 4, 1_000_000, 384, 1_000, 10, ("query_blocks", 256, 31250, 16, 4, 1024)),
+    ("avxvnni", 16, 1_000_000, 384, 1_000, 10, ("query_blocks", 64, 31250, 16, 4, 1024)),
+    ("amx", 16, 100_000, 384, 1_000, 100, ("query_blocks", 160, 1563, 11, 17, 2048)),
+    ("vnni", 2, 100_000, 384, 1_000, 100, ("query_blocks", 256, 3125, 15, 14, 2048)),
+    ("avx2", 1, 100_000, 384, 1_000, 100, ("query_blocks", 256, 3125, 15, 14, 2048)),
+    ("avx512", 128, 100_000, 384, 1_000, 100, ("query_blocks", 256, 165, 3, 32, 512)),
+    ("generic", 4, 100_000, 384, 1_000, 100, ("query_blocks", 256, 3125, 15, 14, 2048)),
+    ("avxvnni", 16, 100_000, 384, 1_000, 100, ("query_blocks", 64, 3125, 15, 14, 2048)),
+    ("amx", 16, 40_000, 128, 40_000, 10, ("query_blocks", 256, 1250, 16, 4, 1024)),
+    ("vnni", 2, 40_000, 128, 40_000, 10, ("query_blocks", 256, 1250, 16, 4, 1024)),
+    ("avx2", 1, 40_000, 128, 40_000, 10, ("query_blocks", 256, 1250, 16, 4, 1024)),
+    ("avx512", 128, 40_000, 128, 40_000, 10, ("query_blocks", 160, 1250, 16, 4, 128)),
+    ("generic", 4, 40_000, 128, 40_000, 10, ("query_blocks", 224, 1250, 16, 4, 1024)),
+    ("avxvnni", 16, 40_000, 128, 40_000, 10, ("query_blocks", 256, 1250, 16, 4, 1024)),
+    ("amx", 16, 30_000, 1536, 30_000, 100, ("query_blocks", 480, 938, 8, 20, 2048)),
+    ("vnni", 2, 30_000, 1536, 30_000, 100, ("query_blocks", 448, 938, 8, 20, 2048)),
+    ("avx2", 1, 30_000, 1536, 30_000, 100, ("query_blocks", 448, 938, 8, 20, 2048)),
+    ("avx512", 128, 30_000, 1536, 30_000, 100, ("query_blocks", 256, 938, 8, 20, 512)),
+    ("generic", 4, 30_000, 1536, 30_000, 100, ("query_blocks", 448, 938, 8, 20, 2048)),
+    ("avxvnni", 16, 30_000, 1536, 30_000, 100, ("query_blocks", 480, 938, 8, 20, 2048)),
 ]
+# the same of rows that have a projection, which makes searches for up to 50 neighbours faster
+PROJECTED_TABLE = [
+    ("amx", 16, 60_000, 768, 1, 10, True, ("projected_queries", 1, 375, 16, 4, 13)),
+    ("amx", 16, 60_000, 768, 1, 50, True, ("projected_queries", 1, 375, 7, 13, 49)),
+    ("amx", 16, 60_000, 768, 1, 51, False, ("few_queries", 1, 375, 0, 0, 50)),
+    ("amx", 16, 1_000, 768, 1, 50, True, ("projected_queries", 1, 32, 2, 15, 26)),
+    ("amx", 16, 60_000, 768, 4, 10, False, ("one_block", 4, 375, 11, 5, 1024)),
+    ("amx", 16, 60_000, 768, 16, 10, False, ("one_block", 16, 375, 11, 5, 1024)),
+    ("amx", 16, 60_000, 768, 1_000, 10, False, ("query_blocks", 256, 469, 14, 4, 1024)),
+    ("amx", 16, 60_000, 768, 1_000, 51, False, ("query_blocks", 160, 938, 12, 10, 1024)),
+    ("vnni", 2, 60_000, 768, 1, 10, True, ("projected_queries", 1, 938, 16, 4, 13)),
+    ("vnni", 2, 60_000, 768, 1, 50, True, ("projected_queries", 1, 938, 12, 10, 52)),
+    ("vnni", 2, 60_000, 768, 1, 51, False, ("few_queries", 1, 938, 0, 0, 53)),
+    ("vnni", 2, 1_000, 768, 1, 50, True, ("projected_queries", 1, 32, 2, 15, 26)),
+    ("vnni", 2, 60_000, 768, 4, 10, True, ("projected_queries", 4, 938, 16, 4, 13)),
+    ("vnni", 2, 60_000, 768, 16, 10, True, ("one_block", 16, 938, 16, 4, 1024)),
+    ("vnni", 2, 60_000, 768, 1_000, 10, True, ("query_blocks", 512, 1875, 16, 4, 1024)),
+    ("vnni", 2, 60_000, 768, 1_000, 51, False, ("query_blocks", 512, 1875, 16, 9, 1024)),
+    ("avx2", 1, 60_000, 768, 1, 10, True, ("projected_queries", 1, 1875, 16, 4, 13)),
+    ("avx2", 1, 60_000, 768, 1, 50, True, ("projected_queries", 1, 1875, 16, 9, 52)),
+    ("avx2", 1, 60_000, 768, 1, 51, False, ("few_queries", 1, 1875, 0, 0, 53)),
+    ("avx2", 1, 1_000, 768, 1, 50, True, ("projected_queries", 1, 32, 2, 15, 26)),
+    ("avx2", 1, 60_000, 768, 4, 10, True, ("projected_queries", 4, 1875, 16, 4, 13)),
+    ("avx2", 1, 60_000, 768, 16, 10, True, ("one_block", 16, 1875, 16, 4, 1024)),
+    ("avx2", 1, 60_000, 768, 1_000, 10, True, ("query_blocks", 512, 1875, 16, 4, 1024)),
+    ("avx2", 1, 60_000, 768, 1_000, 51, False, ("query_blocks", 512, 1875, 16, 9, 1024)),
+    ("avxvnni", 16, 60_000, 768, 1, 10, True, ("projected_queries", 1, 375, 16, 4, 13)),
+    ("avxvnni", 16, 60_000, 768, 1, 50, True, ("projected_queries", 1, 375, 7, 13, 49)),
+    ("avxvnni", 16, 60_000, 768, 1, 51, False, ("few_queries", 1, 375, 0, 0, 50)),
+    ("avxvnni", 16, 1_000, 768, 1, 50, True, ("projected_queries", 1, 32, 2, 15, 26)),
+    ("avxvnni", 16, 60_000, 768, 4, 10, True, ("projected_queries", 4, 188, 11, 4, 13)),
+    ("avxvnni", 16, 60_000, 768, 16, 10, True, ("one_block", 16, 118, 3, 8, 1024)),
+    ("avxvnni", 16, 60_000, 768, 1_000, 10, True, ("query_blocks", 64, 1875, 16, 4, 1024)),
+    ("avxvnni", 16, 60_000, 768, 1_000, 51, False, ("query_blocks", 64, 1875, 16, 9, 1024)),
+]
+
+
+def facts_of(made):
+    """Return the fields of a plan of packed rows that the tables list."""
+    grid, sample = made.grid, made.sample
+    assert not (made.first_rank and made.capacity)  # a kernel reads one of the two
+    candidates = made.first_rank or made.capacity
+    return (
+        made.kernel, grid.queries_per_block, grid.panels_per_range, sample.stride, sample.rank,
+        candidates,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("isa", "n_threads", "n", "d", "n_queries", "k", "expected"), TABLE)
 def test_a_table_of_sizes_and_machines(isa, n_threads, n, d, n_queries, k, expected):
     machine = task_grid.Machine(isa, n_threads, GIB)
     made = plan.plan_search(packed(n, d, isa), plan.RequestSizes(n_queries, k), machine)
-    assert made.method == "tiles"
-    grid, sample = made.grid, made.sample
-    candidates = made.rank if made.compares_one_by_one else made.capacity
-    found = grid.queries_per_block, grid.panels_per_range, sample.stride, sample.rank, candidates
-    assert found == expected
+    assert (made.method, made.use_projection) == ("packed", False)
+    assert facts_of(made) == expected
+
+
+@pytest.mark.parametrize(
+    ("isa", "n_threads", "n", "d", "n_queries", "k", "use_projection", "expected"), PROJECTED_TABLE
+)
+def test_a_table_of_rows_with_a_projection(
+    isa, n_threads, n, d, n_queries, k, use_projection, expected
+):
+    sizes = packed(n, d, isa, projected_words=24, projection_max_k=(50.0, 50.0))
+    request, machine = plan.RequestSizes(n_queries, k), task_grid.Machine(isa, n_threads, GIB)
+    made = plan.plan_search(sizes, request, machine)
+    assert (made.method, made.use_projection) == ("packed", use_projection)
+    assert facts_of(made) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,10 +187,10 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             assert k > n / 8 or n < 128
             assert 0 < made.reasons[-1].find(":") < len(made.reasons[-1])
             continue
-        assert made.method == "tiles"
-        assert made.can_be_prepared == (n_queries <= 64 and grid.n_query_blocks == 1)
+        assert made.method == "packed"
+        assert made.is_one_launch == (n_queries <= 64 and grid.n_query_blocks == 1)
         has_no_memory = any("compared as a block" in reason for reason in made.reasons)
-        assert (are_few and not has_no_memory) == made.compares_one_by_one
+        assert (are_few and not has_no_memory) == (made.kernel == "few_queries")
         assert made.grid.n_threads == 1 or not made.fits_all_options
         assert made.layout == tile_layout(isa, d)
         n_panels = -(-n // PANEL)
@@ -143,9 +199,11 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
         assert grid.panels_per_range * grid.n_ranges >= n_panels
         assert grid.panels_per_range * (grid.n_ranges - 1) < n_panels
         # a query finds k rows among its candidates, in buffers that fit
-        if made.compares_one_by_one:
-            assert 1 <= made.rank <= grid.panels_per_range
+        if made.kernel == "few_queries":
+            assert 1 <= made.first_rank <= grid.panels_per_range
+            assert (made.sample, made.capacity) == (task_grid.NO_SAMPLE, 0)
         else:
+            assert made.first_rank == 0
             assert made.capacity >= 4 * k
             assert made.capacity.bit_count() == 1
         assert made.buffer_bytes <= memory
@@ -185,37 +243,37 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
         (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {"isa": "amx"},
          "rows_as_given", None),
         (unpacked(1_000_000, 384, has_moderate_norms=False, n_distinct=1_000_000), (16, 10), {},
-         "tiles", None),
+         "packed", None),
         (unpacked(1_000_000, 384, has_moderate_norms=True, n_distinct=1_000_000), (16, 10),
-         {"isa": "avx2"}, "tiles", None),
-        (unpacked(1_000_000, 384, row_type="float64", n_distinct=1_000_000), (16, 10), {}, "tiles",
+         {"isa": "avx2"}, "packed", None),
+        (unpacked(1_000_000, 384, row_type="float64", n_distinct=1_000_000), (16, 10), {}, "packed",
          None),
         # duplicates are counted before rows are packed, unless a filter separates copies
         (unpacked(1000, 64), (100, 10), {}, "distinct", "distinct_rows"),
         (unpacked(1000, 64, n_distinct=100), (100, 10), {}, "distinct", None),
-        (unpacked(1000, 64, n_distinct=100), (100, 10, None, True), {}, "tiles", None),
-        (unpacked(1000, 64), (100, 10, None, True), {}, "tiles", None),
+        (unpacked(1000, 64, n_distinct=100), (100, 10, None, True), {}, "packed", None),
+        (unpacked(1000, 64), (100, 10, None, True), {}, "packed", None),
         # while kernels are not compiled
         (unpacked(1000, 64), (1, 10), {"is_compiled": False}, "numpy", "distinct_rows"),
         (unpacked(1000, 64, n_distinct=1000), (1, 10), {"is_compiled": False}, "numpy", None),
         (unpacked(1000, 64, n_distinct=10), (1, 10), {"is_compiled": False}, "score_all", None),
-        (packed(1000, 64, "vnni"), (1, 10), {"is_compiled": False}, "tiles", None),
+        (packed(1000, 64, "vnni"), (1, 10), {"is_compiled": False}, "packed", None),
         # without a compiler there are no tiles
         (unpacked(1000, 64, n_distinct=1000), (100, 10), {"has_tiles": False}, "score_all", None),
         # a filter
         (packed(100_000, 64, "vnni"), (1, 10, 1000), {}, "score_all", None),
-        (packed(100_000, 64, "vnni"), (1, 10, 20_000), {}, "tiles", None),
+        (packed(100_000, 64, "vnni"), (1, 10, 20_000), {}, "packed", None),
         (packed(100_000, 64, "vnni"), (1000, 10, 200), {}, "score_all", None),
         (packed(100_000, 64, "vnni"), (1000, 10, 20_000), {}, "repack", None),
-        (packed(100_000, 64, "vnni"), (1000, 10, 90_000), {}, "tiles", None),
-        (packed(100_000, 64, "vnni"), (1000, 10, 50_000), {"working_memory": 2.0**22}, "tiles",
+        (packed(100_000, 64, "vnni"), (1000, 10, 90_000), {}, "packed", None),
+        (packed(100_000, 64, "vnni"), (1000, 10, 50_000), {"working_memory": 2.0**22}, "packed",
          None),
         # a large k, and a small part of a larger index
         (packed(1000, 64, "vnni"), (1, 126), {}, "score_all", None),
-        (packed(1000, 64, "vnni", n_live_of_index=60_000), (1, 126), {}, "tiles", None),
+        (packed(1000, 64, "vnni", n_live_of_index=60_000), (1, 126), {}, "packed", None),
         (packed(1000, 64, "vnni", n_live_of_index=60_000), (65, 126), {}, "score_all", None),
         # a small index, and a mask of an index, whose rows may be fewer than k
-        (packed(64, 64, "vnni", n_live_of_index=64), (1, 8), {}, "tiles", None),
+        (packed(64, 64, "vnni", n_live_of_index=64), (1, 8), {}, "packed", None),
         (packed(64, 64, "vnni", n_live_of_index=64), (1, 9), {}, "score_all", None),
         (packed(64, 64, "vnni"), (1, 8), {}, "score_all", None),
         (packed(1000, 64, "vnni", n_live_of_index=1000), (1, 50, 100), {}, "score_all", None),
@@ -256,7 +314,7 @@ def test_a_single_launch_finds_k_rows_for_every_query(n_allowed, n_live_of_index
         allowed = None if n_allowed is None else min(n_allowed, n_live)
         request = plan.RequestSizes(n_queries, k, allowed)
         made = plan.plan_search(sizes, request, MACHINE)
-        if made.can_be_prepared:
+        if made.is_one_launch:
             n_single += 1
             assert k <= (allowed or n_live_of_index or n_live)
     assert n_single or n_allowed in (1, 30)
@@ -297,8 +355,8 @@ def test_groups_are_tiled_once_they_have_had_enough_queries():
 def test_a_part_of_an_index_is_scanned_by_tiles_for_more_than_an_eighth_of_its_rows():
     request = plan.RequestSizes(1, 126)
     made = plan.plan_search(packed(1000, 64, "vnni", n_live_of_index=60_000), request, MACHINE)
-    assert made.compares_one_by_one
-    assert made.rank == 32
+    assert made.kernel == "few_queries"
+    assert made.first_rank == 32
 
 
 def test_deleted_rows_raise_the_rank_of_the_first_threshold():
@@ -335,6 +393,7 @@ def test_the_projection_serves_the_queries_that_gain():
     for n, k, uses in ((1, 100, True), (1, 101, False), (1000, 10, True), (1000, 11, False)):
         made = plan.plan_search(sizes, plan.RequestSizes(n, k), MACHINE)
         assert made.use_projection == uses
+        assert (made.kernel == "projected_queries") == (uses and n == 1)
     amx = dataclasses.replace(sizes, packed_for="amx")
     assert not plan.plan_search(amx, plan.RequestSizes(1000, 10), MACHINE).use_projection
 

@@ -10,8 +10,6 @@ import scipy.sparse as sp
 import fastcos
 from fastcos import set_config
 from fastcos.kernels import cpu, tiles
-from fastcos.kernels.projection import projection_pays
-from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.search import (
     cost_model,
     index_parts,
@@ -319,17 +317,15 @@ def test_larger_k_gain_less():
     few, many = packed.arrays.projection.largest_k
     assert many <= few < 1000
     for isa in ("vnni", "avx2"):
-        code, largest_k = INSTRUCTION_SETS[isa], packed.arrays.projection.largest_k
-        assert projection_pays(code, many, largest_k)
-        assert not projection_pays(code, many + 1, largest_k)
         sizes = plan.SegmentSizes(
             6000, 384, 6000, packed_for=isa, n_packed=6000, n_distinct=6000,
             projected_words=packed.arrays.projection.words, projection_max_k=(few, many),
         )  # fmt: skip
         machine = task_grid.Machine(isa, 1, 2.0**30)
-        for k, gains in ((int(few), True), (int(few) + 1, False)):
-            made = plan.plan_search(sizes, plan.RequestSizes(1, k), machine)
-            assert made.use_projection == gains or made.method != "tiles"
+        for n, largest_k in ((1, int(few)), (200, int(many))):
+            for k in (largest_k, largest_k + 1):
+                made = plan.plan_search(sizes, plan.RequestSizes(n, k), machine)
+                assert made.use_projection == (k == largest_k) or made.method != "packed"
 
 
 def test_calls_of_many_queries_use_prefixes():

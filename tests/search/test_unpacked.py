@@ -86,9 +86,9 @@ def test_threads_and_little_memory_change_no_bit():
 
 def test_rows_beyond_float32_products_are_not_taken():
     X = gaussian(200, 8).astype(np.float32)
-    assert searched(X.astype(np.float64), X[:9], "cosine")[0] == "tiles"
+    assert searched(X.astype(np.float64), X[:9], "cosine")[0] == "packed"
     for factor in (1e20, 1e-15):
-        assert searched(np.float32(factor) * X, X[:9], "cosine")[0] == "tiles"
+        assert searched(np.float32(factor) * X, X[:9], "cosine")[0] == "packed"
 
 
 def test_top_k_of_few_queries_equals_the_index():
