@@ -1,4 +1,4 @@
-"""Filters of an index search by position and by id: the items that each query may find."""
+"""Convert the filters of an index search, by position and by id, to filters by position."""
 
 import itertools
 from dataclasses import dataclass
@@ -24,15 +24,16 @@ class SearchFilters:
     Attributes
     ----------
     allowed : mask, positions or None
-        The items that every query is allowed to find.
+        The items that all queries are allowed to find.
     lists : tuple of (indptr, positions), or None
-        The items that each query is allowed to find: for query i, these are
+        A separate list of allowed items for each query: query i may find the items at
         positions[indptr[i]:indptr[i + 1]].
     exclude : sparse matrix or None
-        The items that each query must not find, as non-zeros.
+        A matrix of queries x positions, whose non-zeros are the pairs that must not be found.
     dropped : ndarray (m,)
-        Positions that are excluded for all queries. The caller searches for m additional neighbours
-        and passes the result to ``drop_positions``.
+        A few positions that no query may find. They are not excluded from the search itself:
+        instead, the caller searches for m additional neighbours and passes the result to
+        ``drop_positions``.
     """
 
     allowed: Any
@@ -42,7 +43,7 @@ class SearchFilters:
 
     @property
     def differ_by_query(self) -> bool:
-        """Whether the allowed items differ between the queries."""
+        """Whether different queries may be allowed to find different items."""
         return self.lists is not None or self.exclude is not None
 
 
@@ -55,10 +56,11 @@ def as_filters(
     allowed_ids: Any,
     exclude_ids: Any,
 ) -> SearchFilters:
-    """Combine the filters by position and the filters by id of one search.
+    """Return the filters of one search, combined from its filters by position and by id.
 
-    A matrix with fewer columns than there are positions was made before items were added, and does
-    not exclude any new item. Ids that are not in the index have no effect.
+    The arguments are those of ``SimilarityIndex.search``. A sparse matrix with fewer columns than
+    the index has positions was made before items were added; it excludes and allows none of the new
+    items. Ids that are not in the index have no effect.
     """
     n_positions = state.n_positions
     _refuse_ids("allowed", allowed, "positions", is_refused_as_list=False)
@@ -97,26 +99,33 @@ def as_filters(
 def _lists_without(
     lists: tuple[Integers, Integers], positions: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the list of each query without the items at these positions."""
+    """Return the list of allowed items of each query without the items at these positions."""
     indptr, items = lists
     is_kept = ~np.isin(items, positions)
     return np.concatenate([[0], np.cumsum(is_kept)])[indptr], items[is_kept]
 
 
 def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbors:
-    """Return the k best neighbours of each query that are not at these positions, padded."""
+    """Return the k best neighbours of each query that are not at these positions.
+
+    Rows with fewer than k of these neighbours are padded.
+    """
     if not len(positions):
         return neighbors
     is_dropped = np.isin(neighbors.indices, positions)
     indices = np.where(is_dropped, -1, neighbors.indices)
     scores = np.where(is_dropped, np.float32(-np.inf), neighbors.scores)
-    # A stable sort moves the padding to the end and leaves the neighbours in their order.
+    # The stable sort moves the padding to the end of each row, and does not change the order of the
+    # neighbours.
     order = np.argsort(indices < 0, axis=1, kind="stable")[:, :k]
     return Neighbors(*(np.take_along_axis(array, order, axis=1) for array in (indices, scores)))
 
 
 def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
-    """Raise an error for a list of ids if positions are expected."""
+    """Raise TypeError if value is a list of ids, but must be positions or a sparse matrix.
+
+    A list of strings is a list of ids. is_refused_as_list says that a list of numbers is, too.
+    """
     if not isinstance(value, list) or validation.is_empty_list(value):
         return
     array = np.asarray(value)
@@ -128,7 +137,11 @@ def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -
 def _positions_of_ids(
     name: str, ids: Any, state: IndexState, n_queries: int
 ) -> Integers | tuple[Integers, Integers]:
-    """Return ascending positions for all queries, or (indptr, positions) for each query."""
+    """Return the ascending positions of ids that apply to all queries.
+
+    If ids contains a list of ids for each query, the result is (indptr, positions) instead, with
+    the ascending positions of each list.
+    """
     values = list(ids) if isinstance(ids, (set, frozenset, dict)) else ids
     is_nested = isinstance(values, (list, tuple)) and any(
         value is None or isinstance(value, (list, tuple, set, frozenset, dict, np.ndarray))
@@ -147,8 +160,8 @@ def _positions_of_ids(
 def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Integers, Integers]:
     """Return indptr (n + 1,) and the ascending positions of the ids in each of n lists.
 
-    A list that several queries share is looked up only once, and so is an id that occurs in several
-    lists.
+    A list object that several queries share is converted only once, and an id that occurs in
+    several lists is looked up only once.
     """
     number_of_list: dict[int, int] = {}
     list_of_query = [number_of_list.setdefault(id(value), len(number_of_list)) for value in values]
@@ -159,7 +172,8 @@ def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Inte
     ids = list(itertools.chain.from_iterable(distinct_lists))
     n_lists, n_positions = len(distinct_lists), max(1, state.n_positions)
     positions = _find_repeated_positions(name, ids, state)
-    # Each pair of a list and a position becomes one number. Sorting these numbers sorts every list.
+    # Each pair of a list and a position is encoded as one number, so that sorting these numbers
+    # sorts the positions of every list.
     list_of_id = np.repeat(np.arange(n_lists), [len(one_list) for one_list in distinct_lists])
     pairs = np.sort((list_of_id * n_positions + positions)[positions >= 0])
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
@@ -174,7 +188,7 @@ def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Inte
 
 
 def _find_repeated_positions(name: str, ids: list[Any], state: IndexState) -> Integers:
-    """Return the positions (m,) of ids that may occur several times, -1 for unknown ids."""
+    """Return the positions (m,) of ids, -1 for unknown ids; a repeated id is looked up once."""
     if set(map(type, ids)) not in ({str}, {int}):  # 1, True and 1.0 would be the same key
         return _find_positions(name, ids, state)
     distinct_ids = list(dict.fromkeys(ids))
@@ -192,7 +206,10 @@ def _find_positions(name: str, ids: Any, state: IndexState) -> Integers:
 
 
 def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
-    """Add (query, position) pairs to a sparse matrix; None stands for an empty matrix."""
+    """Return a sparse matrix of excluded pairs with further pairs of a query and a position.
+
+    pairs is (indptr, positions). If exclude is None, the result contains only these pairs.
+    """
     import scipy.sparse as sp
 
     indptr, positions = pairs
@@ -204,7 +221,7 @@ def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int
 
 
 def _with_columns(matrix: Any, n_columns: int) -> Any:
-    """Return a sparse matrix widened to at least n_columns columns, and other values unchanged."""
+    """Return a sparse matrix with empty columns added up to n_columns, other values unchanged."""
     if not validation.is_sparse(matrix) or matrix.shape[1] >= n_columns:
         return matrix
     import scipy.sparse as sp

@@ -1,4 +1,4 @@
-"""The ids of the rows of an index: sorted for lookups, and concatenated."""
+"""The ids of the rows of a segment, with the order that is needed to look up an id."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,11 @@ from fastcos.validation.ids import MAX_PADDING_RATIO, Ids, string_lengths
 
 
 class ItemIds:
-    """The ids of the rows of one segment, sorted so that an id is found in O(log p).
+    """The ids of the rows of one segment, in which an id is found in O(log p) time.
 
-    ``values`` (p,) holds the ids of all rows, including those of removed items. ``order`` (p,)
-    lists the rows by ascending id, or is None if the ids are already in ascending order.
+    ``values`` (p,) contains the ids of all rows, including the rows of removed items. ``order``
+    (p,) contains the row numbers by ascending id, or is None if the ids are already in ascending
+    order.
     """
 
     def __init__(self, values: Ids, order: Integers | None = None) -> None:
@@ -22,20 +23,21 @@ class ItemIds:
 
     @classmethod
     def sort(cls, values: Ids) -> "ItemIds":
-        """Return ItemIds of the ids of rows, and sort the rows by id."""
+        """Return ItemIds for the ids (p,) of the rows, and compute the order of the ids."""
         if (values[1:] > values[:-1]).all():
             return cls(values)
         return cls(values, np.argsort(values, kind="stable"))
 
     def find(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row of each id, and a mask of the ids that occur among the rows.
+        """Return a row number for each id, and a mask that is True if the row has this id.
 
-        If the mask is False for an id, the row of this id is arbitrary.
+        If the mask is False, no row has the id, and the row number is arbitrary.
         """
         can_match = np.ones(len(ids), np.bool_)
         if ids.dtype != self.values.dtype:
-            # The two arrays of ids need the same width, or NumPy would widen a copy of all ids of
-            # the index. An id that is longer than this width is not in the index.
+            # The ids are converted to the type of the segment's ids, because NumPy would otherwise
+            # convert a copy of all ids of the segment. An id that is longer than the width of this
+            # type is not in the segment.
             if self.values.dtype != object:
                 can_match = string_lengths(ids) <= self.values.dtype.itemsize // 4
             ids = ids.astype(self.values.dtype)
@@ -46,7 +48,7 @@ class ItemIds:
 
 
 def concatenated_ids(arrays: Sequence[Ids]) -> Ids:
-    """Concatenate arrays of ids; all of them contain whole numbers, or all contain strings."""
+    """Concatenate arrays of ids, which all contain whole numbers or all contain strings."""
     if len({ids.dtype for ids in arrays}) > 1:
         width = max((ids.dtype.itemsize for ids in arrays if ids.dtype != object), default=0)
         size = sum(ids.nbytes for ids in arrays)

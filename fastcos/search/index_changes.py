@@ -1,7 +1,7 @@
-"""Changes of an index: each function returns the state of the index after a change.
+"""Add, replace and remove items: each function returns the state of the index after the change.
 
-The functions validate the arguments of the caller, and raise an error before any change. The
-functions run under ``parallel.writer_lock``, so that no other change intervenes.
+The functions validate the caller's arguments, and raise an error before they compute the new state.
+The caller holds ``parallel.writer_lock``, so that no other thread changes the index meanwhile.
 """
 
 import dataclasses
@@ -23,10 +23,11 @@ def add_or_replace(
     state: IndexState, measure: Measure, rows: Any, ids: Ids | None, groups: Any,
     n_threads: int | None, *, may_replace: bool,
 ) -> tuple[IndexState, Ids]:  # fmt: skip
-    """Add items, or replace items with the same ids if may_replace is true.
+    """Return the state after items are added, and the ids of these items.
 
-    measure is not fitted, and rows and ids are validated. Without ids, the new positions are the
-    ids. The result is the new state and the ids of the items.
+    If may_replace is True, an item whose id is already in the index replaces the item with this id.
+    measure is not fitted; rows and ids are already validated. If ids is None, the new positions are
+    the ids.
     """
     parts, n_positions = state.parts_in_memory(), state.n_positions
     model_check.check_width("items", rows, state.width)
@@ -44,7 +45,7 @@ def add_or_replace(
     replaced_positions = positions[~is_new]
     n_new = int(np.count_nonzero(is_new))
     positions[is_new] = np.arange(n_positions, n_positions + n_new)
-    # Indexing by the order copies the rows, so that the caller may change the original rows.
+    # Indexing rows by an array copies them, so that the caller may change the original rows later.
     order = np.argsort(positions)
     new_items = Contents(validation.read_only(rows[order]), ids[order], positions[order])
     remaining_parts = _without(parts, replaced_positions)
@@ -58,7 +59,7 @@ def add_or_replace(
 
 
 def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None) -> IndexState:
-    """Remove the items with these ids, which must be in the index."""
+    """Return the state after the items with these ids, which must be in the index, are removed."""
     parts, positions = state.parts_in_memory(), state.positions_of(ids)
     if not len(positions):
         return state
@@ -69,7 +70,11 @@ def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None)
 
 
 def groups_of(state: IndexState, groups: Any) -> ItemGroups:
-    """Return the groups of the items; raise an error for groups if the index has none."""
+    """Return the groups of the items of the index.
+
+    ValueError is raised if the index has no groups; groups is the caller's argument, for the error
+    message.
+    """
     if state.groups is None:
         rule, value = "None for an index without groups", validation.format_value(groups)
         raise ValueError(f"groups must be {rule}, got {value}")
@@ -77,7 +82,10 @@ def groups_of(state: IndexState, groups: Any) -> ItemGroups:
 
 
 def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
-    """Return the validated groups of new rows; None for an index without groups."""
+    """Return the validated groups of new rows, or None if the index has no groups.
+
+    ValueError is raised if only one of the two, the index or the caller, has groups.
+    """
     if state.groups is not None and groups is None:
         raise ValueError("groups must be given for an index with groups, got None")
     if groups is None:
@@ -96,7 +104,7 @@ def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPar
 
 
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
-    """Raise an error for new items without ids if the ids of the index are not its positions."""
+    """Raise an error if new items need ids, because the ids of the index are not its positions."""
     if state.has_string_ids:
         raise TypeError("ids must be strings as those of the index, got None")
     for part in parts:

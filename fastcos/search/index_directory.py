@@ -1,7 +1,8 @@
-"""Write and read the directory of a saved index.
+"""Convert an index to the content of a directory, and back.
 
-``index_files`` converts one part to arrays and back. This module converts the whole index: the
-parts, the measure, the model, the canaries and the groups. ``storage`` writes and reads the files.
+``index_files`` converts one part of an index to arrays and back. This module converts the whole
+index: the parts, the measure, the name of the model, the canaries and the groups. ``storage``
+writes and reads the files.
 """
 
 import contextlib
@@ -20,23 +21,24 @@ from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Rows
 
-# The kind of directory, which is written to the header of the directory.
+# The kind of the stored object, which is written to the header of the directory.
 KIND = "SimilarityIndex"
 
 
 @dataclasses.dataclass(frozen=True)
 class SavedIndex:
-    """The contents of a directory when this process last read or wrote it.
+    """The content of a directory when this process last read or wrote it.
 
     Attributes
     ----------
     path : Path
+        The directory.
     checksum : str
         The checksum of the header; empty while the directory is being written.
     part_fields : dict of Fields
         The fields of each part in the header, by the key of the part.
     array_names : frozenset of str
-        The names of all arrays.
+        The names of all arrays in the directory.
     """
 
     path: Path
@@ -46,16 +48,18 @@ class SavedIndex:
 
 
 class IndexFiles(NamedTuple):
-    """The files that a save writes.
+    """The data that a save passes to ``storage.save_arrays``.
 
     Attributes
     ----------
     saved : SavedIndex
-        The contents of the directory after the save, except for the checksum of the header.
+        The content of the directory after the save, with an empty checksum.
     fields : dict
         The fields of the header.
-    arrays, kept_arrays
-        The new arrays by name, and the names of arrays that the directory already has.
+    arrays : dict of ndarray
+        The arrays to be written, by name.
+    kept_arrays : collection of str
+        The names of the arrays that are already in the directory and are not written again.
     """
 
     saved: SavedIndex
@@ -65,7 +69,7 @@ class IndexFiles(NamedTuple):
 
 
 class LoadedIndex(NamedTuple):
-    """The contents of a directory, as objects of an index."""
+    """The objects of an index that were read from a directory."""
 
     measure: str | Measure
     state: IndexState
@@ -82,7 +86,11 @@ def files_of(
     path: Path,
     saved: SavedIndex | None,
 ) -> IndexFiles:
-    """Return the files that a save writes to a directory that now contains ``saved``."""
+    """Return the data of a save to the directory path.
+
+    ``saved`` is the present content of the directory, if this index was read from it or saved to it
+    before; otherwise it is None.
+    """
     measure_fields, measure_arrays = serialization.to_parts(measure)
     to_save = index_files.parts_to_save(
         state.parts_in_memory(),
@@ -110,10 +118,14 @@ def files_of(
 
 
 def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedIndex | None:
-    """Return the contents that an interrupted save wrote; None if the header is the old one."""
+    """Return the content of a directory if an interrupted save has replaced its header.
+
+    The result is None if the header is still the old one. fields are the fields of the header that
+    the save would have written.
+    """
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)
-        # The keys of the parts are random, so equal fields were written by this index.
+        # The keys of parts are random, so if the fields are equal, this index has written them.
         if saved_fields == json.loads(json.dumps(fields)):
             return dataclasses.replace(written, checksum=checksum)
     return None
@@ -125,9 +137,10 @@ def read_directory(
     old_parts: Sequence[IndexPart],
     saved_fields: dict[str, index_files.Fields],
 ) -> LoadedIndex:
-    """Check and return the index that a directory holds; see ``index_state.read_state``.
+    """Check the content of a directory and return it as objects of an index.
 
-    Parts of ``old_parts`` that have not changed are used again.
+    Parts in ``old_parts`` that have not changed since they were read are used again. The arguments
+    are described in ``index_state.read_state``.
     """
     with storage.refuse_damage(path):
         measure_fields = storage.field(stored.fields, "measure", dict)
@@ -138,7 +151,8 @@ def read_directory(
         state = dataclasses.replace(state, groups=item_groups)
         fields_by_key = {fields["key"]: fields for fields in stored.fields["parts"]}
         model = None
-        if stored.fields.get("model") is not None:  # an older index has no field for its model
+        # Indexes that older versions of fastcos saved have no field "model".
+        if stored.fields.get("model") is not None:
             model = storage.field(stored.fields, "model", str)
     saved = SavedIndex(path, stored.checksum, fields_by_key, frozenset(stored.arrays))
     return LoadedIndex(measure, state, model, stored.arrays.get("canaries"), saved)

@@ -1,17 +1,18 @@
-"""An index as a directory: a header, and the arrays of every part, named after the key of the part.
+"""Convert the parts of an index to the arrays of a directory, and back.
 
-A part never changes. A later save therefore writes the new parts, and for an old part at most the
-list of its removed rows. The header is replaced last, in a single step
-(:mod:`fastcos.storage.directory`)::
+The directory contains a header and the arrays of every part; the name of an array ends with the key
+of its part. The rows of a part never change. A later save therefore writes only the new parts, and
+for an old part at most the list of its removed rows. The header is replaced last, in a single step
+(:mod:`fastcos.storage.directory`). The arrays of a part are::
 
     rows_KEY, ids_KEY, norms_KEY     the rows (low-precision rows as bits), their ids and norms
-    id_bytes_KEY, id_ends_KEY        in place of ids_KEY, if an id is much longer than the others
-    positions_KEY                    if the positions have gaps
-    id_order_KEY                     if the ids do not ascend
-    removed_KEY                      the rows of removed items
+    id_bytes_KEY, id_ends_KEY        the ids instead of ids_KEY, if one is much longer than others
+    positions_KEY                    the positions of the rows, if they are not consecutive
+    id_order_KEY                     the row numbers by ascending id, if the ids do not ascend
+    removed_KEY                      the row numbers of removed items
     order_KEY, packed_KEY, ...       the packed rows
-    groups_..._KEY                   if rows are repeated
-    prefix_axes_KEY, ...             the projection of the packed rows, if searches use one
+    groups_..._KEY                   the groups of equal rows, if many rows repeat
+    prefix_axes_KEY, ...             the projection of the packed rows, if there is one
 """
 
 import sys
@@ -42,24 +43,25 @@ from fastcos.validation.ids import NO_ID, Ids
 Arrays = dict[str, npt.NDArray[Any]]
 Fields = dict[str, Any]
 
-# The NumPy type codes of whole numbers, and of rows, including low-precision rows stored as bits.
+# The type codes of NumPy that are accepted for whole numbers, and for rows. Low-precision rows are
+# stored as integers with the same bits.
 _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
-# The smallest scale of a panel that is accepted, in codes per unit. The norms of the rows of a
-# panel are at most 1, so float32 panels have a scale of 1. If the scale were far smaller, the
-# padding of a tile would reach a threshold and be written past the end of a buffer.
+# The smallest scale of a panel that is accepted, in codes per unit. The norms of packed rows are at
+# most 1, and float32 panels have a scale of 1. If a damaged file contained a far smaller scale, the
+# padding of a tile would reach a threshold, and a kernel would write it past the end of a buffer.
 _MIN_SCALE = 0.5
-# A mark in the saved layout which says that the words of an item are adjacent. Code that expects
-# another layout would misread these words.
+# An entry of the saved layout which says that all words of a packed item are adjacent. Without this
+# entry, older versions of fastcos would misread these words.
 _BY_ITEM = "by item"
-# The largest k for which searches use a projection, for directories that do not store it.
+# The largest k for which searches use a projection, if the directory does not contain this number.
 _DEFAULT_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
-# Positions below this number can be added without overflow.
+# Positions must be smaller than this number, so that sums of two positions do not overflow.
 MAX_POSITIONS = 2**62
 
 
 @dataclass(frozen=True)
 class PartsToSave:
-    """The data of a save: new arrays, the fields of every part, and names of unchanged arrays."""
+    """The data of a save: new arrays, the fields of each part, and names of unchanged arrays."""
 
     arrays: Arrays
     fields: list[Fields]
@@ -67,7 +69,7 @@ class PartsToSave:
 
 
 def check_fields(fields: Any) -> None:
-    """Raise an error for fields of a part that no save would have written."""
+    """Raise ValueError if the fields of a part are not as ``_arrays_and_fields`` writes them."""
     if not isinstance(fields, dict):
         raise ValueError(f"a part must be an object, got {fields!r}")
     storage.field(fields, "key", str)
@@ -82,11 +84,12 @@ def check_fields(fields: Any) -> None:
 def parts_to_save(
     parts: Sequence[IndexPart], saved_fields: Mapping[str, Fields], saved_arrays: Collection[str]
 ) -> PartsToSave:
-    """Return the arrays and fields to write so that a directory holds these parts.
+    """Return the arrays and fields that must be written to save these parts in a directory.
 
-    ``saved_fields`` are the fields of the parts that the directory holds, by key, and
-    ``saved_arrays`` the names of its arrays. The saved arrays may differ from the arrays of the
-    same part in memory, because another CPU packs the rows anew, and searches add projections.
+    ``saved_fields`` are the fields of the parts that are already in the directory, by key, and
+    ``saved_arrays`` are the names of its arrays. The arrays of such a part are not written again,
+    although they may differ from its arrays in memory: a process on another CPU has packed the rows
+    in another layout, or a search has added a projection.
     """
     arrays: Arrays = {}
     fields: list[Fields] = []
@@ -108,7 +111,7 @@ def parts_to_save(
 
 
 def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
-    """Return all arrays of a part, by name, and its fields in the header."""
+    """Return all arrays of a part, by name, and the fields that describe it in the header."""
     segment, ids = part.segment, part.ids
     arrays: Arrays = {"rows": memmap.as_bits(segment.rows), **_arrays_of_ids(ids.values)}
     if ids.order is not None:
@@ -139,14 +142,14 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
 
 
 def _layout_fields(layout: TileLayout, *, has_projection: bool) -> list[Any]:
-    """Return the fields of the header that describe a layout of packed rows."""
+    """Return the description of a layout of packed rows for the header."""
     is_by_item = has_projection and layout.isa != "amx"
     fields = [layout.isa, layout.quantised, layout.words, layout.error]
     return [*fields, _BY_ITEM] if is_by_item else fields
 
 
 def _arrays_of_ids(ids: Ids) -> Arrays:
-    """Return ids as one array of fixed width, or as UTF-8 bytes and the end of each id."""
+    """Return ids as arrays: one array of fixed width, or UTF-8 bytes and the end of each id."""
     if ids.dtype != object:
         return {"ids": ids}
     encoded = [text.encode("utf8", "surrogatepass") for text in ids]
@@ -155,7 +158,10 @@ def _arrays_of_ids(ids: Ids) -> Arrays:
 
 
 def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
-    """Decode ids from validated bytes and ends; raise ValueError if the bytes are not UTF-8."""
+    """Return the ids that UTF-8 bytes encode; ends holds the end of each id in the bytes.
+
+    Both arrays are validated. ValueError is raised if the bytes are not UTF-8.
+    """
     text, starts = id_bytes.tobytes(), [0, *ends[:-1].tolist()]
     ids = [
         text[start:end].decode("utf8", "surrogatepass")
@@ -165,26 +171,26 @@ def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
 
 
 class _PartArrays:
-    """The arrays that a directory holds for one part, each of which is checked when it is read.
+    """The arrays of one part in a directory, which are checked when they are read.
 
-    Kernels trust their input, so every array whose numbers a kernel uses as indices is checked
-    completely. The memory pages that a check has read are released again.
+    Kernels do not check their input, so all numbers of an array that a kernel uses as indices are
+    checked here. The memory pages that a check has read are released afterwards.
     """
 
     def __init__(self, stored: Stored, key: str) -> None:
         self._stored, self._key = stored, key
 
     def get(self, name: str) -> Any:
-        """Return an array without a check, or None if the directory does not have it."""
+        """Return the array with this name without a check, or None if there is none."""
         return self._stored.arrays.get(f"{name}_{self._key}")
 
     def damage(self, name: str, rule: str) -> FastcosFormatError:
-        """Return an error that names the damaged file and the rule that it breaks."""
+        """Return an error that names the file of an array and the rule that the array breaks."""
         file = self._stored.files.get(f"{name}_{self._key}", f"{name}_{self._key}")
         return FastcosFormatError(f"{file} is damaged: it {rule}")
 
     def of_shape(self, name: str, shape: tuple[int, ...], types: str) -> Any:
-        """Return an array, which must have this shape and one of these types."""
+        """Return the array with this name, which must have this shape and one of these types."""
         array = self.get(name)
         if array is None or array.shape != shape or array.dtype.char not in types:
             actual = "none" if array is None else f"{array.dtype} {array.shape}"
@@ -220,7 +226,7 @@ class _PartArrays:
         return array
 
     def statistics(self, name: str, n_panels: int) -> Any:
-        """Return the statistics of panels, whose scales must be at least _MIN_SCALE."""
+        """Return the statistics of n_panels panels, whose scales must be at least _MIN_SCALE."""
         array = self.finite(name, (n_panels, N_STATISTICS), "f")
         if not (array[:, INVERSE_STEP] >= _MIN_SCALE).all():
             raise self.damage(name, f"must hold scales of at least {_MIN_SCALE}")
@@ -230,8 +236,9 @@ class _PartArrays:
 def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
     """Return the part with these validated fields from a directory; the measure is fitted.
 
-    Norms and codes are read from the directory. If a CPU with another layout packed the rows, the
-    rows are packed anew. Damage is reported as a FastcosFormatError with the name of the file.
+    The saved norms and codes are used. If the rows were packed in another layout than the one for
+    this CPU, they are packed again. If a file is damaged, FastcosFormatError is raised with its
+    name.
     """
     arrays = _PartArrays(stored, fields["key"])
     bits = arrays.get("rows")
@@ -253,7 +260,7 @@ def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> In
 
 
 def _read_ids(arrays: _PartArrays, n: int) -> ItemIds:
-    """Return the ids of n rows and their order."""
+    """Return the ids of the n rows of a part."""
     if arrays.get("id_ends") is None:
         ids = arrays.of_shape("ids", (n,), "lqU")
     else:
@@ -278,7 +285,10 @@ def _read_ids(arrays: _PartArrays, n: int) -> ItemIds:
 def _read_segment(
     fields: Mapping[str, Any], arrays: _PartArrays, bits: Any, measure: Measure
 ) -> Segment:
-    """Return a segment of these rows with norms and positions, but without packed forms."""
+    """Return a segment with the rows, norms and positions of a part, but without packed forms.
+
+    bits are the rows as they are stored.
+    """
     n = len(bits)
     positions, norms = arrays.get("positions"), arrays.get("norms")
     if positions is not None:
@@ -301,7 +311,7 @@ def _read_segment(
 
 
 def _read_groups(arrays: _PartArrays, segment: Segment) -> DuplicateGroups | None:
-    """Return the groups of equal rows, or None if the rows are not grouped."""
+    """Return the saved groups of equal rows, or None if the rows were not grouped."""
     first = arrays.get("groups_first")
     if first is None:
         return None
@@ -324,7 +334,7 @@ def _read_packed(
     segment: Segment,
     groups: DuplicateGroups | None,
 ) -> PackedItems | None:
-    """Return the packed rows, or None if this CPU needs another layout."""
+    """Return the saved packed rows, or None if this CPU needs another layout."""
     encoded, n = segment.encoded, len(segment.rows)
     depth = encoded.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
@@ -356,7 +366,7 @@ def _read_packed(
 def _read_projection(
     arrays: _PartArrays, layout: TileLayout, depth: int, n_panels: int
 ) -> Projection:
-    """Return the projected codes of packed rows of this depth."""
+    """Return the saved projection of the packed rows, which have `depth` columns."""
     n_axes = len(arrays.get("prefix_axes")) * PANEL
     words = tile_layout(layout.isa, n_axes).words
     if not 0 < n_axes <= depth + PANEL or not layout.quantised:

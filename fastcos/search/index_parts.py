@@ -1,15 +1,16 @@
-"""The parts of an index that grows: segments with ids, and the merging of parts.
+"""The parts of an index that can change: segments with ids, and the merging of parts.
 
-Adding items makes a new part that holds only the new rows. Removing items hides them in the parts
-that hold them; the other items are called live. A search should read few parts, and hidden items
-should not accumulate. Therefore every change also merges small parts, and rewrites the parts in
-which less than half of the rows are live. A row is copied O(log p) times on average. The number of
-parts is bounded for each size of part::
+When items are added to an index, they form a new part, so that no old row is copied. When items are
+removed, their rows stay in the part, but searches skip them; the other items of the part are called
+live. A search is fast if there are few parts with few removed rows. Therefore every change also
+merges small parts, and rewrites every part in which less than half of the rows are live. On
+average, a row is copied O(log p) times in total. The number of parts is limited according to their
+numbers of live rows::
 
-    rows of a part    below 4,096    to 16,384    to 65,536    to 262,144    ...
-    parts at most               1            3            3             3
+    live rows of a part         below 4,096    to 16,384    to 65,536    to 262,144    ...
+    largest number of parts               1            3            3             3
 
-Rows of a memory map make up a single part that never changes (``MappedPart``).
+The rows of a memory map form a single part that never changes (``MappedPart``).
 """
 
 import uuid
@@ -30,15 +31,16 @@ from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
-# Parts with fewer rows than this are merged immediately. Adding a single row then takes at most the
-# time of packing this many rows (docs/dev/costs.md, "small parts of an index").
+# If there are two parts with fewer live rows than this, they are merged at once. Adding a single
+# row therefore takes, apart from larger merges, at most the time in which this many rows are packed
+# (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
-# The arrays of packed items, by their names in the kernels' record of items.
+# The arrays of packed items that are saved, by their names in the record that kernels read.
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
-# The names of those arrays of a projection that are not called prefix_NAME in a directory.
+# In a directory, the array NAME of a projection is called prefix_NAME, except for these arrays.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
-# The number of parts of one size that are merged into a part of the next size, and the ratio of
-# the two sizes.
+# When there are this many parts of one range of sizes, they are merged to one part. It is also the
+# ratio of the upper to the lower end of a range.
 _MERGE_FACTOR = 4
 # A part is rewritten without its removed rows if less than this share of its rows are live.
 _MIN_LIVE_SHARE = 0.5
@@ -50,15 +52,15 @@ class IndexMemory(NamedTuple):
     Attributes
     ----------
     codes : int
-        The arrays that a search reads for all items: codes, norms and biases. These arrays take
-        about 1.1 bytes per column and 30 bytes per item, or 4 bytes per column on CPUs without int8
-        instructions.
+        The size of the arrays that a search reads for all items: codes, norms and biases. For each
+        item, these arrays take about 30 bytes, plus 1.1 bytes per column, or 4 bytes per column on
+        CPUs without int8 instructions.
     rows : int
-        The original rows. A search reads only the rows of the few items that the codes do not
-        exclude.
+        The size of the original rows. A search reads only the rows of the few items that the codes
+        cannot rule out.
     mapped : int
-        The part of codes and rows that lies in memory-mapped files, which the operating system
-        reads when they are needed and may drop from memory.
+        The number of bytes of codes and rows that are in memory-mapped files. The operating system
+        reads these files when they are needed, and can drop them from memory.
     """
 
     codes: int
@@ -67,7 +69,7 @@ class IndexMemory(NamedTuple):
 
 
 class Part(Protocol):
-    """Items of an index, in memory or in a memory map, with the lookups that the index needs."""
+    """Some or all items of an index, in memory or in a memory map, and the lookup of their ids."""
 
     @property
     def rows(self) -> Any:
@@ -85,10 +87,10 @@ class Part(Protocol):
         """Return the position of the live item with each id, or -1 if there is no such item."""
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row of the item at each position, and a mask of positions with live items.
+        """Return a row number for each position, and a mask that is True if the item is live.
 
-        A live item is one that was not removed. If the mask is False for a position, the row that
-        is returned for it must not be used.
+        An item is live if it was not removed. If the mask is False for a position, this part has no
+        live item there, and the row number is arbitrary.
         """
 
     def ids_of(self, row_numbers: Integers) -> Ids:
@@ -100,7 +102,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class IndexPart:
-    """A segment in memory, the ids of its rows, and the key that the names of its files contain.
+    """A segment in memory, the ids of its rows, and the key that occurs in the names of its files.
 
     ``is_mapped`` says whether the arrays are memory maps of the files of a saved index.
     """
@@ -150,7 +152,7 @@ class IndexPart:
         return np.where(is_live, self.segment.positions_of(row_numbers), -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row of the item at each position, and a mask of positions with live items."""
+        """Return a row number for each position, and a mask that is True if the item is live."""
         row_numbers, is_live = self.segment.locate(positions)
         if self.n_removed:
             is_live[is_live] = self._are_live(row_numbers[is_live])
@@ -169,12 +171,12 @@ class IndexPart:
         segment = self.segment.without(row_numbers)
         if len(segment.numbers):
             segment.pack()
-        # A segment that was packed anew no longer matches the files that the old key names.
+        # If the segment was packed again, it no longer matches the files with the old key.
         key = self.key if segment.live is not None else uuid.uuid4().hex
         return replace(self, segment=segment, key=key)
 
     def _are_live(self, row_numbers: Integers) -> npt.NDArray[np.bool_]:
-        """Return a mask that says which of these rows hold items that were not removed."""
+        """Return for each of these row numbers whether the item of the row is live."""
         live_rows = self.segment.numbers
         if len(live_rows) == len(self.ids.values):
             return np.ones(row_numbers.shape, np.bool_)
@@ -184,7 +186,7 @@ class IndexPart:
 
 @dataclass(frozen=True, eq=False)
 class MappedPart:
-    """Rows that stay in a memory map, and their ids; no row is ever removed.
+    """Rows that stay in a memory map, and their ids; no item is ever added or removed.
 
     The position of an item is the number of its row. ``ids`` is None if the ids are the positions.
     """
@@ -199,7 +201,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part, which consists of the rows of the file; nothing is encoded."""
+        """The memory that the part takes, all of it for the mapped rows, which are not encoded."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:
@@ -210,7 +212,7 @@ class MappedPart:
         return np.where(is_known, row_numbers, -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the positions, which are the row numbers, and a mask of those with an item."""
+        """Return the positions as row numbers, and a mask that is True if there is an item."""
         return positions, (positions >= 0) & (positions < len(self.rows))
 
     def ids_of(self, row_numbers: Integers) -> Ids:
@@ -232,9 +234,12 @@ class Contents:
 
 
 def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
-    """Return the ids at positions, or -1 or "" if there is no item; parts must not be empty."""
+    """Return the id of the item at each position, or -1 or "" if there is no item.
+
+    There must be at least one part.
+    """
     if len(parts) == 1:
-        # Nearly every index has one part. Reading its ids without masks is three times as fast.
+        # Most indexes have only one part. Reading its ids without a mask is three times as fast.
         row_numbers, is_live = parts[0].find_rows(positions)
         if is_live.all():
             return parts[0].ids_of(row_numbers)
@@ -248,7 +253,7 @@ def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
 
 
 def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of packed items, by name, except arrays shared with the encoded rows."""
+    """Return the arrays of packed items, by name, except those shared with the encoded rows."""
     arrays = {name: getattr(packed.arrays, name) for name in PACKED_ARRAYS}
     projection = packed.arrays.projection
     if projection.words:
@@ -258,7 +263,7 @@ def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
 
 
 def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> IndexPart:
-    """Encode and pack contents as one part, by a measure that is already fitted."""
+    """Return a part with these items, encoded and packed; the measure is already fitted."""
     positions = contents.positions
     first = int(positions[0])
     are_consecutive = int(positions[-1]) - first + 1 == len(positions)
@@ -271,7 +276,10 @@ def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> Ind
 
 
 def contents_of(parts: Sequence[IndexPart]) -> Contents:
-    """Return the live items of parts as one matrix, which is a copy if there are several parts."""
+    """Return the live items of all parts, with their rows in one matrix.
+
+    The rows are copied if there are several parts or removed rows.
+    """
     rows, ids, positions = [], [], []
     for part in parts:
         live_rows: Any = part.segment.numbers if part.n_removed else slice(None)
@@ -286,7 +294,7 @@ def contents_of(parts: Sequence[IndexPart]) -> Contents:
 def concatenated(
     rows: Sequence[Any], ids: Sequence[Ids], positions: Sequence[Integers]
 ) -> Contents:
-    """Concatenate the rows of several parts, with their ids and positions, ordered by position."""
+    """Return the items of several parts, ordered by position."""
     all_positions = np.concatenate(positions)
     all_rows, all_ids = _concatenated_rows(rows), concatenated_ids(ids)
     order: Any = np.argsort(all_positions, kind="stable")
@@ -297,7 +305,7 @@ def concatenated(
 
 
 def _concatenated_rows(matrices: Sequence[Any]) -> Any:
-    """Concatenate matrices of rows; low-precision rows of different types become float32."""
+    """Concatenate matrices of rows; if their types differ, low-precision rows become float32."""
     if len({rows.dtype for rows in matrices}) > 1:  # float16 and bfloat16 share no NumPy type
         matrices = [memmap.read_rows("items", rows, 0, len(rows)) for rows in matrices]
     return validation.read_only(np.concatenate(matrices))
@@ -306,7 +314,10 @@ def _concatenated_rows(matrices: Sequence[Any]) -> Any:
 def merged(
     parts: Sequence[IndexPart], measure: Measure, n_threads: int | None
 ) -> tuple[IndexPart, ...]:
-    """Merge and rewrite parts by the rules in the docstring of this module, largest part first."""
+    """Return the parts after the merges that the docstring of this module describes.
+
+    The part with the most live rows comes first.
+    """
     live_parts: list[IndexPart] = []
     for part in parts:
         if part.n_live < _MIN_LIVE_SHARE * len(part.rows) and part.n_live:
@@ -321,9 +332,9 @@ def merged(
 
 
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
-    """Return parts of one size and type if there are too many of them, or an empty list.
+    """Return the parts that must be merged next: too many parts of one range of sizes, or none.
 
-    Parts of different types are not merged, so float32 rows are never widened to float64.
+    Only parts of the same row type are merged, so float32 rows are never converted to float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

@@ -1,7 +1,7 @@
-"""The content of an index at one moment.
+"""The items of an index at one moment.
 
-A state never changes. A change of the index makes a new state, which replaces the old state in a
-single assignment. A search that is running therefore finishes on the state with which it started.
+A state never changes. To change an index, a new state is computed and then replaces the old state
+in a single assignment. A search that is running at this time finishes with the old state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,23 +38,24 @@ from fastcos.validation.ids import NO_ID, Ids, are_strings, format_id
 
 @dataclass(frozen=True, eq=False)
 class IndexState:
-    """The items of an index: the source that searches read, and the parts that hold the ids.
+    """The items of an index at one moment, in the forms that searches and lookups of ids need.
 
     Attributes
     ----------
     items : ItemSource
-        The items that searches read. Their positions include the positions of removed items.
+        The items in the form that searches read. Removed items keep their positions.
     parts : tuple of Part
-        The parts of an index in memory, or the single part of an index of a memory map.
+        The same items with their ids: the parts of an index in memory, or the single part of an
+        index whose rows are memory-mapped.
     width : int
         The number of columns.
     has_string_ids : bool
         Whether the ids are strings.
     prepared : PreparedSearches or None
-        The prepared searches, which have few queries, and either no filter or a mask; None if the
-        measure transforms the rows, so that no search can be prepared.
+        The prepared searches with few queries, and with a mask or no filter. None if the measure
+        transforms the rows, because no search can be prepared then.
     groups : ItemGroups or None
-        The group of the item at each position, for an index with groups.
+        The group of the item at each position, if the index has groups.
     """
 
     items: ItemSource
@@ -66,7 +67,7 @@ class IndexState:
 
     @property
     def n_positions(self) -> int:
-        """The number of positions that were assigned, including positions of removed items."""
+        """The number of positions, including the positions of removed items."""
         return self.items.n_items
 
     @property
@@ -85,7 +86,10 @@ class IndexState:
         )
 
     def parts_in_memory(self, purpose: str = "to be changed or saved") -> tuple[IndexPart, ...]:
-        """Return the parts of an index in memory; raise TypeError for an index of a memory map."""
+        """Return the parts of the index; raise TypeError if its rows are memory-mapped.
+
+        purpose ends the sentence "the index must hold rows in memory ..." in the error message.
+        """
         parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
         if len(parts) < len(self.parts):
             raise TypeError(
@@ -120,7 +124,7 @@ class IndexState:
         return positions
 
     def ids_at(self, positions: Integers) -> Ids:
-        """Return the ids at positions, or -1 or "" if there is no item at a position."""
+        """Return the id of the item at each position, or -1 or "" if there is no item."""
         if not self.parts:
             no_id, id_type = ("", np.str_) if self.has_string_ids else (NO_ID, np.int64)
             return np.full(positions.shape, no_id, id_type)
@@ -140,7 +144,7 @@ class IndexState:
         return vectors
 
     def with_ids(self, neighbors: Neighbors) -> IndexNeighbors:
-        """Return neighbours together with their ids."""
+        """Return these neighbours with the ids of the items."""
         return IndexNeighbors(*neighbors, self.ids_at(np.asarray(neighbors.indices)))
 
     def contents(self) -> Contents:
@@ -155,7 +159,10 @@ class IndexState:
 
 
 def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:
-    """Fit the measure to rows that stay in a memory map; if ids is None, positions are the ids."""
+    """Return the state of an index of memory-mapped rows, and fit the measure to the rows.
+
+    If ids is None, the ids are the positions.
+    """
     items = MappedItems(measure.fit(rows), rows)
     part = MappedPart(rows, None if ids is None else ItemIds.sort(ids))
     return IndexState(items, (part,), rows.shape[1], ids is not None and are_strings(ids))
@@ -164,7 +171,10 @@ def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexS
 def state_of_contents(
     measure: Measure, contents: Contents, n_positions: int, n_threads: int | None
 ) -> IndexState:
-    """Fit the measure to the items in contents, and encode and pack the items."""
+    """Return the state of an index of these items; fit the measure, and encode and pack the items.
+
+    n_positions includes the positions of removed items.
+    """
     width = contents.rows.shape[1]
     if not len(contents.rows):
         return IndexState(FittedItems(measure, n_positions, ()), (), width)
@@ -177,7 +187,11 @@ def changed_state(
     state: IndexState, measure: Measure, parts: Sequence[IndexPart], n_positions: int,
     new_items: Contents | None, n_threads: int | None,
 ) -> IndexState:  # fmt: skip
-    """Return the state of an index of these parts and new items; `measure` is not fitted."""
+    """Return the state after a change: the remaining parts, and new items or None.
+
+    state is the state before the change, parts are its parts without the removed and replaced
+    items, and measure is not fitted.
+    """
     if capabilities(measure).append:
         fitted_measure = state.items.measure
         has_string_ids = state.has_string_ids
@@ -207,16 +221,16 @@ def read_state(
     old_parts: Mapping[str, IndexPart],
     saved_fields: Mapping[str, index_files.Fields],
 ) -> IndexState:
-    """Read, check and return the state that a directory holds.
+    """Return the state of the index that a directory contains, after checking it.
 
-    Parts that this process has already opened are used again. ``old_parts`` holds these parts by
-    key, and ``saved_fields`` the fields that the directory had for the parts when they were read or
-    written.
+    ``old_parts`` contains the parts that this process has already opened, by key; if they have not
+    changed, they are used again. ``saved_fields`` contains the fields that described each part in
+    the header when this process last read or wrote the directory.
     """
     stored_parts = storage.field(stored.fields, "parts", list)
     for fields in stored_parts:
         index_files.check_fields(fields)
-    if len(stored_parts) == 1:  # if a measure learns from the items, its index has one part
+    if len(stored_parts) == 1:  # an index has only one part if its measure learns from the items
         measure = measure.fit(stored.arrays[f"rows_{stored_parts[0]['key']}"])
     width = storage.field(stored.fields, "width", int)
     n_positions = storage.field(stored.fields, "positions", int)
@@ -228,7 +242,8 @@ def read_state(
         key = fields["key"]
         part = old_parts.get(key)
         n_saved = saved_fields.get(key, {}).get("removed")
-        # The number of removed items of a part only grows, so equal numbers mean equal items.
+        # Items are only ever removed from a part, so equal numbers of removed items mean that the
+        # same items were removed.
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment
@@ -245,7 +260,7 @@ def read_state(
 def _state_of_parts(
     measure: Measure, parts: Sequence[IndexPart], n_positions: int, width: int, has_string_ids: bool
 ) -> IndexState:
-    """Return the state of an index of these parts in memory."""
+    """Return the state of an index with these parts; measure is fitted."""
     items = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
     prepared = None
     if parts and can_be_prepared(measure, plans=()):

@@ -1,8 +1,8 @@
-"""Groups of items: the group of each item, and the rows of a segment in the order of their groups.
+"""The group of each item, and the rows of a segment ordered by group.
 
-``ItemGroups`` holds the group of each item, such as a tenant, a language or a category. The numbers
-of a segment's rows are sorted by group once (``SegmentOrder``), and the order is stored as long as
-the segment exists.
+``ItemGroups`` contains the group of each item, such as a tenant, a language or a category.
+``SegmentOrder`` contains the row numbers of a segment ordered by group; it is computed once, and
+kept as long as the segment exists.
 """
 
 import dataclasses
@@ -22,12 +22,12 @@ from fastcos.validation.ids import Ids, are_strings, as_ids, format_id
 
 
 class SegmentOrder:
-    """The numbers of a segment's items ordered by group, and the packed panels of each group.
+    """The row numbers of a segment ordered by group, and the packed rows of each group.
 
-    numbers (m,) holds the row numbers of one group after the other, ascending within a group.
-    starts (g + 1,) holds the place in numbers at which each of the g groups starts. The object must
-    not refer to the segment, because the object is a value of a dictionary whose weak key is the
-    segment.
+    numbers (m,) contains the row numbers of all items, one group after the other, in ascending
+    order within each group. The row numbers of group g are numbers[starts[g] : starts[g + 1]]. This
+    object must not refer to its segment: it is the value of a WeakKeyDictionary whose key is the
+    segment, so the segment would never be freed.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
@@ -40,16 +40,19 @@ class SegmentOrder:
 
     @parallel.lazy_attribute
     def scaling(self) -> ItemScaling:
-        """The scaling by which the rows of all groups are packed."""
+        """The scaling with which the rows are packed, the same for all groups."""
         return scale_items(self._metric_type, self._encoded, self.numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Add a search's numbers of queries per group (g,), and return the totals so far."""
+        """Return the number of queries of each group (g,) so far, in all searches.
+
+        n_queries (g,) contains the numbers of queries of the present search, which are added.
+        """
         self._n_queries += n_queries
         return self._n_queries
 
     def sizes_of(self, segment: Segment, group: int) -> plan.SegmentSizes:
-        """Return the facts about the items of a group that a plan depends on."""
+        """Return the sizes of one group, from which a search of the group is planned."""
         group_segment = self._segments.get(group)
         if group_segment is not None:
             return group_segment.sizes()
@@ -60,7 +63,7 @@ class SegmentOrder:
         )  # fmt: skip
 
     def packed(self, group: int) -> PackedItems:
-        """Return the items of a group as panels, which are packed at first use."""
+        """Return the packed items of a group, which are packed at first use."""
         with parallel.attribute_lock(self, f"packed {group}"):
             panels = self._packed.get(group)
             if panels is None:
@@ -71,7 +74,7 @@ class SegmentOrder:
             return panels
 
     def restrict(self, segment: Segment, group: int) -> Segment | None:
-        """Return the segment with only the items of one group, or None if the group is empty."""
+        """Return a segment with only the items of one group, or None if the group is empty."""
         first, last = self.starts[group], self.starts[group + 1]
         if first == last:
             return None
@@ -81,21 +84,23 @@ class SegmentOrder:
             if not group_segment.uses_numpy():
                 group_segment.scaling = self.scaling
             self._segments[group] = group_segment
-        else:  # packing saves no time in one search with few queries, but more may follow
+        # The group is packed from its second search on. A single search with few queries would be
+        # slower with packing.
+        else:
             group_segment.pack()
         return group_segment
 
 
 def _short_codes(codes: Integers, n_groups: int) -> Integers:
-    """Return the codes of groups in a type that NumPy sorts ten times as fast as int64."""
+    """Return group codes as int16 if they fit, because NumPy sorts int16 ten times as fast."""
     return codes.astype(np.int16) if n_groups <= 2**15 else codes
 
 
 class ItemGroups:
-    """The group of the item at every position; an object of this class never changes.
+    """The group of the item at each position; an object of this class never changes.
 
-    labels (g,) holds the distinct groups in ascending order, and codes (p,) holds for each position
-    the number of its group in labels.
+    labels (g,) contains the distinct groups in ascending order. codes (p,) contains, for each
+    position, the index in labels of the group of its item.
     """
 
     def __init__(
@@ -109,16 +114,19 @@ class ItemGroups:
 
     @classmethod
     def of(cls, groups: Any, n_items: int, name: str = "groups") -> "ItemGroups":
-        """Validate and return the groups of n items; -1 and "" are not valid groups."""
+        """Return the ItemGroups of n_items items with these groups.
+
+        ValueError is raised if a group is -1 or "".
+        """
         labels, codes = np.unique(
             as_ids(name, groups, n_items, distinct=False), return_inverse=True
         )
         return cls(labels, codes)
 
     def find(self, groups: Any, n_queries: int, name: str = "groups") -> Integers:
-        """Return the code (n,) of the group of each query, or -1 for a group without items.
+        """Return the code (n,) of the group of each query, or -1 if no item is in the group.
 
-        groups holds one group for each query, or is one group for all queries.
+        groups contains one group per query, or is a single group for all queries.
         """
         if np.ndim(groups) == 0:
             groups = [groups] * n_queries
@@ -133,13 +141,16 @@ class ItemGroups:
         return np.where(self.labels[places] == query_groups, places, -1)
 
     def with_groups(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
-        """Return the groups of n items, where the items at these positions have new groups."""
+        """Return the groups of n_items items after the items at these positions get new groups.
+
+        The groups of all other items stay the same.
+        """
         codes = np.append(self.codes, np.zeros(n_items - len(self.codes), np.int64))
         new_codes = self.find(groups, len(groups))
         if (new_codes >= 0).all():
             codes[positions] = new_codes
-            # Rows of existing segments keep their groups, because every replaced item moves to a
-            # new segment.
+            # The orders of existing segments stay valid: a replaced item is in a new segment, and
+            # its old row is never returned.
             return ItemGroups(self.labels, codes, self._orders)
         if not len(self.labels):
             return ItemGroups.of(groups, n_items)
@@ -149,13 +160,13 @@ class ItemGroups:
         return ItemGroups(labels, codes)
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return the arrays that a saved index holds, by name."""
+        """Return the arrays by which a saved index stores the groups, by name."""
         labels = self.labels.astype(str) if are_strings(self.labels) else self.labels
         return {"group_labels": labels, "group_codes": self.codes.astype(np.int32)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], n_positions: int) -> "ItemGroups | None":
-        """Check and return the groups in the arrays of to_arrays; None if there are no groups."""
+        """Return the groups that to_arrays stored, after a check; None if there are no groups."""
         labels, codes = arrays.get("group_labels"), arrays.get("group_codes")
         if labels is None or codes is None:
             return None
@@ -169,9 +180,10 @@ class ItemGroups:
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
-        """Return a segment's items, or only those at allowed_positions, ordered by group.
+        """Return the row numbers of a segment's items ordered by group.
 
-        The order of all items is stored as long as the segment exists.
+        If allowed_positions is not None, only the items at these positions are included. The order
+        of all items is kept as long as the segment exists.
         """
         order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:
@@ -195,10 +207,10 @@ class QueryGroups:
     items : ItemGroups
         The groups of the items.
     codes : ndarray (n,), int64
-        For each query, the number of its group in ``items.labels``, or -1 if no item is in the
+        For each query, the index of its group in ``items.labels``, or -1 if no item is in the
         group.
     order : ndarray (n,), int64
-        The numbers of the queries, ordered so that queries of a group are consecutive.
+        The numbers of the queries, ordered so that the queries of a group are consecutive.
     """
 
     items: ItemGroups
@@ -206,5 +218,5 @@ class QueryGroups:
 
     @parallel.lazy_attribute
     def order(self) -> Integers:
-        """The numbers of the queries, ordered so that queries of a group are consecutive."""
+        """The numbers of the queries, ordered so that the queries of a group are consecutive."""
         return np.argsort(_short_codes(self.codes, len(self.items.labels)), kind="stable")

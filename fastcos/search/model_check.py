@@ -1,10 +1,11 @@
-"""Checks that rows, queries and calibrations come from the model that made the rows of an index.
+"""Check that queries, calibrations and saved indexes belong to the model that made an index's rows.
 
-A score between rows of two different models means nothing, and no error would reveal the mistake.
-An index that has the name of a model is therefore combined only with objects of the same model. The
-name is checked when an index is opened for a model, when it is refreshed, and when it is saved over
-an older index. A different number of columns always means a different model. Canaries, which are
-the rows of a few fixed inputs, reveal a model that changed without changing its name.
+The score of two rows that different models made has no meaning, and nothing would reveal the
+mistake. Therefore an index can store the name of its model. The name is checked when the index is
+opened for a model, when it is refreshed, when it is saved over an older index, and when it is
+searched with a calibration. Two models whose rows have different numbers of columns always count as
+different. Canaries, which are the rows of a few fixed inputs, reveal that a model has changed while
+its name stayed the same.
 """
 
 from collections.abc import Mapping
@@ -21,20 +22,21 @@ from fastcos.validation import Floats, Rows
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The facts that an index stores about its model: a name or None, and the number of columns."""
+    """What an index stores about its model: its name or None, and the number of columns of rows."""
 
     name: str | None
     width: int
 
     @classmethod
     def of_header(cls, fields: Mapping[str, Any]) -> "ModelFacts":
-        """Return the facts that the header of a saved index contains."""
+        """Return the facts about the model that the header of a saved index contains."""
         return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]  # damaged
 
     def difference(self, other: "ModelFacts") -> str:
-        """Describe how the model of another index differs, for an error message; "" if equal.
+        """Return how the model of another index differs from this one, for an error message.
 
-        An index without the name of a model may be replaced by an index that has one.
+        The result is "" if the models do not differ. A model without a name does not differ from a
+        model with a name, but a model with a name differs from a model without one.
         """
         if self.name is not None and other.name != self.name:
             other_name = "no name" if other.name is None else validation.format_value(other.name)
@@ -43,7 +45,7 @@ class ModelFacts:
 
 
 def as_model(model: object) -> str | None:
-    """Return the name of a model, such as "minilm@2", or None."""
+    """Return the name of a model, such as "minilm@2", or None; raise an error for other values."""
     if model is None:
         return None
     name = validation.as_instance("model", model, str, 'a name such as "minilm@2"')
@@ -55,7 +57,7 @@ def as_model(model: object) -> str | None:
 
 
 def check_opened_for(model: str | None, requested_model: str | None) -> None:
-    """Raise an error if an index belongs to another model or does not name its model."""
+    """Raise ValueError if an index is opened for a model, but has another or no model name."""
     if requested_model is None or model == requested_model:
         return
     if model is not None:
@@ -67,7 +69,10 @@ def check_opened_for(model: str | None, requested_model: str | None) -> None:
 
 
 def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
-    """Raise an error if another model made the rows of an index that another process saved."""
+    """Raise ValueError if the index that another process saved is of another model.
+
+    current is the model of the index that is refreshed, and saved is the model of the saved index.
+    """
     if difference := current.difference(saved):
         raise ValueError(
             f"{path} must hold the model that this index was opened with, {difference}: nothing "
@@ -76,7 +81,7 @@ def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
 
 
 def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> None:
-    """Raise an error instead of replacing a saved index whose rows another model made."""
+    """Raise OccupiedError if a saved index, which would be replaced, is of another model."""
     if difference := saved.difference(current):
         raise OccupiedError(
             f"path must be new, or hold an index of the same model as this one, {difference}: "
@@ -85,26 +90,26 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
 
 
 def check_same_model(name: str, index_model: str | None, other_model: str | None) -> None:
-    """Raise an error if an index and another object both name their model, and the names differ."""
+    """Raise ValueError if an index and another object have model names, and the names differ."""
     if index_model is not None and other_model is not None and index_model != other_model:
         index_name, other_name = map(validation.format_value, (index_model, other_model))
         raise ValueError(f"{name} must be of the model {index_name} as the index, got {other_name}")
 
 
 def check_width(name: str, rows: Any, width: int) -> None:
-    """Raise an error if the number of columns of rows differs from that of the index."""
+    """Raise ValueError if rows do not have `width` columns, as the items of the index have."""
     validation.check_same_width(name, rows, "the items of the index", np.empty((0, width)))
 
 
 def as_canaries(rows: Any, width: int) -> Rows:
-    """Return a copy of the rows of a few fixed inputs, which the model of the index embedded."""
+    """Return a validated copy of canaries, which must have `width` columns."""
     canaries = validation.as_rows("canaries", rows)
     check_width("canaries", canaries, width)
     return validation.read_only(canaries.copy())
 
 
 def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
-    """Return the cosine (c,) of each saved canary with the present row of the same input."""
+    """Return the cosine (c,) of each saved canary with the new row of the same input."""
     saved_rows = np.asarray(saved_canaries, np.float64)
     current_rows = as_canaries(rows, saved_rows.shape[1]).astype(np.float64)
     if len(current_rows) != len(saved_rows):

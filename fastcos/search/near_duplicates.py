@@ -1,4 +1,4 @@
-"""Groups of items that are nearly the same."""
+"""Find groups of items that are near-duplicates of each other."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ from fastcos.similarity.base import Measure, get_measure
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The bytes that a pair takes while items are connected, because SciPy converts the matrix of pairs
-# to float64 and transposes it.
+# The bytes that a pair takes while SciPy finds the connected components, because SciPy converts the
+# matrix of pairs to float64 and transposes it.
 _BYTES_PER_CONNECTION = 48
 
 
 @as_table
 class NearDuplicates(NamedTuple):
-    """Groups of items, in the order of their first members, and the pairs that connect them.
+    """Groups of items that pairs with a high score connect, in the order of their first members.
 
     Attributes
     ----------
     labels : ndarray (m,), int64
-        The group of each item. An item without a near-duplicate forms a group by itself.
+        The number of the group of each item. An item without a near-duplicate forms a group by
+        itself.
     representatives : ndarray (g,), int64
-        The first member of each group, so that ``items[representatives]`` holds one item per group.
+        The first member of each group. ``items[representatives]`` therefore contains one item per
+        group.
     pairs : ndarray (n, 2), int64
-        The pairs with a score of at least min_score, by descending score. The first item of a pair
-        has the lower number.
+        The pairs of items whose score is at least min_score, by descending score. The first item of
+        a pair has the lower number.
     scores : ndarray (n,), float32
-        The scores of the pairs.
+        The score of each pair.
 
     Examples
     --------
@@ -59,7 +61,7 @@ class NearDuplicates(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Two sentences that say how many items are near-duplicates, and how many would remain."""
+        """Two sentences: how many items are near-duplicates, and how many items would remain."""
         n_items, n_groups = int((self.labels >= 0).sum()), len(self.representatives)
         n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (
@@ -69,7 +71,7 @@ class NearDuplicates(NamedTuple):
         )
 
     def table(self) -> Table:
-        """The table of the best pairs, which ``repr`` shows below the verdict."""
+        """The pairs with the highest scores as a table, which ``repr`` shows below the verdict."""
         rows = [
             (float(score), first, second, group)
             for score, first, second, group, *_ in self.rows()[:MAX_ROWS]
@@ -80,17 +82,20 @@ class NearDuplicates(NamedTuple):
         return Table("pairs by descending score", header, rows, note, lead=self.verdict)
 
     def rows(self, ids: Any = None, texts: Any = None) -> list[tuple[Any, ...]]:
-        """The pairs to review, each with its score, items, group, representative and texts.
+        """Return the pairs for review, by descending score.
 
         Parameters
         ----------
-        ids, texts : array_like (p,), optional
-            Ids that replace the numbers of the items, and a text for each item.
+        ids : array_like (p,), optional
+            The id of each item. Default: the numbers of the items.
+        texts : array_like (p,), optional
+            The text of each item.
 
         Returns
         -------
         list of tuple
-            The rows of the table, by descending score.
+            For each pair: its score, its two items, the number of their group, the representative
+            of this group and, if texts is passed, the texts of the two items.
         """
         names = np.arange(len(self.labels)) if ids is None else np.asarray(ids)
         item_texts = None if texts is None else np.asarray(texts)
@@ -113,9 +118,10 @@ def near_duplicates(
 ) -> NearDuplicates:
     """Group the items that are connected by pairs with a score of at least min_score.
 
-    Counting the pairs and scoring them take O(m^2 d) time each. Two members of a group need not be
-    similar to each other, because a chain of similar items may connect them. For an index that
-    exists already, use :meth:`fastcos.SimilarityIndex.near_duplicates`.
+    Two members of a group need not be similar to each other, because a chain of similar items may
+    connect them. Counting the pairs takes O(m^2 d) time, and scoring them takes as much time again
+    in the worst case. If the items are already in an index, use
+    :meth:`fastcos.SimilarityIndex.near_duplicates`.
 
     Parameters
     ----------
@@ -124,7 +130,7 @@ def near_duplicates(
     min_score : float or Calibration
         The smallest score that connects two items, as in :func:`fastcos.neighbors_above`.
     measure, n_threads, working_memory
-        The same as in :func:`fastcos.neighbors_above`.
+        The same arguments as in :func:`fastcos.neighbors_above`.
 
     Returns
     -------
@@ -134,7 +140,7 @@ def near_duplicates(
     Raises
     ------
     ValueError
-        There are more pairs than fit into working_memory, or the rows contain NaN or infinity.
+        The pairs do not fit into working_memory, or the rows contain NaN or infinity.
 
     Examples
     --------
@@ -158,9 +164,10 @@ def near_duplicates(
 def connected_contents(
     items: ItemSource, contents: Contents, threshold: float, options: ExecutionOptions
 ) -> NearDuplicates:
-    """Return the near-duplicates among the live items of an index, by their positions.
+    """Return the near-duplicates among the items of an index, which are identified by position.
 
-    contents holds the live items. The label of every position without a live item is -1.
+    contents contains the items that were not removed. The label of every position without such an
+    item is -1.
     """
     rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))
     exclusions = no_exclusions(len(rows))
@@ -182,7 +189,10 @@ def connected_contents(
 
 
 def connected_items(pairs: sp.csr_array) -> NearDuplicates:
-    """Return the connected components of a matrix of pairs (m, m), whose values are overwritten."""
+    """Return the groups of items that a matrix (m, m) of pairs with their scores connects.
+
+    The values of the matrix are overwritten.
+    """
     from scipy.sparse.csgraph import connected_components
 
     entries = pairs.tocoo()
@@ -190,7 +200,7 @@ def connected_items(pairs: sp.csr_array) -> NearDuplicates:
     ends = np.stack([entries.row[is_first], entries.col[is_first]], axis=1).astype(np.int64)
     scores = entries.data[is_first]
     best_first = np.argsort(-scores, kind="stable")
-    # SciPy would ignore a pair whose score is 0.
+    # SciPy treats an entry with the value 0 as missing, so all scores are replaced by 1.
     pairs.data[:] = 1.0
     components = connected_components(pairs, directed=False)[1]
     _, first_items, labels = np.unique(components, return_index=True, return_inverse=True)
@@ -205,7 +215,7 @@ def connected_items(pairs: sp.csr_array) -> NearDuplicates:
 
 
 def no_near_duplicates(n_positions: int) -> NearDuplicates:
-    """Return the result for an index without items."""
+    """Return the near-duplicates of an index without items."""
     return NearDuplicates(
         np.full(n_positions, -1, np.int64), np.zeros(0, np.int64), np.zeros((0, 2), np.int64),
         np.zeros(0, np.float32),

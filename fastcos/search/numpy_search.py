@@ -1,33 +1,37 @@
 """Exact search in NumPy, used until the kernels are compiled, with bit-for-bit identical results.
 
-Items are read once, in blocks, for all queries of a batch. A matrix product of every block gives
-approximate scores with a proved margin of error. A pair is a candidate as long as the upper end of
-its margin reaches the k-th best lower end among the pairs of its query. The remaining candidates
-are scored exactly, in the order of summation of :mod:`fastcos.kernels.pair_scores`.
+For a batch of queries, the search reads the items once, in blocks. The matrix product of the
+queries and a block gives approximate scores, whose error is proved to be at most a margin. A pair
+of a query and an item is a candidate as long as its approximate score plus the margin reaches the
+k-th largest approximate score minus the margin of this query. The candidates that remain at the end
+are scored exactly, by sums in the same order as in :mod:`fastcos.kernels.pair_scores`.
 
-The margin. Let u be the unit roundoff of the type of the product, x and y rows of d entries, and
-g(n) = n u / (1 - n u). In any order of summation, with or without fused operations, an inner
-product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham, Accuracy and Stability
-of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz inequality). If the entries of
-both rows are first rounded to this type, the rounding adds at most g(2) |x| |y|. The exact score is
-itself a float64 sum with an error of at most g(d) |x| |y| for u = 2^-53. Taken together, the
-approximate and the exact score differ at most by
+The margin is derived as follows. Let u be the unit roundoff of the type of the product, x and y
+rows with d entries, and g(n) = n u / (1 - n u). In any order of summation, with or without fused
+operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham,
+Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz
+inequality). If the entries of both rows are first rounded to this type, the rounding adds at most
+g(2) |x| |y|. The exact score is itself a float64 sum with an error of at most g(d) |x| |y| for
+u = 2^-53. In total, the approximate score and the exact score differ by at most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
-    cosine      2 g(d + 4) for a unit query, a product, and a reciprocal norm of the item. The real
-                cosine lies in [-1, 1], so clipping does not move the score away from it;
-    euclidean   (|x|^2 + |y|^2) times 2 g(d + 3) for the exact sum of squared differences, g(d + 2)
-                for the product, and g(d + 8) for both squared norms and their sum.
+    cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the
+                reciprocal norm of the item. Clipping the score to [-1, 1] cannot increase the
+                error, because the real cosine lies in this interval;
+    euclidean   (|x|^2 + |y|^2) times the sum of 2 g(d + 3) for the exact sum of squared
+                differences, g(d + 2) for the product, and g(d + 8) for both squared norms and their
+                sum.
 
-All of these differences are below c S with c = 1.1 (4 d + 24) u. S is |x| max |y| + max |bias| for
-dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, with the maxima over the items of one block.
-The factor 1.1 covers the rounding of the norms and of S. Products of rows whose norms lie in the
-range of ``_SAFE_NORMS`` neither overflow nor lose more than c S to underflow. In a block with other
-rows, every pair is a candidate.
+All of these differences are below the margin c S with c = 1.1 (4 d + 24) u. S is
+|x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, where the
+maxima are over the items of a block. The factor 1.1 covers the rounding of the norms and of S. If
+the norms of both rows are in the range of ``_SAFE_NORMS``, their product neither overflows nor
+loses more than c S to underflow. In a block with other norms, every pair is a candidate.
 
-The k-th best lower end of a query is at most the exact score of the query's k-th best item. An item
-among the k best, or an item that ties with the k-th, therefore has an upper end of at least this
-lower end, and remains a candidate.
+No item among the k best is lost. The k-th largest lower bound of a query, its approximate score
+minus the margin, is at most the exact score of the k-th best item. An item that is among the k
+best, or ties with the k-th best, has an exact score of at least this bound, so its upper bound also
+reaches it, and the item remains a candidate.
 """
 
 from typing import Any, NamedTuple
@@ -40,20 +44,24 @@ from fastcos.parallel import background
 from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
-# The smallest and the largest norm of rows that may be multiplied in each type.
+# The smallest and the largest norm of rows whose products are computed in each type.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
-# The number of entries of rows that are converted to another type at once (32 MiB of float32). On
-# busy cores, every product of BLAS waits some milliseconds for its threads, so products of fewer
-# rows at a time took up to three times as long as those of plain NumPy.
+# The number of entries of rows that are converted to the type of the product at once (32 MiB of
+# float32), before BLAS multiplies them. The number must be large, because on busy cores every call
+# of BLAS waits some milliseconds for its threads.
 _ENTRIES_PER_CONVERSION = 1 << 23
-# While the background process compiles, np.vecdot multiplies the rows by up to this number of
-# queries, in one thread. A product of BLAS would then wait up to 10 ms for its second thread, which
-# is 20 times as long as the product of one query and 20,000 x 128 rows takes.
+# While another process compiles the kernels, up to this number of queries are multiplied by
+# np.vecdot, in one thread, instead of BLAS. On a machine with two cores, a call of BLAS would wait
+# up to 10 ms for its second thread, which is 20 times as long as the product of one query with
+# 20,000 rows of 128 columns takes.
 _MAX_QUERIES_OF_VECDOT = 2
 
 
 class _Candidates(NamedTuple):
-    """Pairs that may be among the best; the bounds lower and upper enclose their exact scores."""
+    """Pairs of a query and an item that may be among the best.
+
+    numbers are the row numbers of the items. The exact score of a pair is between lower and upper.
+    """
 
     queries: Integers
     numbers: Integers
@@ -74,7 +82,9 @@ def search(
     *,
     pairs_per_block: int = 1 << 22,
 ) -> tuple[Integers, Floats]:
-    """Return the results of ``scan.score_all``: row numbers and raw scores (n, k), best first.
+    """Return row numbers and raw scores (n, k) of each query's best items, best first.
+
+    The results are bit-for-bit identical to those of ``scan.score_all``.
 
     Parameters
     ----------
@@ -82,13 +92,15 @@ def search(
     items, queries : EncodedRows
         Rows (p, d) and (n, d) of any type, and their float64 norms.
     numbers : ndarray of shape (m,)
-        Ascending numbers of the items that the search can return.
+        The ascending row numbers of the items that the search can return.
     exclusions : ExcludedItems
         The items that each of these queries must not find.
     k : int
-        Number of neighbours per query; lists are padded by -1 and -inf.
+        The number of neighbours per query. If fewer items can be returned, the result is padded by
+        -1 and -inf.
     pairs_per_block : int
-        Number of approximate scores that are computed at once: by default 16 MiB of float32.
+        The number of approximate scores that are computed at once. The default is 16 MiB of
+        float32.
     """
     n, m = len(queries.rows), len(numbers)
     width = max(1, min(m, pairs_per_block // n))
@@ -105,8 +117,9 @@ def search(
             arguments = metric_type, items, block, queries, forbidden_pairs, k, kth_lower
             pairs = _block_candidates(*arguments, "float32" if use_float32 else "float64")
             if use_float32 and (pairs is None or len(pairs.queries) > n * (4 * k + width // 16)):
-                # The rows are far from the origin, or nearly parallel. The margins of float64 are
-                # small enough to tell them apart, but those of float32 are not.
+                # There are too many candidates, because the rows are nearly parallel, or their
+                # distances are small compared with their norms. Products in float64 have smaller
+                # margins, with which most pairs can be ruled out.
                 use_float32 = False
                 pairs = _block_candidates(*arguments, "float64")
             both: Any = candidates, pairs
@@ -127,9 +140,10 @@ def _block_candidates(
     kth_lower: Floats,
     dtype: str,
 ) -> _Candidates | None:
-    """Return the pairs of a block of items that may be among the best, and update ``kth_lower``.
+    """Return the pairs of the queries and a block of items that may be among the best.
 
-    The function returns None if the norms are not safe in float32. In float64, the function never
+    kth_lower (n,), which is updated, is a lower bound on the k-th best score of each query so far.
+    If dtype is float32 and a norm is outside the range that is safe in float32, the function
     returns None.
     """
     estimates, margins = _approximate_scores(metric_type, items, block, queries, dtype)
@@ -140,7 +154,8 @@ def _block_candidates(
     if k <= width and np.isneginf(kth_lower).any():
         kth = np.partition(estimates, width - k, axis=1)[:, width - k]
         np.maximum(kth_lower, kth - margins, out=kth_lower)
-    # The thresholds are rounded down, so that no candidate is lost; -inf marks forbidden pairs.
+    # The thresholds are rounded down, so that no candidate is lost. Forbidden pairs have the
+    # estimate -inf, so they never become candidates.
     thresholds = np.nextafter((kth_lower - margins).astype(estimates.dtype), -np.inf)
     query, column = np.divmod(np.flatnonzero(estimates > thresholds[:, None]), width)
     scores = estimates[query, column].astype(np.float64)
@@ -150,10 +165,10 @@ def _block_candidates(
 def _approximate_scores(
     metric_type: str, items: Any, block: Integers, queries: Any, dtype: str
 ) -> tuple[Any, Floats]:
-    """Return approximate scores (n, m) of a block of items, and the margin c S of every query (n,).
+    """Return approximate scores (n, m) of a block of items, and the margin c S of each query (n,).
 
-    The scores are None if a norm is not safe in float32. If a norm is not even safe in float64, the
-    scores are 0 with infinite margins.
+    If a norm is outside the range that is safe for products in float32, the scores are None. If a
+    norm is not even safe in float64, the scores are 0 and the margins infinite.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]
@@ -202,14 +217,17 @@ def _approximate_scores(
 
 
 def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:
-    """Return the rows with ascending numbers, without a copy if the numbers are consecutive."""
+    """Return the rows with these ascending numbers, without a copy if they are consecutive."""
     if numbers[-1] - numbers[0] == len(numbers) - 1:
         return rows[numbers[0] : numbers[-1] + 1]
     return rows[numbers]
 
 
 def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[np.bool_]:
-    """Return whether products with each row neither overflow nor underflow; zero rows are safe."""
+    """Return for each row whether its products with safe rows neither overflow nor underflow.
+
+    A zero row is safe.
+    """
     smallest, largest = _SAFE_NORMS[dtype]
     are_safe = (norms > smallest) & (norms < largest)
     zero_norms = np.flatnonzero(norms == 0)
@@ -218,14 +236,17 @@ def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[
 
 
 def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -> bool:
-    """Return whether products with all rows of these numbers are safe."""
+    """Return whether all rows with these numbers are safe, as _are_safe describes."""
     smallest, largest = _SAFE_NORMS[dtype]
     unusual_rows = np.flatnonzero(~((norms > smallest) & (norms < largest)))
     return bool(_are_safe(rows[numbers[unusual_rows]], norms[unusual_rows], dtype).all())
 
 
 def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
-    """Return the queries and the places in ``numbers`` of forbidden pairs, by ascending place."""
+    """Return the pairs of a query and an item that must not be found, as two arrays.
+
+    The arrays contain the query and the place of the item in ``numbers``, by ascending place.
+    """
     self_rows, indptr, indices = exclusions
     n = len(self_rows)
     query = np.concatenate([np.arange(n), np.repeat(np.arange(n), np.diff(indptr))])
@@ -238,7 +259,11 @@ def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Inte
 
 
 def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
-    """Raise the k-th best lower bound of every query, and drop candidates below this bound."""
+    """Return the candidates whose upper bounds reach the k-th best lower bound of their query.
+
+    The lower bounds kth_lower (n,) are raised first, in place, by the lower bounds of all
+    candidates.
+    """
     order = np.lexsort((-candidates.lower, candidates.queries))
     query = candidates.queries[order]
     rank = np.arange(len(query)) - np.searchsorted(query, query)
@@ -251,7 +276,7 @@ def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
 def _exact_best(
     metric_type: str, items: Any, queries: Any, candidates: _Candidates, k: int
 ) -> tuple[Integers, Floats]:
-    """Score the candidates exactly and return the k best of every query."""
+    """Return row numbers and exact raw scores (n, k) of the best candidates of each query."""
     n = len(queries.rows)
     columns, scores = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
     exact_scores = _score(metric_type, queries, items, candidates.queries, candidates.numbers)
@@ -265,7 +290,7 @@ def _exact_best(
 
 
 def _score(metric_type: str, queries: Any, items: Any, query: Integers, number: Integers) -> Floats:
-    """Return the exact scores of pairs, bit for bit as kernels.pair_scores.score_pairs does."""
+    """Return the exact raw score of each pair, bit for bit as kernels.pair_scores computes it."""
     scores = np.empty(len(query))
     for part in slices(len(query), queries.rows.shape[1]):
         x, y = queries.rows[query[part]], items.rows[number[part]]

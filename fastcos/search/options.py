@@ -1,4 +1,4 @@
-"""The options of a search: threads, working memory, and reports of progress."""
+"""The options of a search: the number of threads, the working memory, and a progress callback."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,14 @@ from fastcos import config, parallel, validation
 
 
 class ExecutionOptions(NamedTuple):
-    """The threads and the memory that a call may use, and its reports of progress.
+    """The threads and the memory that a call may use, and the function that reports its progress.
 
     Attributes
     ----------
     n_threads : int
+        The number of threads.
     working_memory : float
-        The number of bytes for buffers, besides inputs and outputs.
+        The number of bytes that the call may use in addition to its inputs and outputs.
     progress : callable or None
         A function that is called with the number of answered queries and the number of all queries.
     """
@@ -25,7 +26,10 @@ class ExecutionOptions(NamedTuple):
 def as_options(
     n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
 ) -> ExecutionOptions:
-    """Return the validated options; an argument that is None is replaced by the setting."""
+    """Return the validated options of a call; working_memory is in MiB.
+
+    If n_threads or working_memory is None, the setting of the same name is used.
+    """
     validation.check_progress(progress)
     size = config.n_threads()
     if n_threads is not None:

@@ -1,4 +1,4 @@
-"""Results on disk: the directory that ``out=`` names, in which an interrupted search resumes."""
+"""The directory ``out`` to which a search writes its results, and in which it can be resumed."""
 
 from typing import Any
 
@@ -17,7 +17,10 @@ from fastcos.storage.checkpoint import Checkpoint, rows_per_block
 def results_in_directory(
     request: SearchRequest, X: Any, measure: Measure, options: ExecutionOptions, out: Any
 ) -> Checkpoint:
-    """Open the directory for batches of neighbours, in which the same request would resume."""
+    """Return the checkpoint in the directory ``out``, to which batches of results are written.
+
+    If the directory contains an interrupted run of the same request, the checkpoint resumes it.
+    """
     n, k = request.queries.shape[0], request.k
     is_mapped = memmap.is_on_disk(X) or memmap.is_on_disk(request.queries)
     costs = cost_model.COSTS
@@ -30,9 +33,9 @@ def results_in_directory(
 
 
 def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, Any]:
-    """Return a fingerprint of everything on which the result of a search depends."""
-    # The hash of joblib depends on every bit of the arrays of a measure. joblib is imported here,
-    # because its import takes 0.2 s.
+    """Return JSON values that identify everything on which the result of a search depends."""
+    # joblib computes a hash that depends on every bit of the arrays of a measure. It is imported
+    # only here, because its import takes 0.2 s.
     import joblib
 
     is_self_join = request.queries is X

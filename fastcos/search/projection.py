@@ -1,9 +1,10 @@
-"""Projections of packed items: whether to add one, onto which axes, and onto how many axes.
+"""Add a projection to packed items: decide whether, onto which axes, and onto how many axes.
 
-After a rotation onto their principal axes, rows of embeddings have most of their length along a
-third of their columns. With a projection, the tiles multiply only these columns, and a bound drops
-nearly all pairs of a query and a row (kernels.projection_filter). A sample of the items shows
-whether a projection saves time.
+If rows of embeddings are rotated to their principal axes, most of their squared norm is in the
+first third of the coordinates. A projection stores these coordinates as short codes. With a
+projection, the tiles multiply only the short codes, and an upper bound on the score rules out
+nearly all pairs of a query and a row (kernels.projection_filter). The full codes are multiplied
+only for the remaining pairs. A sample of the items shows whether a projection saves time.
 """
 
 import atexit
@@ -39,49 +40,58 @@ from fastcos.similarity.encoded_rows import EncodedRows
 
 Floats32 = npt.NDArray[np.float32]
 
-# The value of largest_k with which a projection is used by all searches.
+# If largest_k has this value, searches use the projection for any k.
 ANY_K = 2**24
-# The seed of the first axes and of their rotation.
+# The seed of the random starting vectors from which axes are computed, and of the random rotations
+# of axes.
 _SEED = 20261124
 
 
 class Axes(NamedTuple):
-    """The axes (p / 32, d, 32), eta (1,) and largest_k (2,) of kernels.records.Projection."""
+    """The axes (p / 32, d, 32), eta (1,) and largest_k (2,) of a kernels.records.Projection.
+
+    eta bounds the relative rounding errors of projected rows. largest_k contains the largest k for
+    which searches with few and with many queries use the projection.
+    """
 
     panels: Floats32
     eta: Floats32
     largest_k: Floats32
 
 
-# The largest number of indexes whose projections are computed at the same time, because each
-# computation keeps the rows of its index in memory. If as many projections are being computed, the
-# calling thread computes the next projection itself.
+# At most this many threads compute projections at the same time, because each of them keeps the
+# rows of its index in memory. If there are as many threads, the calling thread computes the next
+# projection itself.
 _MAX_THREADS = 4
 
 
 class Pending(NamedTuple):
-    """A projection that a thread of this process is adding, and whether the thread has ended.
+    """A projection that a thread is computing.
 
-    The event is used instead of the thread's own state, because on Python 3.11 a thread whose join
-    was interrupted counts as ended.
+    process is the id of the process that started the thread, and the event ``ended`` is set when
+    the thread has finished. Thread.is_alive is not used, because on Python 3.11 it returns False
+    after a join that was interrupted.
     """
 
     process: int
     ended: threading.Event
 
     def wait(self) -> None:
-        """Wait for the thread, which a process that was forked after its start does not have."""
+        """Wait until the thread has finished; a forked child process returns at once.
+
+        A process that was forked after the thread was started does not have this thread.
+        """
         if self.process == os.getpid():
             self.ended.wait()
 
 
-# The threads that add projections, and whether the interpreter is exiting and the threads must end.
+# The threads that compute projections. When the interpreter exits, the event tells them to end.
 _threads: list[threading.Thread] = []
 _is_ending = threading.Event()
 
 
 class _Ended(Exception):
-    """Raised in a thread that adds a projection, because the interpreter is exiting."""
+    """Raised in a thread that computes a projection when the interpreter exits."""
 
 
 def add_later(
@@ -90,11 +100,11 @@ def add_later(
     n_threads: int | None,
     store: Callable[[PackedItems], None],
 ) -> Pending | None:
-    """Compute a projection in a thread, and call store with the result.
+    """Start a thread that adds a projection to packed items and calls ``store`` with the result.
 
-    The function returns None if no thread computes a projection. Searches need not wait for the
-    projection: packing 60,000 rows of 768 columns takes 75 ms, and projecting them takes a further
-    250 ms (Zen 4, two threads).
+    The function returns the pending projection, or None if no thread was started. Searches can run
+    without the projection in the meantime: packing 60,000 rows of 768 columns takes 75 ms, but
+    projecting them takes another 250 ms (AMD Zen 4, two threads).
     """
     if not _may_pay(packed, items):
         return None
@@ -135,7 +145,7 @@ def _stop_at_end(done: int, total: int) -> None:
 
 @atexit.register
 def _end() -> None:
-    """Make sure that no thread runs kernels while the interpreter shuts down."""
+    """End the threads that compute projections, so that no kernel runs during the shutdown."""
     _is_ending.set()
     for thread in _threads:
         thread.join()
@@ -147,10 +157,10 @@ def add_or_warn(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Add a projection as add_projection does, but warn after an error, such as a lack of memory.
+    """Return the result of add_projection; after an error, warn and return the packed items.
 
-    Searches give the same results without a projection. An error in a helping thread would not be
-    noticed, and in the calling thread, a search or fit must not fail because of such an error.
+    A search or a ``fit`` must not fail because a projection could not be computed, for example for
+    lack of memory: searches return the same results without a projection, but take longer.
     """
     try:
         return add_projection(packed, items, n_threads, progress)
@@ -166,7 +176,7 @@ def add_or_warn(
 
 
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
-    """Return whether there is no projection yet, and searches may be faster with one."""
+    """Return whether the items have no projection yet, and one might make searches faster."""
     n, n_columns = len(packed.arrays.order), items.rows.shape[1]
     return packed.arrays.projection.words == 0 and plan.may_project(
         n, n_columns, packed.layout, tiles.AVAILABLE, cost_model.COSTS
@@ -179,9 +189,11 @@ def add_projection(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Return packed items with the fastest projection, or without one if none saves time.
+    """Return packed items with the projection that makes searches fastest.
 
-    The function takes O(m d p) time, so it is meant for items that many queries will search.
+    If no projection saves time, the packed items are returned unchanged. The function takes
+    O(m d p) time for m items and p axes, so it is meant for items that are searched by many
+    queries.
     """
     if not _may_pay(packed, items):
         return packed
@@ -240,10 +252,10 @@ def with_axes(
 
 
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
-    """Return axes (d, p) in the form that kernels read, with a bound eta on rounding errors.
+    """Return the p axes that are the columns of V (d, p) in the form that kernels read.
 
-    The columns of V should be orthonormal; eta also bounds the effect of the deviation of V'V from
-    the identity.
+    The columns of V should be orthonormal. The bound eta covers the rounding errors of projected
+    rows, and the effect of the difference between V'V and the identity.
     """
     depth, p = V.shape
     n_panels = -(-p // PANEL)
@@ -251,11 +263,12 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     panels[:, :p] = V
     axes_float64 = panels[:, :p].astype(np.float64)
     with blas_lock():
-        # The Frobenius norm is at least the spectral norm.
+        # The spectral norm of V'V - I is needed. The Frobenius norm is an upper bound on it.
         eps = float(np.linalg.norm(axes_float64.T @ axes_float64 - np.eye(p))) + 1e-12
     run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
-    # A bound on the relative rounding error of a sum of squares in float32, in 16 lanes.
+    # A bound on the relative rounding error of a sum of squares in float32, if each of 16 lanes
+    # computes a part of the sum.
     squares = (depth / 16 + 16) * 2.0**-22
     panels = panels.reshape(depth, n_panels, PANEL).swapaxes(0, 1)
     bound = 1.1 * (1 + eps) ** 2 * (3 * eps + 2 * rho) + squares
@@ -265,7 +278,10 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
 
 
 def principal_axes(sample: Floats32, p: int) -> Floats32:
-    """Return p principal axes (d, p) of rows (m, d), the longest first, by subspace iteration."""
+    """Return the p leading principal axes (d, p) of rows (m, d), computed by subspace iteration.
+
+    The axis along which the rows have the largest sum of squares comes first.
+    """
     rng = np.random.default_rng(_SEED)
     square = sample.T @ sample
     V = square @ rng.standard_normal((len(square), p), dtype=np.float32)
@@ -275,16 +291,21 @@ def principal_axes(sample: Floats32, p: int) -> Floats32:
 
 
 def rotated(axes: Floats32) -> Floats32:
-    """Return axes of the same space along which no coordinate of a row dominates."""
+    """Return axes (d, p) of the same subspace after a random rotation.
+
+    Along principal axes, the first coordinates of a row would be much larger than the others, so
+    its int8 codes would have larger rounding errors.
+    """
     p = axes.shape[1]
     rng = np.random.default_rng(_SEED + p)
     return axes @ np.linalg.qr(rng.standard_normal((p, p)))[0].astype(np.float32)
 
 
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
-    """Return the axes with which searches are fastest, or None for the full codes."""
+    """Return the axes with which searches are fastest, or None if no projection saves time."""
     arrays, n = packed.arrays, len(packed.arrays.order)
-    # Multiples of the golden ratio have no period in common with the items.
+    # The sample consists of the items at multiples of the golden ratio (modulo 1), which are spread
+    # evenly over the items but have no period in common with them.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.order[places].astype(np.int64)
@@ -295,7 +316,8 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
     query_places = slice(0, cost_model.COSTS.projection_sample_queries)
     encoded = sampled_items.take(query_places)
-    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:  # queries are widened as well
+    # Low-precision rows that serve as queries are converted to float64, as those of a search are.
+    if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:
         wide_rows = memmap.from_bits(encoded.rows).astype(np.float64)
         encoded = encoded._replace(rows=validation.read_only(wide_rows))
     exclusions = no_exclusions(len(encoded.rows))
@@ -307,12 +329,12 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
     biases = scaled_queries.scaling.weights[:, np.newaxis] * offsets
-    # The product is computed in float64, because for dot products with a query of small norm the
-    # ratio may exceed the range of float32.
+    # The product is computed in float64, because a ratio may exceed the range of float32 if the
+    # measure is dot and the norm of the query is small.
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
-    # Forks wait for this lock, so no code that takes another lock may run under it. The number of
-    # threads of BLAS belongs to the whole process and is not changed, because this code may run at
-    # the same time as the user's code.
+    # A fork of the process waits for this lock, so no code that takes another lock may run while it
+    # is held. BLAS is not limited to one thread, because the limit would apply to the whole
+    # process, and the user's code may run at the same time.
     with blas_lock():
         directions = _directions(sample, queries, biases, n)
     return None if directions is None else as_axes(*directions)
@@ -321,10 +343,10 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
 def _directions(
     sample: Floats32, queries: Floats32, biases: Floats32, n_items: int
 ) -> tuple[Floats32, list[int]] | None:
-    """Return the axes (d, p) with which searches are fastest, and the largest k; or None.
+    """Return the axes (d, p) with which searches are fastest, and the two numbers largest_k.
 
-    None is returned if searches are fastest with the full codes. The arguments are described in
-    _remaining_shares.
+    None is returned if searches are fastest without a projection. The arguments are described in
+    _remaining_shares; n_items is the number of items from which the sample was drawn.
     """
     costs, depth = cost_model.COSTS, sample.shape[1]
     if costs.projected_columns:
@@ -339,13 +361,13 @@ def _directions(
     ks, ranks = zip(*costs.threshold_ranks, strict=True)
     counts = [max(1, round(rank * len(sample) / n_items)) for rank in ranks]
     shares = _remaining_shares(sample, queries, biases, axes, widths, counts)
-    # A cost is the number of columns that a tile multiplies in the same time.
+    # All costs are in units of the time in which a tile multiplies one column.
     pairs = (costs.pair_overhead_columns + costs.pair_cost_per_column * depth) * shares
     durations = np.array(widths)[:, np.newaxis] + costs.tile_overhead_columns + pairs
     usual = [ks.index(k) for k in costs.usual_k]
     best = int(np.argmin(durations[:, usual].mean(axis=1)))
     gains = (depth + costs.tile_overhead_columns) / durations[best]
-    # With a larger k, the projection drops fewer pairs, so it saves less time.
+    # With a larger k, the projection rules out fewer pairs, so it saves less time.
     min_gains = costs.min_projection_gains
     max_k = [max([0, *itertools.compress(ks, gains >= gain)]) for gain in min_gains]
     if not any(max_k):
@@ -356,9 +378,9 @@ def _directions(
 def _effective_columns(rows: Floats32) -> float:
     """Return the effective number of columns of rows (m, d).
 
-    The effective number is the square of the sum of the eigenvalues of the mean of row'row, divided
-    by the sum of the squares of these eigenvalues. Products of different rows estimate the sum of
-    squares without bias.
+    Let C be the mean of row'row over all rows. The effective number of columns is the square of the
+    sum of the eigenvalues of C, divided by the sum of their squares. The sum of squares is
+    estimated by the mean squared inner product of two different rows, which is unbiased.
     """
     m = len(rows)
     products = rows @ rows.T
@@ -375,10 +397,13 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return the share of pairs (widths, thresholds) that a projection does not drop.
+    """Return the share of pairs of a query and a row that a projection cannot rule out.
 
-    The queries (q, d) are the first rows of sample (m, d), scaled as queries. biases has the shape
-    (q, m). counts holds the number of items of the sample that reach each threshold.
+    The result has one row for each number of axes in widths, and one column for each number in
+    counts. The sample (m, d) contains rows, and the queries (q, d) are its first rows, scaled as
+    queries. biases (q, m) contains a number that is added to the inner product of each pair. The
+    threshold of a query for a number in counts is the score that this number of sampled rows
+    reach.
     """
     m = len(sample)
     scores = queries @ sample.T + biases

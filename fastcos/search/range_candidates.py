@@ -1,4 +1,4 @@
-"""The items whose raw scores may reach a threshold of each query, found by the tiles' bounds."""
+"""Find the items whose raw scores may reach a threshold, by the bounds that tiles compute."""
 
 import numpy as np
 
@@ -23,12 +23,13 @@ def find_candidates(
     options: ExecutionOptions,
     allowed_rows: AllowedRows | None = None,
 ) -> Integers:
-    """Count and list the items whose raw scores may reach the threshold (n,) of each query.
+    """Count and list the items whose raw scores may reach the threshold of each query.
 
-    The result is the number of these items per query. The first ``capacity`` of them are written to
-    columns, unordered, from starts (n,) on. The list of a query contains every item that reaches
-    the threshold, and may contain others. The tiles perform O(n m d) operations. allowed_rows holds
-    the items that are allowed in the results; None means all packed items.
+    thresholds (n,) contains one raw score per query. The function returns the number of candidates
+    (n,) of each query: these include every item whose raw score reaches the threshold, and may
+    include others. The first ``capacity`` candidates of query i, in any order, are written to
+    columns from the place starts[i] on. allowed_rows contains the rows that are allowed in the
+    results; None allows all packed items. The tiles perform O(n m d) operations.
     """
     n = len(thresholds)
     plan = plan_candidates(
@@ -63,7 +64,10 @@ def _all_allowed_items(
     columns: Integers,
     allowed_rows: AllowedRows | None,
 ) -> Integers:
-    """List every item that each query is allowed to find, because there are no tile kernels."""
+    """Count and list all items that each query is allowed to find, if there are no tile kernels.
+
+    The arguments and the result are those of find_candidates.
+    """
     row_numbers = packed.numbers if allowed_rows is None else allowed_rows.numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):

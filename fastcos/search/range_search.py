@@ -1,4 +1,4 @@
-"""Range search: every pair of rows whose score reaches a threshold, as a sparse matrix."""
+"""Range search: find every pair of rows whose score reaches a threshold, as a sparse matrix."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fastcos.validation import Floats, Integers
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The bytes that a pair takes in the result: a score and a position.
+# The bytes that a pair takes in the result: 4 for its score and 8 for its position.
 _BYTES_PER_PAIR = 4 + 8
-# The bytes that a candidate takes while it is scored and ordered.
+# The bytes that a candidate pair takes while it is scored and ordered.
 _BYTES_PER_CANDIDATE = 128
-# The number of candidates that a thread scores at once.
+# The number of candidate pairs that a thread scores in one block.
 _PAIRS_PER_BLOCK = 100_000
 
 
@@ -44,11 +44,12 @@ def neighbors_above(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> sp.csr_array:
-    """Return all pairs with a score of at least min_score, as a sparse matrix.
+    """Return all pairs of a query and an item that score at least min_score, as a sparse matrix.
 
     The result is exact: a pair is returned if its score, rounded to float32, is at least min_score,
-    also rounded to float32. The pairs are counted before memory is allocated. Counting and scoring
-    take O(n m d) time each.
+    which is also rounded to float32. The pairs that may qualify are counted before memory for them
+    is allocated. Counting takes O(n m d) time, and scoring takes as much time again in the worst
+    case.
 
     Parameters
     ----------
@@ -56,33 +57,34 @@ def neighbors_above(
         One row per query, as for :func:`fastcos.top_k`. Sparse rows can be compared by cosine or
         dot, and min_score must then be above 0.
     items : array_like (m, d), optional
-        The items. By default, the queries are compared with each other, and a row is not paired
-        with itself.
+        The items. By default, the queries are compared with each other, and no row is paired with
+        itself.
     min_score : float or Calibration
-        The smallest score of a pair. If this is a :class:`fastcos.auditing.Calibration` of this
-        measure, the smallest score is the threshold that the calibration gives for its
-        false-positive rate ``fpr``.
+        The smallest score of a pair in the result. If you pass a
+        :class:`fastcos.auditing.Calibration` of this measure, the smallest score is the threshold
+        that it gives for its false-positive rate ``fpr``.
     measure : str or Measure
         The measure, as in :func:`fastcos.top_k`.
     n_threads : int, optional
         The number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
-        The memory in MiB for the result and for the buffers in which it is made. Default: the
-        setting ``working_memory``.
+        The memory in MiB for the result and for the buffers that are needed to compute it. Default:
+        the setting ``working_memory``.
     progress : callable, optional
-        Called as progress(done, total) with numbers of queries while pairs are counted, and again
-        while they are scored.
+        Called as progress(done, total) with numbers of queries, first while pairs are counted, and
+        then again while they are scored.
 
     Returns
     -------
     csr_array (n, m), float32
-        The scores. Columns ascend within a row. A pair with a score of 0 is an explicit zero.
+        The scores of the pairs, with ascending column numbers in each row. A pair with a score of 0
+        is stored as an explicit zero.
 
     Raises
     ------
     ValueError
-        There are more pairs than fit into working_memory; the rows contain NaN or infinity, or have
-        different numbers of columns; or the calibration belongs to another measure.
+        The pairs do not fit into working_memory; the rows contain NaN or infinity, or the queries
+        and items have different numbers of columns; or the calibration is for another measure.
 
     Examples
     --------
@@ -127,11 +129,12 @@ def pairs_above(
     *,
     bytes_per_pair: int = 0,
 ) -> sp.csr_array:
-    """Return all pairs of a query and a position whose score is at least ``min_score``.
+    """Return the scores of all pairs of a query and an item that score at least ``min_score``.
 
-    The candidates, which are all pairs that may reach min_score, are counted first. If the result
-    might not fit into the working memory, an error is raised before any pair is scored. The pairs
-    are then scored for as many queries at once as the memory allows.
+    The result is a sparse matrix of queries x positions. The candidates, which are all pairs that
+    may reach min_score, are counted first. If the result might not fit into the working memory,
+    ValueError is raised before any pair is scored. Then the candidates are scored for as many
+    queries at once as the working memory allows.
 
     Parameters
     ----------
@@ -140,16 +143,16 @@ def pairs_above(
     Q : ndarray (n, d)
         The queries.
     min_score : float
-        The smallest score of a pair of the result.
+        The smallest score of a pair in the result.
     exclusions : ExcludedItems
         The positions that each query must not find.
     options : ExecutionOptions
-        ``progress`` is called with numbers of queries while the candidates are counted, and again
-        while they are scored.
+        ``progress`` is called with numbers of queries, first while the candidates are counted, and
+        then again while they are scored.
     allowed_positions : ndarray, optional
-        The ascending positions of the items that are allowed in the results. None means all items.
+        The ascending positions of the items that are allowed in the results. None allows all items.
     bytes_per_pair : int
-        The memory that the caller will need for each pair in addition to the result.
+        The bytes that the caller will need for each pair in addition to the result.
     """
     import scipy.sparse as sp
 
@@ -171,7 +174,8 @@ def pairs_above(
     required = result_bytes + _BYTES_PER_CANDIDATE * largest
     validation.check_memory("working_memory", options.working_memory, required)
     max_candidates = int((options.working_memory - result_bytes) / _BYTES_PER_CANDIDATE)
-    # np.empty takes no memory for candidates that do not reach min_score in the end.
+    # The arrays have room for all candidates. The operating system provides memory only for the
+    # pages that are written, so candidates that do not reach min_score take no memory.
     scores, positions = np.empty(capacity, np.float32), np.empty(capacity, np.int64)
     indptr = np.zeros(n + 1, np.int64)
     for lo, hi in row_ranges(n_candidates, max_candidates):
@@ -185,7 +189,7 @@ def pairs_above(
         entries = slice(indptr[lo], indptr[hi])
         positions[entries] = pairs.positions
         scores[entries] = _scores_of_pairs(measure, Q[of_block], pairs)
-    # The arrays shrink in place, so the result is not copied.
+    # The arrays are shrunk in place, so that the result is not copied.
     scores.resize(int(indptr[-1]), refcheck=False)
     positions.resize(int(indptr[-1]), refcheck=False)
     return sp.csr_array((scores, positions, indptr), shape=(n, items.n_items))
@@ -193,10 +197,12 @@ def pairs_above(
 
 @dataclass(frozen=True)
 class _RawScoreBounds:
-    """For each query, the smallest raw score (n,) with which a pair belongs to the result.
+    """Two thresholds (n,) for the raw scores of each query.
 
-    ``exact`` bounds exact raw scores. ``candidates`` bounds the raw scores by which candidates are
-    found: for a measure that is not an inner product, these are upper bounds of the exact scores.
+    A pair belongs to the result if its exact raw score is at least ``exact``. A pair can belong to
+    the result only if the raw score that the tiles bound is at least ``candidates``. The two
+    thresholds differ if the measure is not an inner product but only has an upper bound that is
+    one.
     """
 
     exact: Floats
@@ -205,7 +211,7 @@ class _RawScoreBounds:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Pairs of queries and positions with raw scores, ordered by query and position."""
+    """Pairs of a query and a position with their raw scores, ordered by query and position."""
 
     counts: npt.NDArray[np.intp]  # the number of pairs of each query
     positions: Integers
@@ -213,7 +219,7 @@ class _Pairs:
 
 
 class _SegmentSearch:
-    """The range search of one segment: its items, and the items that a query is allowed to find."""
+    """The range search of one segment, with the items that the queries are allowed to find."""
 
     def __init__(
         self,
@@ -230,7 +236,7 @@ class _SegmentSearch:
     def count_candidates(
         self, queries: EncodedRows, bounds: Floats, options: ExecutionOptions
     ) -> Integers:
-        """Return the number of rows whose raw scores may reach the bound of each query."""
+        """Return for each query the number of rows whose raw scores may reach its bound."""
         starts, no_rows = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
         return find_candidates(
             self.segment.packed, queries, self._excluded_rows,
@@ -241,7 +247,11 @@ class _SegmentSearch:
         self, queries: EncodedRows, bounds: Floats, starts: Integers, first_query: int,
         options: ExecutionOptions,
     ) -> Integers:  # fmt: skip
-        """Return the candidate rows of queries; the rows of query i begin at ``starts[i]``."""
+        """Return the row numbers of the candidates of all queries in one array.
+
+        The candidates of query i begin at ``starts[i]``. ``first_query`` is the number of the first
+        of these queries among all queries.
+        """
         rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
         find_candidates(
@@ -254,9 +264,9 @@ class _SegmentSearch:
         self, queries: EncodedRows, Q: validation.Rows, starts: Integers, rows: Integers,
         bounds: Floats, options: ExecutionOptions,
     ) -> tuple[Integers, Integers, Floats]:  # fmt: skip
-        """Score candidate rows; return query, row and raw score of pairs that reach the bounds.
+        """Return the query, the row and the raw score of each candidate that reaches its bound.
 
-        ``rows`` is overwritten.
+        The candidates of query i are ``rows[starts[i]:starts[i + 1]]``. ``rows`` is overwritten.
         """
         counts = np.diff(starts)
         if is_upper_bounded(self._measure):
@@ -265,8 +275,8 @@ class _SegmentSearch:
             entries = np.flatnonzero(raw_scores >= bounds[query_of_pair])
             return query_of_pair[entries], rows[entries], raw_scores[entries]
         raw_scores = parallel.unfilled(len(rows), np.float64)
-        # The kernel moves the pairs that reach the bound to the front of each query's list, and
-        # writes the number of these pairs to counts.
+        # In the list of each query, the kernel moves the candidates that reach the bound to the
+        # front, and it writes their number to counts.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
             pair_scoring(self._measure.metric_type, queries, self._encoded),
@@ -283,10 +293,10 @@ def _qualifying_pairs(
     searches: Sequence[_SegmentSearch], counts: Sequence[Integers], queries: EncodedRows,
     Q: validation.Rows, bounds: _RawScoreBounds, first_query: int, options: ExecutionOptions,
 ) -> _Pairs:  # fmt: skip
-    """Return the pairs of some queries that reach the bounds, from all segments.
+    """Return the pairs of these queries in all segments whose exact raw scores reach the bounds.
 
-    ``counts`` holds the numbers of candidates of these queries in each segment, and ``first_query``
-    is the number of the first query.
+    ``counts`` contains, for each segment, the number of candidates of each query. ``first_query``
+    is the number of the first of these queries among all queries.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)
@@ -311,14 +321,14 @@ def _qualifying_pairs(
 
 
 def _concatenated(arrays: list[Any]) -> Any:
-    """Concatenate arrays; a single array is returned without a copy."""
+    """Return the concatenation of arrays, without a copy if there is only one array."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _scores_of_pairs(
     measure: Measure, Q: validation.Rows, pairs: _Pairs
 ) -> npt.NDArray[np.float32]:
-    """Return the scores of pairs from their raw scores."""
+    """Return the scores of the measure for pairs with these raw scores."""
     scores = np.empty(len(pairs.raw_scores), np.float32)
     starts = np.concatenate([[0], np.cumsum(pairs.counts)])
     for lo, hi in padded_ranges(pairs.counts):
@@ -326,13 +336,13 @@ def _scores_of_pairs(
         raw_scores = np.full(is_entry.shape, -np.inf)
         entries = slice(starts[lo], starts[hi])
         raw_scores[is_entry] = pairs.raw_scores[entries]
-        with np.errstate(all="ignore"):  # the values of the padding may be out of range
+        with np.errstate(all="ignore"):  # the padding -inf may be out of the range of to_score
             scores[entries] = measure.to_score(raw_scores, Q[lo:hi])[is_entry]
     return scores
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return the smallest raw scores for which a pair's float32 score is at least min_score."""
+    """Return the thresholds for raw scores with which a pair's float32 score reaches min_score."""
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 
@@ -342,7 +352,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
     exact_bounds = _smallest_rounding_to(threshold, n)
     with np.errstate(all="ignore"):
         is_exact = reach(exact_bounds) & ~reach(np.nextafter(exact_bounds, -np.inf))
-    if not is_exact.all():  # the measure changes raw scores
+    if not is_exact.all():  # the scores of this measure are not its raw scores
         exact_bounds = _smallest_qualifying(reach, n, metric_type)
     if not is_upper_bounded(measure):
         return _RawScoreBounds(exact_bounds, exact_bounds)
@@ -353,7 +363,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 number that rounds to at least threshold."""
+    """Return n copies of the smallest float64 number that is at least threshold in float32."""
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
         smallest = (np.float64(lower) + np.float64(threshold)) / 2
@@ -365,16 +375,17 @@ def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
 def _smallest_qualifying(
     reach: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Return the smallest raw score (n,) for which reach is true, or inf if there is none.
+    """Return for each query the smallest raw score for which reach is True; inf if there is none.
 
-    ``reach(raw_scores)`` (n,) must never turn from True to False if raw scores increase.
+    ``reach`` maps one raw score per query (n,) to booleans (n,). A boolean must not change from
+    True to False when the raw score increases.
     """
     largest = np.finfo(np.float64).max
     low, high = np.full(n, -largest), np.full(n, 0.0 if metric_type == "euclidean" else largest)
     with np.errstate(all="ignore"):
         high_qualifies, low_qualifies = reach(high.copy()), reach(low.copy())
-        # The whole numbers that represent the floats are bisected. After 64 steps, low and high are
-        # neighbouring floats.
+        # The bisection is over whole numbers that have the same order as the floats, so that after
+        # 64 steps, low and high are neighbouring floats.
         low_code, high_code = _as_codes(low), _as_codes(high)
         for _ in range(64):
             middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)
@@ -392,6 +403,6 @@ def _as_codes(values: Floats) -> npt.NDArray[np.int64]:
 
 
 def _as_floats(codes: npt.NDArray[np.int64]) -> Floats:
-    """Return the floats that the whole numbers of _as_codes represent."""
+    """Return the float64 numbers for which _as_codes returned these whole numbers."""
     bits = np.where(codes < 0, np.int64(-(2**63)) - codes, codes)
     return np.ascontiguousarray(bits).view(np.float64)

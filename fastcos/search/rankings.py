@@ -1,7 +1,7 @@
 """Rankings: the best items of each query with their raw scores, and the merging of rankings.
 
-Equal scores are ordered by the number of the item, so a merged ranking does not depend on the
-division of the items into parts.
+Equal scores are ordered by the number of the item, so a merged ranking does not depend on how the
+items were divided into parts.
 """
 
 import numpy as np
@@ -10,27 +10,32 @@ from fastcos import parallel, validation
 from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.validation import Floats, Integers
 
-# Row numbers or positions, and raw scores (n, k), both sorted by score and padded by -1 and -inf.
+# The row numbers or positions (n, k) and the raw scores (n, k) of the best items of n queries. Each
+# row is sorted by descending score, and padded by -1 and -inf.
 Ranking = tuple[Integers, Floats]
 
-# The number of pairs that a thread ranks at once.
+# The number of pairs of a query and an item that a thread ranks in one block.
 _PAIRS_PER_BLOCK = 20_000
-# The number of queries whose neighbours from two segments are merged at once.
+# The number of queries in one block when two rankings are merged.
 _MERGED_ROWS = 4096
 
 
 def padding(n: int, k: int) -> Ranking:
-    """Return a ranking (n, k) without items."""
+    """Return a ranking (n, k) that consists of padding only."""
     return np.full((n, k), -1, np.int64), np.full((n, k), -np.inf)
 
 
 def unfilled(n: int, k: int) -> Ranking:
-    """Return the arrays of a ranking (n, k), which kernels fill."""
+    """Return two arrays (n, k) for a ranking that kernels will write."""
     return parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
 
 
 def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
-    """Return the k best of each query's items (n, c), with raw scores; -1 stands for no item."""
+    """Return the ranking (n, k) of each query's best items.
+
+    numbers (n, c) contains the items of each query, where -1 stands for no item, and scores (n, c)
+    contains their raw scores.
+    """
     n, c = numbers.shape
     best, best_scores = unfilled(n, k)
     parallel.run(
@@ -42,7 +47,10 @@ def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ra
 
 
 def best_of_parts(numbers: Integers, scores: Floats) -> Ranking:
-    """Merge the k best of each part, (n, parts, k), to the k best of all parts, (n, k)."""
+    """Return the ranking (n, k) of the best items of all parts.
+
+    numbers and scores (n, parts, k) contain the k best items of each part for each query.
+    """
     n, _, k = numbers.shape
     parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, numbers))
     best, best_scores = unfilled(n, k)
@@ -51,7 +59,7 @@ def best_of_parts(numbers: Integers, scores: Floats) -> Ranking:
 
 
 def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
-    """Return the k best items of each query, with raw scores (n, k), from two rankings."""
+    """Return the ranking (n, k) of the best items of two rankings (n, k) of different items."""
     numbers, scores = unfilled(*first[0].shape)
     blocks = parallel.row_blocks(len(numbers), _MERGED_ROWS)
     parallel.run(_merge_rows, blocks, first, second, numbers, scores, n_threads=n_threads)
@@ -61,7 +69,7 @@ def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
 def _merge_rows(
     lo: int, hi: int, first: Ranking, second: Ranking, numbers: Integers, scores: Floats
 ) -> None:
-    """Merge the rankings of queries lo to hi - 1; the thread pool calls this function."""
+    """Merge the rankings of queries lo to hi - 1, as one block of the thread pool."""
     both_numbers, both_scores = (
         validation.read_only(np.concatenate([first_part[lo:hi], second_part[lo:hi]], axis=1))
         for first_part, second_part in zip(first, second, strict=True)

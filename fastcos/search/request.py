@@ -1,13 +1,12 @@
-"""The request of a search: this module validates arguments, and reads the queries of a request.
+"""Validate the arguments of a search, and read its queries.
 
-``as_items`` checks rows, ``as_options`` the threads and the memory of a call, ``as_request`` the
-items that each query is allowed to find, and ``as_threshold`` the minimal score. The result is a
-``SearchRequest``, which ``execute`` answers. A prepared search (``prepared``) reads queries that
-need no conversion directly, and leaves every other call to this module.
+``as_items`` validates rows, ``as_request`` validates the items that each query is allowed to find,
+and ``as_threshold`` validates the minimal score. The result is a ``SearchRequest``, which
+``execute`` answers. A prepared search (``prepared``) skips this module if its queries need no
+conversion.
 
-Queries in memory are validated together with the request. Queries in a memory map and low-precision
-queries are read batch by batch (``SearchRequest.read_batch``), and their values are validated at
-that time. No other module of a search that is not prepared reads queries, so every method of search
+Queries in memory are validated before the search. Memory-mapped queries and low-precision queries
+are read and validated batch by batch (``SearchRequest.read_batch``). Every method of search
 receives queries in the same form, as a ``QueryBatch``.
 """
 
@@ -27,7 +26,8 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities, encode_q
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers, Rows
 
-# A cosine of float32 rows may exceed 1 because of rounding errors.
+# The largest min_score that is accepted for cosine. It is above 1, because users may pass a cosine
+# that they have computed in float32, which rounding errors may raise above 1.
 _LARGEST_COSINE = 1.001
 
 
@@ -37,9 +37,9 @@ class QueryBatch(NamedTuple):
     Attributes
     ----------
     first : int
-        The number of queries of the request in all earlier batches.
+        The number of queries in all earlier batches of the request.
     rows : ndarray (n, d)
-        The queries of the caller, as valid rows in memory.
+        The queries as valid rows in memory.
     encoded : EncodedRows
         The same queries, encoded by the measure.
     exclusions : ExcludedItems
@@ -52,7 +52,7 @@ class QueryBatch(NamedTuple):
     exclusions: ExcludedItems
 
     def take(self, places: Integers) -> "QueryBatch":
-        """Return the queries at these ascending places, or this batch itself for all places."""
+        """Return a batch of the queries at these ascending places of this batch."""
         if len(places) == len(self.rows):
             return self
         return QueryBatch(
@@ -68,15 +68,19 @@ class SearchRequest(NamedTuple):
     queries : array (n, d)
         Rows in memory, in a memory map, or of a low-precision type.
     k : int
+        The number of neighbours per query.
     allowed_positions : ndarray or None
-        Ascending positions of the items that are allowed in the results; None if all are allowed.
+        The ascending positions of the items that all queries are allowed to find; None if all items
+        are allowed.
     exclusions : ExcludedItems or None
-        Positions that each query must not find; None if nothing is excluded.
+        The positions that each query must not find; None if nothing is excluded.
     min_score : float or None
+        The smallest score of a neighbour; None if there is no such limit.
     lists : tuple of ndarray (indptr, positions), or None
-        The items that each query is allowed to find; None if all items are allowed for every query.
+        The items that each query is allowed to find, if they are listed separately for each query.
+        The list of query i is positions[indptr[i]:indptr[i + 1]].
     groups : QueryGroups or None
-        The group of each query, if a query finds only items of its group. There are no lists then.
+        The group of each query, if a query finds only items of its group. lists is None then.
     """
 
     queries: Any
@@ -95,14 +99,14 @@ class SearchRequest(NamedTuple):
         first: int,
         n_threads: int,
     ) -> QueryBatch:
-        """Read, validate and encode the queries with these numbers.
+        """Return the queries with these numbers as a batch, after validating and encoding them.
 
         measure is fitted to the items, and segments are the items in memory. first is the number of
         queries in all earlier batches.
         """
         if isinstance(numbers, slice):
             rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
-        else:  # a request with groups has its queries in memory
+        else:  # numbers are an array only if the request has groups; its queries are in memory then
             rows = self.queries[numbers]
         exclusions = no_exclusions(len(rows))
         if self.exclusions is not None:
@@ -118,9 +122,10 @@ class SearchRequest(NamedTuple):
 def _encoded_items(
     measure: Measure, items: EncodedRows, rows: Rows, numbers: slice | Integers
 ) -> EncodedRows | None:
-    """Return the rows with these numbers as encoded items, for queries that are the items.
+    """Return queries that are items themselves in encoded form, from the encoded items.
 
-    The result is None if the encoding of the queries is not the encoding of the items.
+    The result is None if the measure encodes queries and items differently. numbers are the row
+    numbers of the queries.
     """
     encode = getattr(type(measure), "encode_queries", None)
     # Low-precision queries are converted to float32, but low-precision items are not.
@@ -131,18 +136,21 @@ def _encoded_items(
 
 
 class Threshold(Protocol):
-    """A threshold for a measure with a certain name, such as ``fastcos.auditing.Calibration``."""
+    """An object that gives a threshold for scores, such as ``fastcos.auditing.Calibration``."""
 
     @property
     def measure(self) -> str:
-        """The name of the measure."""
+        """The name of the measure for whose scores the threshold is valid."""
 
     def threshold(self) -> float:
-        """Return the minimal score of a pair."""
+        """Return the smallest score with which a pair qualifies."""
 
 
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
-    """Return whether query i must not find item i; None means True if the queries are the items."""
+    """Return whether query i must not find item i.
+
+    If exclude_self is None, the result is True if the queries are the items (has_items is False).
+    """
     if exclude_self is None:
         return not has_items
     exclude_self = validation.as_flag("exclude_self", exclude_self)
@@ -155,23 +163,28 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
 
 
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
-    """Return scores in float32, as searches return them; scores out of range become infinite.
+    """Return scores in float32, as searches return them; scores that are too large become infinite.
 
-    A threshold is rounded in the same way and compared with the returned scores. A pair therefore
-    counts if and only if its returned score is at least the threshold. If a returned score is
-    passed as a threshold, no pair with this score is lost.
+    A threshold is also rounded by this function before it is compared with scores. Therefore a pair
+    qualifies if and only if the score that a search returns for it is at least the rounded
+    threshold. In particular, a user can pass a returned score as a threshold without losing the
+    pairs with this score.
     """
     with np.errstate(over="ignore"):
         return np.asarray(scores).astype(np.float32)
 
 
 def as_min_score(value: Any, measure: Measure, model: str | None = None) -> float | None:
-    """Return the result of as_threshold for min_score, or None for None."""
+    """Return the argument min_score as a float, as as_threshold does, or None if it is None."""
     return None if value is None else as_threshold("min_score", value, measure, model)
 
 
 def as_threshold(name: str, value: object, measure: Measure, model: str | None = None) -> float:
-    """Return a score unchanged, or the threshold of a calibration of the same measure and model."""
+    """Return a score as a float, or the threshold of a calibration.
+
+    ValueError is raised if the calibration is of another measure or of another model than the
+    index.
+    """
     if not callable(getattr(value, "threshold", None)):
         score = validation.as_real(name, value)
         if measure.name == "cosine" and score > _LARGEST_COSINE:
@@ -201,10 +214,11 @@ def as_items(
 ) -> Any:
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
-    If in_memory is true, memory-mapped rows are read. Three arguments have an effect if the measure
-    uses the original rows: with in_blocks, rows of one- or two-byte numbers stay unchanged; with
-    widen, such rows become float32; and is_measured says that a later call of encode_rows looks for
-    NaN.
+    in_memory=True reads memory-mapped rows into memory. The other options have an effect only if
+    the measure has the capability ``append``. in_blocks=True returns low-precision rows (of one- or
+    two-byte numbers) unchanged, to be converted block by block; widen=True converts them to float32
+    at once instead. is_measured=True skips the search for NaN in float32 rows, because encode_rows
+    will find NaN when it computes their norms.
     """
     capability = capabilities(measure)
     return memmap.as_mapped_rows(
@@ -215,7 +229,7 @@ def as_items(
 
 
 def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return rows of an index like ``as_items`` with these options; accept no rows (0, d), too."""
+    """Return rows for an index as ``as_items`` does, but also accept a matrix (0, d) of no rows."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
@@ -223,7 +237,7 @@ def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
 
 
 def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = False) -> Any:
-    """Return X as validated queries of an index whose items have `width` columns."""
+    """Return X as validated queries for an index whose items have `width` columns."""
     Q = as_index_rows("queries", X, measure, or_vector=True, in_memory=in_memory, widen=True)
     check_width("queries", Q, width)
     return Q
@@ -241,11 +255,11 @@ def as_request(
     lists: tuple[Integers, Integers] | None = None,
     groups: QueryGroups | None = None,
 ) -> SearchRequest:
-    """Validate the filters of a search for the k best of n_items items; return the request.
+    """Return the request of a search for the k best of n_items items, after validating its filters.
 
-    If k exceeds the number of items, the results are padded later. exclude_self says that query i
-    is item i and must not find itself. lists and groups are described in SearchRequest and already
-    validated; if lists is not None, allowed is not used.
+    If fewer than k items are allowed, k of the request is smaller, and the caller pads the results.
+    exclude_self=True means that query i is item i and must not find itself. lists and groups, which
+    SearchRequest describes, are already validated; if lists is not None, allowed is not used.
     """
     shape, allowed_positions = (Q.shape[0], n_items), None
     if validation.any_sparse(allowed):
@@ -269,7 +283,10 @@ def as_request(
 
 
 def as_pairs(name: str, matrix: Any, shape: tuple[int, int]) -> tuple[Integers, Integers]:
-    """Return the non-zeros of a sparse matrix of queries x items as (indptr, positions)."""
+    """Return the positions of the non-zeros in each row of a sparse matrix of queries x items.
+
+    The result is (indptr, positions), as in a CSR matrix.
+    """
     from fastcos.linalg.csr import as_interactions
 
     pairs = as_interactions(name, matrix)
@@ -280,7 +297,7 @@ def as_pairs(name: str, matrix: Any, shape: tuple[int, int]) -> tuple[Integers, 
 def _lists_without_pairs(
     lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
 ) -> tuple[Integers, Integers]:
-    """Return the lists without the items that each query must not find."""
+    """Return the list of each query without the items that the query must not find."""
     indptr, positions = lists
     queries = np.arange(len(indptr) - 1)
     pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions

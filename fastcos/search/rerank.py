@@ -1,4 +1,4 @@
-"""Re-ranking of the candidates of a search by a score that no inner product can express."""
+"""Re-rank the candidates of a search by a score that must be computed pair by pair."""
 
 from __future__ import annotations
 
@@ -16,42 +16,43 @@ from fastcos.similarity.row_transforms import norms_of, unit_rows
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The numbers of the vectors in a bag, and the share of the bag's mass that each vector has.
+# A bag of vectors: the numbers of its vectors, and the share of the bag's mass that each has.
 _Bag = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.float64]]
 Scorer = Callable[[int, npt.NDArray[np.int64]], Any]
 Progress = Callable[[int, int], object]
 
 
 def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = None) -> Neighbors:
-    """Order the neighbours of every query by a score that exists only for pairs.
+    """Order the neighbours of each query by another score, which is computed pair by pair.
 
-    The scorer is called once per query. Only the candidates are ordered, so an item that is not a
-    candidate cannot be found: search for more candidates than you need.
+    The scorer is called once per query. An item that is not among the candidates cannot be found,
+    so search for more candidates than you need.
 
     Parameters
     ----------
     neighbors : Neighbors
         The candidates of n queries, as ``top_k`` returns them; -1 stands for no candidate.
     scorer : callable
-        ``scorer(query, items)`` returns one score for each of items (m,), where query is the number
-        of the query. A larger score is better. The scorer may be a model of texts or a distance
-        between sets of vectors, for example.
+        ``scorer(query, items)`` returns the scores (m,) of a query with items (m,). query is the
+        number of the query, and items are item numbers. A larger score is better. The scorer may,
+        for example, call a model that compares two texts, or compute a distance between two sets of
+        vectors.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
 
     Returns
     -------
     Neighbors
-        indices (n, k) int64 by descending score, with equal scores ordered by item number; scores
-        (n, k) float32. The scores are compared in float64.
+        indices (n, k) int64 by descending score, and scores (n, k) float32. Equal scores are
+        ordered by item number. The scores are compared before they are rounded to float32.
 
     Raises
     ------
     ValueError
-        The scorer returned another number of scores than there are items, or a score that is NaN or
-        infinite.
+        The number of scores that the scorer returned is not the number of items, or a score is NaN
+        or infinite.
     TypeError
-        neighbors is not a Neighbors, or scorer cannot be called.
+        neighbors is not a Neighbors, or scorer is not callable.
 
     Examples
     --------
@@ -84,11 +85,13 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
 
 
 class STSScorer:
-    """Similarity of texts by a cross-encoder, for ``rerank``.
+    """A scorer for ``rerank``: the similarity of two texts according to a cross-encoder.
 
-    Source: STSScore, a model fine-tuned on the STS benchmark (arXiv:2309.12697). The model reads
-    both texts of a pair at once, so its score can neither be computed from embeddings nor be
-    searched by an index.
+    A cross-encoder reads both texts of a pair at once. Its score cannot be computed from embeddings
+    of the texts, so no index can search by it.
+
+    Source: STSScore, which uses a model that was fine-tuned on the STS benchmark
+    (arXiv:2309.12697).
 
     Parameters
     ----------
@@ -96,14 +99,14 @@ class STSScorer:
         The folder of a sentence-transformers CrossEncoder on this machine, or an object with a
         method ``predict(pairs)``. No model is downloaded.
     query_texts : sequence of str
-        The text of every query.
+        The text of each query.
     item_texts : sequence of str, optional
-        The text of every item. Default: the queries are the items.
+        The text of each item. Default: the queries are the items.
 
     Raises
     ------
     FileNotFoundError
-        model names a folder that does not exist.
+        model is a path to a folder that does not exist.
     ImportError
         model is a folder, and sentence-transformers is not installed.
 
@@ -143,26 +146,28 @@ class STSScorer:
 
 
 class WordRotatorsScorer:
-    """The negative Word Rotator's Distance of two bags of vectors, for ``rerank``.
+    """A scorer for ``rerank``: minus the Word Rotator's Distance between two bags of vectors.
 
-    The mass of a vector w in a bag is |w| times its weight, divided by the sum of these products.
-    The distance of two bags is their optimal transport cost, where moving mass from one vector to
-    another costs 1 - cosine. If both bags contain a single vector, the distance is 1 - cosine of
-    these vectors. An empty bag is at distance 1 from all bags. The distance of two bags of m
-    vectors is computed by a linear programme in O(m^3 log m) time, which is a few milliseconds. To
-    find candidates, search the rows that ``directions`` returns: by Jensen's inequality, half the
-    squared distance of two of these rows is at most the distance of their bags.
+    A bag contains vectors with weights, for example the word vectors of a text with the counts of
+    the words. The mass of a vector in its bag is its norm times its weight, divided by the sum of
+    these products over the bag. The distance between two bags is the optimal transport cost between
+    their masses, where moving mass from one vector to another costs 1 - cosine. If each bag
+    contains a single vector, the distance is therefore 1 - cosine. An empty bag has the distance 1
+    from every bag. For two bags of m vectors, the distance is computed by a linear programme in
+    O(m^3 log m) time, a few milliseconds. To find candidates, search the rows that ``directions``
+    returns by neg_euclidean: by Jensen's inequality, half the squared Euclidean distance of two of
+    these rows is a lower bound on the distance between their bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 
     Parameters
     ----------
     vectors : array_like (w, d)
-        The vectors that the bags contain.
+        All vectors that can occur in a bag.
     query_bags : array_like or sparse (n, w)
-        The weights, such as counts, of the vectors in the bag of every query; at least 0.
+        The weights of the vectors in the bag of each query, such as counts; at least 0.
     item_bags : array_like or sparse (p, w), optional
-        The weights of the vectors in the bag of every item. Default: the queries are the items.
+        The weights of the vectors in the bag of each item. Default: the queries are the items.
 
     Examples
     --------
@@ -202,23 +207,25 @@ class WordRotatorsScorer:
         return np.array([-self._distance(query_bag, _bag(self._items, item)) for item in items])
 
     def directions(self, *, of_items: bool = False) -> npt.NDArray[np.float64]:
-        """Return the mean direction of every query's bag, or of every item's bag.
+        """Return the mean of the unit vectors in the bag of each query, or of each item.
+
+        The mean is weighted by the masses of the vectors.
 
         Parameters
         ----------
         of_items : bool
-            Whether to return the directions of the items.
+            Whether to return the means of the items' bags instead of the queries' bags.
 
         Returns
         -------
         ndarray (n, d), float64
-            One direction per bag.
+            One row per bag.
         """
         masses = self._items if of_items else self._queries
         return np.asarray(masses @ self._units)
 
     def _masses(self, name: str, bags: Any) -> sp.csr_array:
-        """Return the share of each bag's mass that each vector has, without explicit zeros."""
+        """Return the share of each vector in the mass of each bag, as a sparse matrix (n, w)."""
         import scipy.sparse as sp
 
         weights = sp.csr_array(bags, dtype=np.float64, copy=True)
@@ -236,8 +243,8 @@ class WordRotatorsScorer:
             return 1.0
         if np.array_equal(rows, columns) and np.array_equal(a, b):
             return 0.0
-        # The number 1 - cosine is computed from differences, because the cosine of nearly equal
-        # vectors rounds to 1.
+        # 1 - cosine is computed from the difference of the unit vectors, because the cosine of
+        # nearly equal vectors rounds to 1.
         differences = self._units[rows][:, None] - self._units[columns]
         costs = 0.5 * np.square(differences).sum(axis=2)
         if len(rows) == 1 or len(columns) == 1:
@@ -245,8 +252,9 @@ class WordRotatorsScorer:
         from scipy.optimize import linprog
 
         n, m = costs.shape
-        # The mass that leaves each vector of the first bag is a[i], and the mass that reaches each
-        # vector of the second bag is b[j]. The last of these equations follows from the others.
+        # The equations say that the mass a[i] leaves vector i of the first bag, and that the mass
+        # b[j] arrives at vector j of the second bag. The last equation is omitted, because it
+        # follows from the others.
         leaving = np.kron(np.eye(n), np.ones(m))
         arriving = np.kron(np.ones(n), np.eye(m))[:-1]
         solution = linprog(
@@ -259,7 +267,7 @@ class WordRotatorsScorer:
 
 
 def _bag(masses: sp.csr_array, row: int) -> _Bag:
-    """Return the numbers of the vectors of a bag, and their shares of the bag's mass."""
+    """Return the numbers of the vectors in one bag, and their shares of the bag's mass."""
     entries = slice(masses.indptr[row], masses.indptr[row + 1])
     return masses.indices[entries], masses.data[entries]
 

@@ -1,4 +1,4 @@
-"""Exact scores and order of candidates that another system found, and bounds on missing items."""
+"""Score candidates that another system found exactly, and bound how many neighbours it missed."""
 
 from typing import Any, NamedTuple
 
@@ -20,30 +20,32 @@ from fastcos.similarity.base import Measure, capabilities, encode_queries, get_m
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows, row_norms
 from fastcos.validation import Floats, Integers
 
-# The number of bytes of the rows that a thread copies and scores at once. The rows stay in the
-# second-level cache of the thread.
+# If rows must be copied, a thread copies and scores this many bytes of rows at once, so that the
+# copies stay in its second-level cache.
 _BLOCK_BYTES = 1 << 20
-# The number of pairs that a thread scores at once (docs/dev/costs.md, "rescoring").
+# The number of pairs of a query and a candidate that a thread scores in one block
+# (docs/dev/costs.md, "rescoring").
 _PAIRS_PER_BLOCK = 2000
 # The bytes that a candidate takes while it is scored and ordered.
 _BYTES_PER_CANDIDATE = 64
-# The number of neighbours that are compared with candidates at once.
+# The number of candidates that n_missing compares with true neighbours at once.
 _COMPARED_ENTRIES = 1 << 16
 
 
 class Rescored(NamedTuple):
-    """The best candidates of every query, best first.
+    """The best candidates of each query, best first.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Item numbers by descending score; equal scores are ordered by item number. Missing
-        candidates are -1.
+        Item numbers by descending score; equal scores are ordered by item number. If a query has
+        fewer than k candidates, the remaining entries are -1.
     scores : ndarray (n, k), float32
-        The scores of these items; -inf for missing candidates.
+        The scores of these items, with -inf for the remaining entries.
     missing : ndarray (n,), int64, or None
-        An upper bound on the number of true k nearest items that are not in the row, so 0 means
-        that the row is certainly right. The attribute is None if no upper bounds were passed.
+        For each query, an upper bound on the number of its k nearest items that are not among the
+        returned items. If it is 0, the returned items are certainly the k nearest items. None if no
+        upper bounds on the scores of other items were passed.
     """
 
     indices: npt.NDArray[np.int64]
@@ -62,17 +64,19 @@ def rescore(
     n_threads: int | None = None,
     working_memory: float | None = None,
 ) -> Rescored:
-    """Return the k best of each query's candidates by their exact scores.
+    """Return the k best of each query's candidates, by their exact scores.
 
-    The candidates may come from an approximate index, a vector database or binary codes. For
-    measures with the capability ``append`` (cosine, dot, neg_euclidean, angular), only the rows of
-    the candidates are read. Other measures are fitted to all items. The function takes O(n c d)
-    time. The scores are bit-for-bit identical to those of :func:`fastcos.top_k`.
+    The candidates may come from an approximate index, from a vector database, or from a search by
+    binary codes. If the measure has the capability ``append`` (cosine, dot, neg_euclidean,
+    angular), only the rows of the candidates are read. Other measures are fitted to all items. The
+    function takes O(n c d) time. The scores are bit-for-bit identical to those of
+    :func:`fastcos.top_k`.
 
-    A row of the result is certainly right if its k-th score exceeds the score that any other item
-    could have. Pass this largest possible score as ``upper_bounds``: for example, the last
-    approximate score of the list plus the largest error of the approximation. In contrast,
-    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds.
+    The returned items are certainly the k nearest items if the k-th score exceeds the score that
+    any item outside of the candidates could have. If you know this largest possible score, pass it
+    as ``upper_bounds``: for example, the lowest approximate score among the candidates plus the
+    largest error of the approximation. :meth:`fastcos.SimilarityIndex.rescore` needs no bounds,
+    because it searches for the true neighbours.
 
     Parameters
     ----------
@@ -88,11 +92,11 @@ def rescore(
     measure : str or Measure
         The measure, as in :func:`fastcos.top_k`.
     upper_bounds : array_like (n,), optional
-        The largest score that an item outside of a query's candidates may have: inf if nothing is
-        known, and -inf if all items are candidates. By default, nothing is known, and ``missing``
-        is None.
+        For each query, the largest score that an item outside of its candidates may have. Pass inf
+        if nothing is known for a query, and -inf if all items are its candidates. By default,
+        ``missing`` is None.
     n_threads, working_memory
-        The same as in :func:`fastcos.top_k`.
+        The same arguments as in :func:`fastcos.top_k`.
 
     Returns
     -------
@@ -102,8 +106,8 @@ def rescore(
     Raises
     ------
     ValueError
-        A candidate or k is out of range, the row of a candidate contains NaN or infinity, or a
-        bound is NaN.
+        A candidate or k is out of range, the row of a candidate contains NaN or infinity, or an
+        upper bound is NaN.
 
     Examples
     --------
@@ -132,14 +136,15 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # A missing item that ties with a candidate may have a lower item number than the candidate.
+    # A score that is equal to the upper bound also counts, because a missing item with this score
+    # may have a lower item number than the candidate, and would then rank above it.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))
 
 
 def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
-    """Return upper bounds (n,) as float64, which may be infinite but not NaN."""
+    """Return upper_bounds as a float64 array (n,); bounds may be infinite, but not NaN."""
     bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
     validation.check_shape("upper_bounds", bounds.shape, (n,))
     if np.isnan(bounds).any():
@@ -149,7 +154,10 @@ def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
 
 
 def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
-    """Return item numbers (n, c), ascending in each row; repeated numbers become -1."""
+    """Return candidates as an int64 array (n, c) of item numbers, ascending in each row.
+
+    A repeated item number is replaced by -1, which stands for no candidate.
+    """
     array = validation.as_array("candidates", candidates)
     if array.ndim != 2 or array.shape[0] != n or not array.shape[1]:
         raise ValueError(
@@ -169,12 +177,16 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 
 
 def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
-    """Return how many of the nearest items (n, k) of each query are not in indices (n, c)."""
+    """Return how many of each query's nearest items (n, k) are not among its items in indices.
+
+    indices has the shape (n, c); -1 stands for no item in both arrays.
+    """
     missing = np.empty(len(nearest), np.int64)
     size = max(1, _COMPARED_ENTRIES // indices.shape[1])
     for lo in range(0, len(nearest), size):
         block = slice(lo, lo + size)
-        # A pair of a query and an item is one number, so no array of n k c entries is needed.
+        # Each pair of a query and an item is encoded as one number, so that np.isin can compare all
+        # pairs without an array of n k c entries.
         first_pair = np.arange(len(nearest[block]))[:, None] * n_items
         candidate_pairs = (first_pair + indices[block])[indices[block] >= 0]
         is_missing = ~np.isin(first_pair + nearest[block], candidate_pairs) & (nearest[block] >= 0)
@@ -185,7 +197,7 @@ def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
 def best_of_candidates(
     items: ItemSource, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Return positions and raw scores (n, k) of the best candidates in lists (n, c)."""
+    """Return positions and raw scores (n, k) of the best of each query's candidates (n, c)."""
     measure, is_listed = items.measure, lists >= 0
     queries = encode_queries(measure, Q, options.n_threads)
     indptr = np.concatenate([[0], np.cumsum(is_listed.sum(axis=1))])
@@ -200,7 +212,7 @@ def best_of_candidates(
 
 
 def _as_listed_items(items: Any, measure: Measure) -> Any:
-    """Return items without reading their values, unless the measure needs all of the values."""
+    """Return items as rows; values are read only if the measure must be fitted to all items."""
     if capabilities(measure).append:
         array = validation.as_shared_array(items)
         return array if memmap.is_narrow(array) else validation.as_row_shape("items", items)
@@ -210,7 +222,10 @@ def _as_listed_items(items: Any, measure: Measure) -> Any:
 def _best_of_rows(
     X: Any, measure: Measure, Q: validation.Rows, lists: Integers, k: int, options: ExecutionOptions
 ) -> tuple[Integers, Floats]:
-    """Return positions and raw scores (n, k) of the best candidates; read only their rows."""
+    """Return item numbers and raw scores (n, k) of the best of each query's candidates (n, c).
+
+    Only the rows of the candidates are read.
+    """
     n, width = lists.shape
     bytes_per_query = float(_BYTES_PER_CANDIDATE * width)
     validation.check_memory("working_memory", options.working_memory, bytes_per_query)
@@ -236,10 +251,14 @@ def _score_pairs(
     X: Any, metric_type: str, queries: EncodedRows, query_of_pair: Integers, columns: Integers,
     options: ExecutionOptions,
 ) -> Floats:  # fmt: skip
-    """Return the raw scores (m,) of queries ``query_of_pair`` (m,) and items ``columns`` (m,)."""
+    """Return the raw scores (m,) of m pairs.
+
+    Pair i consists of query ``query_of_pair[i]`` and item ``columns[i]``.
+    """
     queries, raw_scores = match_type(queries, X), np.full(len(columns), np.nan)
     if not memmap.is_read_in_blocks(X) and X.flags.c_contiguous and X.dtype == queries.rows.dtype:
-        # The kernel sets a score to NaN if the squares of the row underflow or are not finite.
+        # The kernel writes NaN instead of a score if squares of the row underflow or are not
+        # finite. _score_copies then scores the pair.
         smallest_norm = safe_norms.MIN_NORM if X.dtype == np.float64 else 0.0
         parallel.run(
             listed_items.score_listed_items,
@@ -262,10 +281,10 @@ def _score_copies(
     lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, unscored: Integers,
     query_of_pair: Integers, columns: Integers, raw_scores: Floats,
 ) -> None:  # fmt: skip
-    """Score pairs ``unscored[lo:hi]`` with copies of their rows, which stay in a cache.
+    """Score pairs ``unscored[lo:hi]`` with copies of their items' rows, which stay in the cache.
 
-    Copies are needed for rows of memory maps and of other types, and for rows that are not finite
-    or very small.
+    A row must be copied if it is memory-mapped, if it must be converted to the type of the queries,
+    or if its squares underflow. ValueError is raised for rows that are not finite.
     """
     if lo == hi:
         return
@@ -274,7 +293,7 @@ def _score_copies(
     rows = memmap.take_rows("items", X, item_numbers)
     if rows.dtype.char not in "fd":
         rows = validation.as_rows("items", rows)
-    if rows.dtype != queries.rows.dtype:  # the kernel is compiled for rows of the same type
+    if rows.dtype != queries.rows.dtype:  # the kernel requires queries and rows of the same type
         rows = validation.read_only(rows.astype(np.float64))
         queries = match_type(queries, rows)
     norms = row_norms(rows, 1)

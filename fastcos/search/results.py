@@ -1,4 +1,4 @@
-"""The results of searches: neighbours padded to one length, and their conversion to tables."""
+"""The results of searches: the neighbours of each query, and their conversion to tables."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -8,17 +8,17 @@ import numpy.typing as npt
 
 from fastcos.reports import MAX_ROWS, Table, as_table
 
-# The number of neighbours of a query that repr shows.
+# The largest number of neighbours per query that repr shows.
 _MAX_LISTED = 5
 
 
 class NeighborTables:
-    """Conversion of neighbours to the tables of other libraries, one row per neighbour."""
+    """Methods that convert neighbours to tables of other libraries, with one row per neighbour."""
 
     __slots__ = ()
 
     def to_pandas(self, *, ids: Any = None, query_ids: Any = None) -> Any:
-        """Return the neighbours as a pandas DataFrame: query, rank, neighbor, score.
+        """Return the neighbours as a DataFrame with the columns query, rank, neighbor and score.
 
         Parameters
         ----------
@@ -37,7 +37,7 @@ class NeighborTables:
         ImportError
             pandas is not installed.
         ValueError
-            There are fewer ids than items or queries.
+            There are fewer ids than items, or fewer query_ids than queries.
 
         Examples
         --------
@@ -49,12 +49,12 @@ class NeighborTables:
         return _as_frame("pandas", self._columns(ids, query_ids))
 
     def to_polars(self, *, ids: Any = None, query_ids: Any = None) -> Any:
-        """Return the neighbours as a polars DataFrame.
+        """Return the neighbours as a polars DataFrame, with the same columns as :meth:`to_pandas`.
 
         Parameters
         ----------
         ids, query_ids : array_like, optional
-            The ids, as in :meth:`to_pandas`, which has the same columns and errors.
+            The same arguments as in :meth:`to_pandas`.
 
         Returns
         -------
@@ -70,12 +70,12 @@ class NeighborTables:
         return _as_frame("polars", self._columns(ids, query_ids))
 
     def to_arrow(self, *, ids: Any = None, query_ids: Any = None) -> Any:
-        """Return the neighbours as an Arrow table.
+        """Return the neighbours as an Arrow table, with the same columns as :meth:`to_pandas`.
 
         Parameters
         ----------
         ids, query_ids : array_like, optional
-            The ids, as in :meth:`to_pandas`, which has the same columns and errors.
+            The same arguments as in :meth:`to_pandas`.
 
         Returns
         -------
@@ -114,16 +114,16 @@ class _Neighbors(NamedTuple):
 
 @as_table
 class Neighbors(_Neighbors, NeighborTables):
-    """The neighbours of every query, best first.
+    """The neighbours of each query, best first.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Item numbers by descending score; equal scores are ordered by item number. If fewer than k
-        items qualify, the remaining entries are -1.
+        Item numbers by descending score; equal scores are ordered by item number. If a query has
+        fewer than k neighbours, the remaining entries are -1.
     scores : ndarray (n, k), float32
-        The scores of these items, with -inf for the remaining entries. A score beyond the range of
-        float32 is infinite.
+        The scores of these items, with -inf for the remaining entries. A score that is too large
+        for float32 is infinite.
 
     Examples
     --------
@@ -148,13 +148,13 @@ class _IndexNeighbors(NamedTuple):
 
 @as_table
 class IndexNeighbors(_IndexNeighbors, NeighborTables):
-    """The neighbours of every query in an index, best first.
+    """The neighbours of each query in an index, best first.
 
     Attributes
     ----------
     indices : ndarray (n, k), int64
-        Positions of items by descending score; equal scores are ordered by position. If fewer than
-        k items qualify, the remaining entries are -1.
+        Positions of items by descending score; equal scores are ordered by position. If a query has
+        fewer than k neighbours, the remaining entries are -1.
     scores : ndarray (n, k), float32
         The scores of these items, with -inf for the remaining entries.
     ids : ndarray (n, k), int64 or str
@@ -169,7 +169,7 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
 
 
 def padded(neighbors: Neighbors, k: int) -> Neighbors:
-    """Return neighbours padded to k columns, the last of which may hold no item."""
+    """Return neighbours with padding added on the right, up to k columns."""
     padding = (0, 0), (0, int(k) - neighbors.indices.shape[1])
     if not padding[1][1]:
         return neighbors
@@ -178,7 +178,7 @@ def padded(neighbors: Neighbors, k: int) -> Neighbors:
 
 
 def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
-    """Return columns as a table of pandas, polars or pyarrow."""
+    """Return the columns as a table of this library: pandas, polars or pyarrow."""
     try:
         module = importlib.import_module(library)
     except ImportError:
@@ -188,7 +188,10 @@ def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
 
 
 def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
-    """Return a table of the first neighbours of the first queries; names (n, k) are their ids."""
+    """Return a table of the first neighbours of the first queries.
+
+    names (n, k) contains the ids or numbers of the neighbours, which the table shows.
+    """
     n, k = scores.shape
     is_neighbor = scores > -np.inf
     n_neighbors = int(is_neighbor.sum(axis=1).max(initial=0))
@@ -210,7 +213,7 @@ def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table
 def _ids_of(
     name: str, ids: Any, numbers: npt.NDArray[np.int64], min_length: int
 ) -> npt.NDArray[Any]:
-    """Return the ids of items with these numbers, or the numbers themselves if ids is None."""
+    """Return the ids of the items or queries with these numbers; the numbers if ids is None."""
     if ids is None:
         return numbers
     array = np.asarray(ids)

@@ -1,14 +1,15 @@
 """Search one segment by its plan, with one function for each method.
 
-``search_segment`` requests a plan, looks up the facts that the plan depends on, and runs the
-method. Most plans scan packed rows: tiles drop pairs by bounds of quantised products, and the other
-pairs are scored in float64. Every method returns bit-for-bit the same row numbers and raw scores,
-best first, equal scores by lower row number, padded by -1 and -inf.
+``search_segment`` makes a plan, for which it looks up the facts on which the plan depends, and runs
+the method that the plan chooses. Most methods scan packed rows: tiles compute bounds on the scores
+from products of int8 codes, the bounds rule out most pairs of a query and a row, and the other
+pairs are scored in float64. All methods return bit-for-bit the same row numbers and raw scores: the
+best first, equal scores by row number, padded by -1 and -inf.
 
-A self-join computes both halves of its symmetric score matrix. We built and measured a self-join
-that computes only half of the tiles. In such a self-join, the candidates of all rows must wait
-until the last block, and the thresholds rise more slowly, so it took 1.1 to 1.3 times as much
-processor time as computing both halves (``docs/dev/costs.md``, "half a self-join").
+If the queries are the items, the matrix of scores is symmetric, but the search computes both
+halves. Computing only one half takes 1.1 to 1.3 times as much processor time
+(``docs/dev/costs.md``, "half a self-join"): the candidates of all rows must be stored until the
+last block, and the thresholds rise more slowly.
 """
 
 from collections.abc import Callable
@@ -46,25 +47,26 @@ from fastcos.search.task_grid import Machine, TaskGrid
 from fastcos.similarity import kernel_records
 from fastcos.similarity.encoded_rows import EncodedRows
 
-# The initial threshold of a query if no lower bound on the k-th best score of the query is known.
+# The initial threshold of a query for whose k-th best score no lower bound is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 
 class SegmentRequest(NamedTuple):
-    """The request for a search of a segment, apart from the queries.
+    """The arguments of a search of one segment, apart from the queries.
 
     Attributes
     ----------
     k : int
+        The number of neighbours per query.
     exclusions : ExcludedItems
         The row numbers that each query must not find.
     allowed : AllowedRows or None
         The rows that are allowed in the results; None if all live rows are allowed.
     thresholds : ndarray (n,) or None
-        For each query, a raw score. Rows with lower raw scores may be skipped, because earlier
+        A raw score for each query. Rows with lower raw scores may be skipped, because earlier
         segments contain k better rows.
     n_live_of_index : int or None
-        The number of live rows in all segments that are searched together, as in plan.SegmentSizes.
+        The number of live rows in all segments of the search, as in plan.SegmentSizes.
     """
 
     k: int
@@ -77,11 +79,11 @@ class SegmentRequest(NamedTuple):
 def search_segment(
     segment: Segment, queries: EncodedRows, request: SegmentRequest, options: ExecutionOptions
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of a segment's best rows for every query."""
+    """Return row numbers and raw scores (n, k) of a segment's best rows for each query."""
     n_queries = len(queries.rows)
     plan = plan_segment(segment, n_queries, request, options)
     if plan.method == "packed" and segment.count_work(n_queries, request.k):
-        # The search has added a projection to the packed rows, and may use it.
+        # count_work has added a projection to the packed rows, which a new plan may use.
         plan = plan_segment(segment, n_queries, request, options)
     return _METHODS[plan.method](plan, segment, queries, request, options)
 
@@ -89,10 +91,10 @@ def search_segment(
 def plan_segment(
     segment: Segment, n_queries: int, request: SegmentRequest, options: ExecutionOptions
 ) -> SearchPlan:
-    """Plan a search of a segment, and look up the facts that the plan depends on."""
+    """Return the plan of a search of a segment, and look up the facts on which it depends."""
     sizes = request_sizes(segment, n_queries, request)
-    # Only LLVM can tell the instruction set of this CPU. Importing LLVM takes 0.4 s, and a search
-    # in NumPy does not depend on the instruction set.
+    # A search in NumPy does not depend on the instruction set. To find the instruction set of this
+    # CPU, config.isa() imports LLVM, which takes 0.4 s, so it is called only for kernels.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
     machine = machine_of(options, isa, is_compiled=is_compiled)
@@ -102,12 +104,14 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        else:  # the kernels run although they must be compiled first
+        # The plan does not search in NumPy, although the kernels must be compiled first. Therefore
+        # the search is planned again for the instruction set of this CPU.
+        else:
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 
 
 def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> RequestSizes:
-    """Return the facts about a request for a segment that a plan depends on."""
+    """Return the facts about a request on which the plan of its search depends."""
     n_allowed = None
     if request.allowed is not None and request.allowed is not segment.live:
         n_allowed = request.allowed.count
@@ -115,7 +119,7 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
-    """Return the facts about this machine and the options of a call that a plan depends on."""
+    """Return the facts about this machine and the options of a call on which a plan depends."""
     return Machine(isa, options.n_threads, options.working_memory, is_compiled, tiles.AVAILABLE)
 
 
@@ -127,7 +131,10 @@ def nearest(
     *,
     exclude_self: bool = False,
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of the nearest rows; measures call this function."""
+    """Return row numbers and raw scores (n, k) of the nearest rows of each query.
+
+    Measures that learn from the neighbours of rows call this function.
+    """
     exclusions = no_exclusions(len(queries.rows), exclude_self=exclude_self)
     return search_segment(items, queries, SegmentRequest(k, exclusions), options)
 
@@ -139,7 +146,10 @@ def _numpy(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search in NumPy, batch by batch, until the kernels are compiled; then run the kernels."""
+    """Search in NumPy, batch by batch; run kernels for the rest once the kernels are compiled.
+
+    This is the method "numpy".
+    """
     allowed, k = request.allowed, request.k
     findable = segment.numbers if allowed is None else allowed.numbers
     items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
@@ -174,7 +184,7 @@ def _score_all(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Score every pair of a query and an allowed row in float64."""
+    """Score every pair of a query and an allowed row in float64 (the method "score_all")."""
     row_numbers = segment.numbers if request.allowed is None else request.allowed.numbers
     return score_all(
         segment.metric_type, segment.encoded, row_numbers, queries, request.exclusions, request.k,
@@ -189,9 +199,12 @@ def _rows_as_given(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search the complete panels of unpacked rows by tiles, and score the last few rows exactly."""
+    """Search rows by tiles without packing them (the method "rows_as_given").
+
+    The last rows, which do not fill a panel, are scored in float64.
+    """
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
-    # Every row is allowed in the results, so no mask is needed.
+    # Plans with this method allow every row in the results, so no mask is needed.
     request = request._replace(allowed=None)
     row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, options)
     if plan.inner is None:
@@ -212,7 +225,7 @@ def _packed(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Scan the packed rows of the segment."""
+    """Search the packed rows of the segment (the method "packed")."""
     return scan(plan, segment.packed, queries, request, options)
 
 
@@ -223,7 +236,10 @@ def _distinct(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search one row and one query of each group of duplicates, and then add the copies."""
+    """Search only one row of each group of equal rows (the method "distinct").
+
+    Of equal queries, only one is searched. The other rows of the groups are added to its results.
+    """
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
     segment.count_work(n, request.k, "packed_distinct")
@@ -249,7 +265,7 @@ def _repack(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Pack the allowed rows only for this search, and search the packed rows."""
+    """Pack only the allowed rows, for this search alone, and search them (the method "repack")."""
     allowed = segment.restricted_to(cast(AllowedRows, request.allowed).numbers)
     return search_segment(allowed, queries, request._replace(allowed=None), options)
 
@@ -267,7 +283,10 @@ def scan_packed(
     k: int,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Plan and run a search of packed rows, all of which are allowed in the results."""
+    """Return row numbers and raw scores (n, k) of the best packed rows for each query.
+
+    All packed rows are allowed in the results. The search is planned first.
+    """
     n_slots = len(packed.arrays.order)
     projected_words, max_k = packed.projection_sizes
     sizes = SegmentSizes(
@@ -289,7 +308,7 @@ def scan(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Run a plan of packed rows, which scores all pairs or lets tiles drop most pairs."""
+    """Return the results of a plan for packed rows, by tiles or by scoring every pair."""
     items, allowed, exclusions, k = packed.arrays, request.allowed, request.exclusions, request.k
     if plan.method == "score_all":
         row_numbers = packed.numbers if allowed is None else allowed.numbers
@@ -311,7 +330,7 @@ def _scan_query_blocks(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Scan packed rows for blocks of queries; every thread takes one block after the other."""
+    """Search packed rows by tiles, for blocks of queries that the threads take one by one."""
     items, k = packed.arrays, request.k
     scaled_queries = pack_queries(packed, queries, request.exclusions, request.allowed)
     n, n_panels = len(scaled_queries.norms), len(items.statistics)
@@ -357,8 +376,9 @@ def _scan_query_blocks(
             unproved_thresholds[unproved_thresholds <= proved] = _NO_THRESHOLD
         unfinished = unfinished[unproved_thresholds > _NO_THRESHOLD]
         if grid.n_ranges > 1:
-            # Thresholds that are shared between tasks are not used here (kernels.tile_top_k says
-            # why); the scores of the neighbours that were found so far are exact.
+            # The next pass starts with thresholds from the exact scores of the neighbours found so
+            # far. The thresholds that the tasks have shared are not used, because one of them may
+            # be too high (see kernels.tile_top_k).
             of_scores = _filter_thresholds(scaled_queries, scores[unfinished, -1], unfinished)
             thresholds[unfinished] = np.maximum(initial_thresholds[unfinished], of_scores)
         n_passes += 1
@@ -368,16 +388,17 @@ def _scan_query_blocks(
 def _answer_zero_queries(
     packed: PackedItems, scaled_queries: Any, request: SegmentRequest, results: Ranking
 ) -> Integers:
-    """Write the results of the queries that are rows of zeros; return the other queries' numbers.
+    """Write the results of zero queries, and return the numbers of all other queries.
 
-    All scores of a zero query are 0, so the tiles would drop no row. If scores are distances, or if
-    the items have a bias, the scores of a zero query differ, and it is searched like other queries.
+    A query of zeros has the score 0 with every item, so the tiles could not rule out any row. But
+    if the scores are distances, or if the items have biases, then the scores of a zero query
+    differ, and it is searched like any other query.
     """
     other_queries = np.arange(len(scaled_queries.norms), dtype=np.int64)
     zero_queries = np.flatnonzero(scaled_queries.norms == 0)
     if not len(zero_queries) or packed.metric_type == "euclidean" or packed.arrays.offsets.any():
         return other_queries
-    # The norm of a tiny row may be 0 although the row is not zero.
+    # The norm of a row of tiny numbers may be 0 although the row is not zero.
     zero_queries = zero_queries[~scaled_queries.rows[zero_queries].any(axis=1)]
     if not len(zero_queries):
         return other_queries
@@ -393,11 +414,12 @@ def _answer_zero_queries(
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest thresholds (m,) of the filter that drop none of the k best rows.
+    """Return the largest thresholds (m,) of the tiles that certainly rule out none of the k best.
 
-    queries (m,) are numbers of queries, and kth_scores (m,) holds the k-th best score of each of
-    them among all panels. initial_thresholds (n,) holds one threshold per query; rows that score
-    lower may be skipped. An unproved threshold is rounded up by a quarter of SLACK.
+    queries (m,) contains numbers of queries, and kth_scores (m,) contains the k-th best score of
+    each of them among all panels. initial_thresholds (n,) contains one threshold for every query of
+    the search; rows below it may be skipped. The tasks report a threshold that is not proved after
+    rounding it up by a quarter of SLACK.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
@@ -417,7 +439,11 @@ def score_all(
     options: ExecutionOptions,
     grid: TaskGrid,
 ) -> Ranking:
-    """Score all pairs of queries and rows with these numbers in float64, in O(n m d) time."""
+    """Return row numbers and raw scores (n, k) of the best of m rows; score every pair in float64.
+
+    numbers (m,) contains the row numbers to be scored, and grid divides the pairs into tasks. The
+    function takes O(n m d) time.
+    """
     n, parts = len(queries.rows), grid.n_ranges
     row_numbers, scores = unfilled(n * parts, k)
     parallel.run(
@@ -438,7 +464,7 @@ def score_all(
 def _filter_thresholds(
     scaled_queries: Any, thresholds: Floats, queries: Integers | slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return raw scores of these queries in units of the filter, rounded down, as thresholds."""
+    """Return raw scores of these queries as thresholds in the units of the tiles, rounded down."""
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
     bounds: Floats = slopes * thresholds + intercepts
@@ -448,7 +474,10 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the k lowest numbers that a zero query may find, with scores of 0, and padding."""
+    """Return the ranking of a zero query: the k lowest row numbers that it may find, with score 0.
+
+    numbers contains the ascending row numbers that all queries may find.
+    """
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
     candidates = numbers[: k + len(excluded) + 1]
     candidates = candidates[

@@ -1,4 +1,4 @@
-"""All scores of queries with all items, computed for some queries at a time."""
+"""Compute the scores of all queries with all items, for a block of queries at a time."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,8 +22,8 @@ from fastcos.similarity.base import (
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats
 
-# The bytes that one score takes while its block is computed: the product in float64, the score, and
-# the result of to_score. For a distance, these are the item, its raw score and the score.
+# The bytes that one score takes while its block is computed. For products, these are the product in
+# float64, the raw score and the score; for distances, the item number, the raw score and the score.
 _BYTES_PER_SCORE = 64
 
 
@@ -35,14 +35,14 @@ def similarity_blocks(
     block: int | None = None,
     working_memory: float | None = None,
 ) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-    """Yield the scores of every query with every item, for some queries at a time.
+    """Yield the scores of every query with every item, for a block of queries at a time.
 
-    The scores are a matrix product of the transformed rows, in float32, or in float64 for float64
-    rows. The scores agree with the scores of :func:`top_k` within rounding errors, but they do not
-    have the same bits. Distances (neg_euclidean) are computed from differences of rows. Computing
-    distances by differences takes several times as long as a product, and the distances are
-    bit-for-bit identical to those of :func:`top_k`. All blocks together take O(n m d) time. The
-    function needs memory for one block and for one copy of the items.
+    The scores of most measures are computed by matrix products of the transformed rows, in float64
+    for float64 rows and in float32 for other rows. They agree with the scores of :func:`top_k`
+    except for rounding errors. The scores of neg_euclidean are computed from differences of rows
+    instead, which takes several times as long as a product; they are bit-for-bit identical to the
+    scores of :func:`top_k`. All blocks together take O(n m d) time. The function needs memory for
+    one block and for one copy of the items.
 
     Parameters
     ----------
@@ -95,7 +95,10 @@ def similarity_blocks(
 def score_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield the float64 scores of validated rows, by a measure that is fitted to the items."""
+    """Yield the float64 scores of every query with every item, for a block of queries at a time.
+
+    The rows are validated, and the measure is fitted to the items.
+    """
     if is_upper_bounded(measure):
         return _rescored_blocks(measure, queries, items, block)
     if measure.metric_type == "euclidean":
@@ -106,7 +109,7 @@ def score_blocks(
 def _rescored_blocks(
     measure: UpperBounded, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores that a method of the measure computes pair by pair."""
+    """Yield scores that a method of the measure computes, because they are no inner products."""
     precomputed, all_items = measure.precompute(items), np.arange(len(items))
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
@@ -117,11 +120,11 @@ def _rescored_blocks(
 def _difference_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores that are computed from differences of rows.
+    """Yield scores that are computed from the differences of rows.
 
-    Scores that are computed from products are wrong for rows that are near each other and far from
-    the origin: for rows of norm r, the error of a float32 product, and of a squared distance that
-    is computed from it, is about 1e-7 r^2.
+    Distances that are computed from inner products would be inaccurate for rows whose distance is
+    small compared with their norms: for rows of norm r, the error of the squared distance is about
+    1e-7 r^2 in float32.
     """
     options = as_options(None, None)
     segment = encode_segment(measure, items, options.n_threads)
@@ -139,7 +142,7 @@ def _difference_blocks(
 def _product_blocks(
     measure: Measure, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores that are computed by matrix products of rows."""
+    """Yield scores that are computed by matrix products of blocks of rows."""
     metric_type, bias = measure.metric_type, measure.item_bias(items)
     right = encode_rows(measure.encode_items(items), bias, None, metric_type)
     item_rows = _unit_rows(right) if metric_type == "cosine" else right.rows
@@ -162,5 +165,5 @@ def _product_blocks(
 def _unit_rows(encoded: EncodedRows) -> validation.Rows:
     """Return the rows divided by their norms; rows of zeros stay zero."""
     norms = np.where(encoded.norms > 0, encoded.norms, 1.0)[:, None]
-    # NumPy divides in float64, which also holds norms that are below the range of float32.
+    # The division is in float64, because a norm may be too small for float32.
     return np.divide(encoded.rows, norms, out=np.empty_like(encoded.rows), casting="same_kind")

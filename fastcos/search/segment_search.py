@@ -1,7 +1,8 @@
-"""Search every segment of the items for a batch of queries, and merge the best of all segments.
+"""Search all segments of the items for a batch of queries, and merge the results of the segments.
 
-A segment is scanned by its plan (``scan``). If the measure has only an upper bound that is an inner
-product, the scan finds candidates, and the measure ranks the candidates (``filter_refine``).
+``scan`` searches a segment if the scores of the measure are inner products. If only an upper bound
+on the scores is an inner product, ``filter_refine`` uses the scan to find candidates, which the
+measure then ranks.
 """
 
 from collections.abc import Callable
@@ -26,8 +27,8 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    within is the range of positions to search; None means all positions. The search of a segment
-    starts with the k-th best scores of earlier segments as thresholds.
+    within is the range of positions to search; None means all positions. When a segment is
+    searched, the k-th best scores in earlier segments are its initial thresholds.
     """
     measure, k = items.measure, request.k
     bounding_measure = measure if is_upper_bounded(measure) else None
@@ -60,7 +61,12 @@ def search_segments(
 def _segment_progress(
     progress: parallel.Progress | None, queries: QueryBatch, n: int
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Return a function that makes the progress report of a segment from its share of the items."""
+    """Return a function that makes a progress callback for one segment, or None.
+
+    The argument of the function is the start and the end of the segment, as shares of all items.
+    The callback converts progress within the segment to the number of answered queries, out of all
+    n queries of the request.
+    """
     if progress is None:
         return None
     first, n_queries = queries.first, len(queries.rows)
@@ -72,7 +78,7 @@ def _segment_progress(
         def report(n_done: int, total: int) -> None:
             nonlocal n_reported
             part = start + (stop - start) * n_done / total
-            # Some queries are searched twice, but the reported number must not fall.
+            # The number that is reported never falls, although some queries are searched twice.
             n_reported = max(n_reported, first + int(part * n_queries))
             progress(n_reported, n)
 

@@ -1,10 +1,10 @@
-"""Segments: blocks of rows that are searched one after the other, and their packed forms.
+"""A segment: a block of rows that is searched as a unit, with the packed forms of its rows.
 
-A segment never changes. A segment packs its rows once, when a search first needs packed rows, so a
-call with few queries packs nothing. Rows in memory are one segment; an index to which rows have
-been added may have several segments, and memory-mapped rows are read as several segments. Row
-numbers count the rows of a segment, and positions count the rows of all segments. ``plan`` decides
-how a segment is searched, and ``scan`` searches it.
+The rows of a segment never change. They are packed when a search needs packed rows for the first
+time, so a call with few queries packs no rows. Rows in memory form one segment, but an index to
+which items were added may have several segments, and memory-mapped rows are read as several
+segments. A row number identifies a row within its segment, and a position identifies an item among
+all segments. ``plan`` decides how a segment is searched, and ``scan`` searches it.
 """
 
 import functools
@@ -29,26 +29,27 @@ from fastcos.validation import Integers, Rows
 
 
 class Segment:
-    """Encoded rows, and their packed forms, which searches create at first use.
+    """Encoded rows, and their packed forms, which are computed at first use.
 
     Attributes
     ----------
     metric_type : {"cosine", "dot", "euclidean"}
+        How the score of two encoded rows is computed.
     encoded : EncodedRows
-        All rows (p, d), including the rows of deleted items.
+        All rows (p, d) in encoded form, including the rows of removed items.
     rows : array (p, d)
         The original rows.
     numbers : ndarray (m,), int64
-        Ascending numbers of the rows that searches can return.
+        The ascending row numbers of the items that searches can return.
     first : int
-        The position of the segment's row 0 among the items of all segments.
+        The position of the item in row 0.
     positions : ndarray (p,), int64, or None
         The ascending positions of all rows; None if the positions are first, first + 1, ...
     live : AllowedRows or None
-        The rows that searches can return, if some of the packed rows were deleted; None if no
-        packed row was deleted.
+        The rows that searches can return, if items of packed rows were removed; None if searches
+        can return every packed row.
     scaling : ItemScaling or None
-        The scaling with which the rows are packed, or None if packing determines the scaling.
+        The scaling with which the rows must be packed, or None if it is computed from the rows.
     """
 
     def __init__(
@@ -75,38 +76,41 @@ class Segment:
 
     @parallel.lazy_attribute
     def packed(self) -> PackedItems:
-        """The packed form of all items that searches can return."""
+        """The packed rows of all items that searches can return."""
         return pack_items(
             self.metric_type, self.encoded, self.numbers, self._n_threads, self.scaling
         )
 
     @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
-        """Groups of equal rows among those that searches can return; None if few rows are equal."""
+        """The groups of equal rows among the rows in numbers; None if few rows are equal."""
         if not norms_repeat(self.encoded.norms[self.numbers]):
             return None
         return duplicates.find_duplicates_among(self.encoded, self.numbers)
 
     @parallel.lazy_attribute
     def packed_distinct(self) -> PackedItems:
-        """The packed form of one item of every group of duplicates."""
+        """The packed rows of one item of each group of equal rows."""
         groups = self.duplicates
         first = self.numbers if groups is None else groups.first
         return pack_items(self.metric_type, self.encoded, first, self._n_threads, self.scaling)
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment of which searches return only the items with these ascending numbers."""
+        """Return a segment with the same rows that returns only items with these row numbers.
+
+        The row numbers are ascending.
+        """
         return Segment(
             self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
             first=self.first, positions=self.positions,
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
-        """Return a segment of which searches never return the items with these numbers.
+        """Return a segment with the same rows that never returns items with these row numbers.
 
-        The new segment shares the packed rows, and searches skip the removed items, so it takes
-        O(p) bytes. If only one item of every group of duplicates is packed, the new segment packs
-        its rows again.
+        The new segment shares the packed rows and has a mask by which searches skip the removed
+        items, so it takes O(p) bytes. If only one row of each group of equal rows is packed, the
+        new segment packs its rows again.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -119,7 +123,10 @@ class Segment:
         return remaining_segment
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row numbers of positions, and whether each position is in this segment."""
+        """Return the row number of each position, and whether the position is in this segment.
+
+        The row number of a position that is not in this segment is arbitrary.
+        """
         n = len(self.encoded.rows)
         if self.positions is None:
             numbers = positions - self.first if self.first else positions
@@ -128,13 +135,16 @@ class Segment:
         return numbers, self.positions[numbers] == positions
 
     def positions_of(self, numbers: Integers) -> Integers:
-        """Return the positions of row numbers, where -1 stands for no item."""
+        """Return the position of each row number; -1, which stands for no item, stays -1."""
         if self.positions is None:
             return numbers + self.first * (numbers >= 0) if self.first else numbers
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return the rows at ascending positions, or None if all packed rows are allowed."""
+        """Return which rows are allowed if only the items at these ascending positions are.
+
+        The result is None if searches may return every packed row. positions=None allows all items.
+        """
         if positions is None:
             return self.live
         if self.positions is None:
@@ -150,7 +160,7 @@ class Segment:
         return allow_rows(numbers, len(self.encoded.rows))
 
     def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
-        """Return which items of this segment are allowed by a mask over all positions."""
+        """Return which rows of this segment are allowed by a mask over all positions."""
         n = len(self.encoded.rows)
         is_allowed = mask[self.first : self.first + n]
         if self.positions is not None:
@@ -161,31 +171,32 @@ class Segment:
             is_live = np.zeros(n, np.bool_)
             is_live[self.numbers] = True
             is_allowed = is_allowed & is_live
-        # Kernels are compiled separately for read-only and for writeable arrays, and other masks
-        # are writeable, so the mask is copied to a writeable array.
+        # A kernel is compiled separately for read-only and for writeable arrays. All other masks
+        # are writeable, so this mask is copied to a writeable array.
         return AllowedRows(np.array(is_allowed, np.bool_).view(np.uint8))
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed forms made so far: of all items, of one item per duplicate group, or both."""
+        """The packed forms that have been computed so far: ``packed`` and ``packed_distinct``."""
         return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
 
     @property
     def packed_rows(self) -> PackedItems | None:
-        """The packed form of all items, or None as long as no search has needed it."""
+        """The packed rows of all items, or None if they have not been packed yet."""
         return vars(self).get("packed")
 
     def pack(self) -> None:
-        """Pack the rows that an unrestricted search will need, if the kernels are compiled.
+        """Pack the rows that searches without filters need, if the kernels are compiled.
 
-        If the kernels are not compiled, another process starts to compile the kernels, because a
-        program that packs beforehand is going to search.
+        If the kernels are not compiled, this method starts another process that compiles them,
+        because a program that packs rows is going to search them.
         """
         if self.uses_numpy():
-            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:  # or nothing is packed
+            # With fewer rows, a search would not use packed rows.
+            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
-        with parallel.attribute_lock(self, "pack"):  # only one of several threads packs
+        with parallel.attribute_lock(self, "pack"):  # only one thread packs; others wait
             name = "packed" if self.duplicates is None else "packed_distinct"
             if name not in vars(self):
                 self._work = -1
@@ -195,17 +206,17 @@ class Segment:
                 )  # fmt: skip
 
     def wait_for_projection(self) -> None:
-        """Wait until a thread that is adding a projection to the packed rows has finished."""
+        """Wait until the thread that adds a projection to the packed rows has finished, if any."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
 
     def uses_numpy(self) -> bool:
-        """Return whether searches of rows of this type still run in NumPy."""
+        """Return whether searches of this row type run in NumPy, for lack of compiled kernels."""
         return readiness.use_numpy(memmap.from_bits(self.encoded.rows).dtype)
 
     def sizes(self, n_live_of_index: int | None = None) -> plan.SegmentSizes:
-        """Return the facts that are known about the segment, for ``plan.plan_search``."""
+        """Return the facts about the segment that are known so far, for ``plan.plan_search``."""
         fields = vars(self)
         n_live, n_distinct, packed = len(self.numbers), None, None
         if "duplicates" in fields:
@@ -234,7 +245,7 @@ class Segment:
         )  # fmt: skip
 
     def look_up(self, fact: plan.Fact) -> None:
-        """Compute a fact that a plan needs, so that ``sizes`` contains it afterwards."""
+        """Compute a fact on which a plan depends, so that ``sizes`` contains it afterwards."""
         getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
 
     @parallel.lazy_attribute
@@ -263,7 +274,7 @@ class Segment:
 
 
 def exclusions_within(exclusions: ExcludedItems, segment: Segment) -> ExcludedItems:
-    """Return the exclusions that lie in a segment, as row numbers of the segment."""
+    """Return the excluded items that are in a segment, as row numbers instead of positions."""
     self_rows, has_self_row = segment.locate(exclusions.self_rows)
     start, end = exclusions.indptr[0], exclusions.indptr[-1]
     indices, is_in_segment = segment.locate(exclusions.indices[start:end])
@@ -281,7 +292,10 @@ def encode_segment(
     first: int = 0,
     positions: npt.NDArray[np.int64] | None = None,
 ) -> Segment:
-    """Encode items by a fitted measure as a segment; searches return only rows `numbers`."""
+    """Return a segment of the rows B, encoded by a fitted measure.
+
+    Searches return only rows whose numbers are in ``numbers``; None stands for all rows.
+    """
     encoded = encode_items(measure, B, n_threads)
     if numbers is None:
         numbers = np.arange(len(B), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The semantic search of sentence-transformers with exact scores, without torch."""
+"""``semantic_search`` of sentence-transformers, with exact scores and without torch."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from fastcos import validation
 from fastcos.parallel import memmap
 from fastcos.search.top_k import top_k as nearest
 
-# For each score function of sentence_transformers.util, by its name: the measure of this library.
+# The measure of fastcos for each score function of sentence_transformers.util.
 _MEASURES = {"cos_sim": "cosine", "dot_score": "dot", "euclidean_sim": "neg_euclidean"}
 
 
@@ -18,11 +18,11 @@ def semantic_search(
     top_k: int = 10,
     score_function: Any = "cos_sim",
 ) -> list[list[dict[str, int | float]]]:
-    """Find the best corpus entries of every query, as ``util.semantic_search`` does.
+    """Return the corpus entries most similar to each query, as ``util.semantic_search`` does.
 
     The arguments and results are those of ``sentence_transformers.util.semantic_search``. The
-    results are exact: entries are ordered by float64 scores of the original embeddings, and entries
-    with equal scores by corpus_id.
+    results are exact: the entries of a query are ordered by their scores, which are computed in
+    float64 from the original embeddings, and entries with equal scores by corpus_id.
 
     Parameters
     ----------
@@ -32,18 +32,18 @@ def semantic_search(
     corpus_embeddings : array_like (m, d)
         The embeddings of the corpus. They may be memory-mapped.
     query_chunk_size, corpus_chunk_size : int
-        These two arguments of sentence-transformers are accepted and have no effect. The setting
-        ``working_memory`` decides how many rows are searched at once.
+        These arguments are accepted for compatibility with sentence-transformers and have no
+        effect. The setting ``working_memory`` determines how many rows are searched at once.
     top_k : int
         The number of entries per query. If the corpus has fewer entries, all of them are returned.
     score_function : str or callable
-        "cos_sim", "dot_score" or "euclidean_sim", or the function of sentence-transformers with one
-        of these names.
+        "cos_sim", "dot_score" or "euclidean_sim", or the function of sentence-transformers with
+        this name.
 
     Returns
     -------
     list of list of dict
-        For each query, best first: {"corpus_id": int, "score": float}.
+        For each query, its entries, best first, as dicts {"corpus_id": int, "score": float}.
 
     Raises
     ------

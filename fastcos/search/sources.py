@@ -1,7 +1,7 @@
 """The items of a search: segments in memory, or rows that are read in blocks.
 
-``FittedItems`` are encoded segments in memory. ``MappedItems`` are rows on disk, or rows of a
-low-precision type, which every search reads in blocks that fit its working memory. Both classes
+``FittedItems`` are encoded segments in memory. ``MappedItems`` are rows on disk or low-precision
+rows, which every search reads, and encodes, in blocks that fit its working memory. Both classes
 have the methods of ``ItemSource``, so that ``execute`` need not distinguish them.
 """
 
@@ -36,12 +36,13 @@ class SegmentTask(NamedTuple):
     Attributes
     ----------
     segment : Segment
+        The segment.
     allowed_rows : AllowedRows or None
-        The rows of the segment that are allowed in the results; None if all live rows are.
+        The rows of the segment that are allowed in the results; None if all live rows are allowed.
     share : tuple of float
-        The start and the end of the segment as shares of all items, for reports of progress.
+        The start and the end of the segment, as shares of all items, for reports of progress.
     memory : float
-        The number of bytes for searching the segment.
+        The number of bytes that the search of the segment may use.
     """
 
     segment: Segment
@@ -51,11 +52,11 @@ class SegmentTask(NamedTuple):
 
 
 class ItemSource(Protocol):
-    """The interface by which a search reads items, in memory or on disk, with a fitted measure."""
+    """The interface by which a search reads items, in memory or on disk."""
 
     @property
     def measure(self) -> Measure:
-        """The fitted measure."""
+        """The measure, which is fitted to the items."""
 
     @property
     def n_items(self) -> int:
@@ -67,35 +68,44 @@ class ItemSource(Protocol):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments in memory; empty if rows are read in blocks."""
+        """The segments in memory; empty if every search reads the rows in blocks."""
 
     @property
     def rows(self) -> Any:
-        """The original rows of the first segment, or of all items if rows are read in blocks."""
+        """The original rows of the first segment, or all rows if they are read in blocks."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return how many queries form a batch whose rows and results fit the working memory."""
+        """Return the number of queries of a batch whose rows and results fit the working memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return only the items at these positions, or None if searches pack no others anyway."""
+        """Return a source of only the items at these positions, so that no other rows are packed.
+
+        The result is None if a search of this source packs only allowed rows in any case.
+        """
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Yield the segments to search; `within` is a range of positions, or None for all items."""
+        """Yield the segments that must be searched for a request.
+
+        `within` is the range of positions to search; None stands for all items.
+        """
 
     def read_blocks(
         self, positions: Integers, options: ExecutionOptions
     ) -> Iterator["FittedItems"]:
-        """Yield blocks of items in memory, which together hold all items at these positions."""
+        """Yield blocks of items in memory that together contain all items at these positions."""
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> "FittedItems":
-        """Return items in memory that include all items at these positions."""
+        """Return items in memory that include the items at these positions."""
 
 
 @dataclass(frozen=True)
 class FittedItems:
-    """Encoded items in memory: the segments of an index or of one call. An object never changes."""
+    """Encoded items in memory: the segments of an index, or of one call of a search function.
+
+    An object of this class never changes.
+    """
 
     measure: Measure
     n_items: int
@@ -112,19 +122,19 @@ class FittedItems:
         return self.segments[0].rows
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the size of a batch of queries, as ItemSource describes."""
+        """Return the number of queries of a batch, as in ItemSource."""
         if memmap.is_read_in_blocks(request.queries):
             return block_sizes(self.rows, request, self.measure, options).queries
         return plan_batch(request.k, request.queries.shape[1], options.working_memory)
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return the items of the only segment at these positions; no others will be packed."""
+        """Return a source of the items at these positions; there must be only one segment."""
         return FittedItems(self.measure, self.n_items, (self.segments[0].restricted_to(positions),))
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Yield every segment, as ItemSource describes."""
+        """Yield every segment, as in ItemSource."""
         n_before, n = 0, self.n_live
         for segment in self.segments:
             share = n_before / n, (n_before + len(segment.numbers)) / n
@@ -145,7 +155,7 @@ class FittedItems:
 
 @dataclass(frozen=True)
 class MappedItems:
-    """Rows on disk, or rows of a low-precision type, which every search reads in blocks."""
+    """Rows on disk or low-precision rows, which every search reads in blocks."""
 
     measure: Measure
     rows: Any
@@ -157,26 +167,26 @@ class MappedItems:
 
     @property
     def n_live(self) -> int:
-        """The number of rows, all of which searches can return."""
+        """The number of rows; searches can return every row."""
         return len(self.rows)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """An empty tuple, because every search reads its own segments."""
+        """An empty tuple, because every search reads the rows in segments of its own."""
         return ()
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the size of a batch of queries, as ItemSource describes."""
+        """Return the number of queries of a batch, as in ItemSource."""
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
-        """Return None, because a search packs only the allowed rows of each block anyway."""
+        """Return None, because a search packs only the allowed rows of each block in any case."""
         return None
 
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Read and yield segments of the allowed rows, as ItemSource describes."""
+        """Read the rows in blocks, and yield the allowed rows of each block as a segment."""
         sizes = block_sizes(self.rows, request, self.measure, options)
         within = range(self.n_items) if within is None else within
         for first in range(within.start, within.stop, sizes.items):
@@ -191,9 +201,10 @@ class MappedItems:
                 yield SegmentTask(segment, None, share, sizes.memory)
 
     def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
-        """Read and yield the blocks that hold rows at these positions.
+        """Read and yield the blocks that contain rows at these positions.
 
-        Blocks that start at multiples of SEGMENT_MULTIPLE give the same bits as all rows together.
+        The blocks start at multiples of SEGMENT_MULTIPLE, so that the encoded rows are bit-for-bit
+        the same as if all rows were encoded together.
         """
         for first in range(0, self.n_items, SEGMENT_MULTIPLE):
             last = min(self.n_items, first + SEGMENT_MULTIPLE)
@@ -202,7 +213,7 @@ class MappedItems:
                 yield FittedItems(self.measure, self.n_items, (segment,))
 
     def read_listed(self, positions: Integers, options: ExecutionOptions) -> FittedItems:
-        """Read only the rows at these positions, as one segment."""
+        """Return only the rows at these positions, which are read as one segment."""
         require(self.measure, "append")
         row_numbers = np.unique(positions)
         needed_bytes = float(len(row_numbers) * self.rows.shape[1] * self.rows.itemsize)
@@ -216,13 +227,16 @@ class MappedItems:
     def _read(
         self, first: int, last: int, options: ExecutionOptions, numbers: Integers | None = None
     ) -> Segment:
-        """Read rows [first, last) as a segment; searches return only rows `numbers` of it."""
+        """Return rows [first, last) as a segment, of which searches return only rows `numbers`."""
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
         return encode_segment(self.measure, B, options.n_threads, numbers=numbers, first=first)
 
 
 def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItems | MappedItems:
-    """Fit the measure to the items and encode them, unless they are read in blocks."""
+    """Return the items X as a source, with the measure fitted to them.
+
+    The items are encoded in memory, unless they must be read in blocks.
+    """
     fitted_measure = measure.fit(X)
     if memmap.is_read_in_blocks(X) and not fits_as_given(X, options):
         return MappedItems(fitted_measure, X)
@@ -233,7 +247,7 @@ def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItem
 def block_sizes(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
 ) -> BlockSizes:
-    """Return the sizes of a batch of queries and of a segment that fit the working memory."""
+    """Return the numbers of queries and items that are read at once within the working memory."""
     memory = options.working_memory
     if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
         memory = min(memory, low_precision_memory(X.shape[1], X.nbytes))
@@ -243,11 +257,11 @@ def block_sizes(
 
 
 def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
-    """Return whether low-precision rows are packed as a whole, and kernels read them unchanged.
+    """Return whether X are low-precision rows that kernels read without conversion.
 
-    The other low-precision rows are converted to float32 block by block. Low-precision rows are
-    converted if there are so few of them that compiling kernels for their type takes longer than it
-    saves, or if their codes exceed the working memory.
+    In this case, all rows are packed at once. Otherwise, they are converted to float32 block by
+    block: if kernels cannot read their type, if there are so few rows that compiling kernels for
+    their type would take longer than it saves, or if their codes would exceed the working memory.
     """
     if not memmap.has_kernels(X):
         return False
@@ -255,7 +269,10 @@ def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
 
 
 def _bytes_per_row(measure: Measure, encoder: str, X: Any) -> int:
-    """Return the bytes of a row and of its encoded copy, which the method ``encoder`` makes."""
+    """Return the bytes that a row of X takes together with its encoded copy.
+
+    encoder is the name of the method of the measure that encodes the row.
+    """
     entry = max(4, X.dtype.itemsize) + cost_model.COSTS.read_bytes_per_code
     kind = type(measure)
     encoders = {getattr(kind, "encode_items", None), getattr(kind, encoder, None)}

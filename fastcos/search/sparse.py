@@ -1,4 +1,7 @@
-"""Exact nearest neighbours among sparse rows: ``top_k`` for SciPy's sparse matrices."""
+"""Exact nearest neighbours among sparse rows: ``top_k`` for sparse matrices of SciPy.
+
+The kernel reads inverted lists: for each column, the items that have a non-zero there.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +30,17 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# The work of one block of queries, counted in non-zeros that are read. Reading _SUMS_PER_NNZ sums
-# counts as one non-zero.
+# A block of queries contains about this many units of work. A unit is one non-zero of a query;
+# because a query also reads one sum per item, reading _SUMS_PER_NNZ sums counts as one unit.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
-# The bytes that a pair takes while the scores of a block of queries are computed.
+# The bytes that a pair of a query and an item takes in sparse_neighbors_above.
 _BYTES_PER_PAIR = 40
-# The bytes that a neighbour takes in the buffers of one thread, which hold 2 k + 64 neighbours.
+# The bytes that a neighbour takes in the buffers of a thread, which hold 2 k + 64 neighbours.
 _BYTES_PER_NEIGHBOR = 24
-# The number of results that are post-processed in one block.
+# The number of neighbours that are compared with min_score at once, after the search.
 _RESULTS_PER_BLOCK = 1 << 16
-# Sums of whole numbers that stay below this limit are exact in int32.
+# Whole numbers are summed exactly in int32 if all partial sums are below this limit.
 LARGEST_SUM = 2.0**31
 
 
@@ -53,19 +56,19 @@ def sparse_top_k(
     min_score: float | None,
     options: ExecutionOptions,
 ) -> Neighbors:
-    """Find the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
+    """Return the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
 
-    Inner products of whole numbers are exact. Other inner products are summed in float64 in the
-    order of the columns. A query takes time in proportion to the number of the items' non-zeros in
-    its columns. The function takes memory for one or two copies of the non-zeros, for any number of
-    columns, and O(m) memory for each thread; as many threads run as fit ``working_memory``. A CSC
-    matrix, such as the transpose of a CSR matrix, is searched as fast as a CSR matrix.
+    Inner products of whole numbers are exact. Other inner products are summed in float64, in the
+    order of the columns. The time for a query is proportional to the number of non-zeros that all
+    items have in the columns in which the query has non-zeros. The function needs memory for one or
+    two copies of the non-zeros, for any number of columns, and O(m) memory per thread; it uses as
+    many threads as fit ``working_memory``. A CSC matrix is searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
     (n, _), n_items = query_rows.shape, item_rows.shape[0]
     exclude_self = as_exclude_self(exclude_self, n, n_items, has_items=items is not None)
-    if allowed is None:  # an error is raised here, before the rows are transposed
+    if allowed is None:  # a lack of working memory raises an error before the rows are transposed
         _threads_that_fit(n_items, 1, np.int32, options)
     if exclude is None or validation.is_empty_list(exclude):
         import scipy.sparse as sp
@@ -99,7 +102,8 @@ def sparse_top_k(
     if min_score is not None:
         min_score = as_min_score(min_score, get_measure(measure))
         min_float32 = rounded_scores(validation.as_real("min_score", min_score))
-    # A float64 score above this bound may round to the smallest float32 score that qualifies.
+    # The kernel keeps pairs whose float64 score is above the next smaller float32 number, because
+    # such a score may round to the smallest float32 score that qualifies.
     bound = float(np.nextafter(min_float32, np.float32(-np.inf)))
     indptr, columns, _ = query_rows.by_row
     exclude_arrays = csr_arrays(exclude)
@@ -133,10 +137,11 @@ def sparse_neighbors_above(
     measure: str | Measure,
     options: ExecutionOptions,
 ) -> sp.csr_array:
-    """Find all pairs of sparse rows with a score of at least min_score, for ``neighbors_above``.
+    """Return all pairs of sparse rows with a score of at least min_score, for ``neighbors_above``.
 
-    SciPy multiplies blocks of queries by the items. A product is summed in float64 in the order of
-    the columns. Pairs without a common column have no score, so min_score must be above 0.
+    SciPy multiplies a block of queries at a time with all items. Products are summed in float64, in
+    the order of the columns. Pairs of rows without a common column, whose score is 0, are not
+    computed, so min_score must be above 0.
     """
     import scipy.sparse as sp
 
@@ -178,7 +183,7 @@ def sparse_neighbors_above(
 def _as_both_rows(
     queries: Any, items: Any, measure: str, n_threads: int | None
 ) -> tuple[SparseRows, SparseRows]:
-    """Return validated queries and items, or the same object twice if items is None."""
+    """Return the validated queries and items; if items is None, the same object twice."""
     query_rows = as_sparse_rows("queries", queries, measure, n_threads)
     if items is None:
         (rows,) = without_unused_columns(query_rows)
@@ -190,7 +195,7 @@ def _as_both_rows(
 
 
 def _as_matrix(rows: SparseRows) -> sp.csr_array:
-    """Return the rows as a float64 matrix."""
+    """Return the rows as a float64 CSR matrix."""
     import scipy.sparse as sp
 
     indptr, columns, values = rows.by_row
@@ -199,9 +204,9 @@ def _as_matrix(rows: SparseRows) -> sp.csr_array:
 
 
 def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
-    """Return the type in which products are summed, and the values of queries and items.
+    """Return the type in which products are summed, and the values of the queries and of the items.
 
-    The values are None if all of them are 1.
+    The values are None if all values, of queries and items, are 1.
     """
     query_values, item_values = query_rows.by_row[2], item_rows.by_column[2]
     if query_values is None and item_values is None:
@@ -214,7 +219,7 @@ def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DType
     # By the Cauchy-Schwarz inequality, the product of the norms also bounds every partial sum.
     if are_whole and query_rows.norms.max() * item_rows.norms.max() < LARGEST_SUM:
         sum_type: npt.DTypeLike = np.int32
-    else:  # values are converted, so that few combinations of types are compiled
+    else:  # integers are converted, so that kernels are compiled for fewer combinations of types
         sum_type = np.float64
         query_values, item_values = _as_floats(query_values), _as_floats(item_values)
     return sum_type, validation.read_only(query_values), validation.read_only(item_values)
@@ -227,7 +232,10 @@ def _as_floats(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _threads_that_fit(
     n_items: int, k: int, sum_type: npt.DTypeLike, options: ExecutionOptions
 ) -> int:
-    """Return how many threads may run, each of which stores a sum for every item."""
+    """Return the number of threads whose buffers fit the working memory.
+
+    Each thread stores one sum per item.
+    """
     bytes_per_thread = 1.1 * n_items * np.dtype(sum_type).itemsize
     bytes_per_thread += (2 * k + 64) * _BYTES_PER_NEIGHBOR
     validation.check_memory("working_memory", options.working_memory, bytes_per_thread)

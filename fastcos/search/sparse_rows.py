@@ -1,4 +1,4 @@
-"""Sparse rows in the two forms that searches need: by row, and by column."""
+"""Sparse rows in the two forms that a search needs: by row, and by column."""
 
 import sys
 from typing import Any
@@ -14,28 +14,30 @@ from fastcos.similarity import safe_norms
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 
-# Item and column numbers up to this number are stored as int32.
+# If no item or column number exceeds this number, they are stored as int32.
 LARGEST_INT32 = 2**31 - 1
-# The number of non-zeros in one block of a pass over the non-zeros.
+# The number of non-zeros in one block when a kernel reads all non-zeros.
 _NNZ_PER_PASS = 1 << 20
-# This many values are examined first, because the first values often show that the others need not
-# be examined.
+# This many values are examined first, because they often show already that not all values are whole
+# numbers, or that not all of them are 1.
 _FIRST_VALUES = 4096
-# Inverted lists that are longer than this are ordered as if they had this length.
+# columns_by_length treats all longer columns as if they had this many non-zeros.
 _MAX_SORTED_LENGTH = 2**16 - 1
-# If the inverted lists are longer than this on average, ordering them takes longer than it saves.
+# If columns have more non-zeros than this on average, ordering the columns by their number of
+# non-zeros takes longer than it saves.
 _MAX_MEAN_LENGTH = 128
 
 
 class SparseRows:
-    """Sparse rows by row and by column, with their norms; each form is created at first use.
+    """Sparse rows, stored by row and by column, with their norms.
 
-    Both forms are a tuple (indptr int64, indices, data) as in CSR, with data None if all values are
-    1. Indices of ``by_row`` are int32 (int64 for wider rows), and indices of ``by_column`` are
-    uint16 if uint16 holds the number of rows. ``are_whole`` says whether all values are whole
-    numbers that int16 holds. ``packed`` (nnz,) int32, or None, holds the entries of ``by_column``
-    in one array, with the item in the lower 16 bits of each entry and its value in the upper 16
-    bits.
+    ``by_row`` and ``by_column`` are computed at first use. Each is a tuple (indptr, indices, data)
+    as in a CSR matrix, where indptr is int64, and data is None if all values are 1. The indices of
+    ``by_row`` are int32, or int64 if there are too many columns. The indices of ``by_column`` are
+    uint16 if there are at most 2^16 rows, and otherwise int32 or int64. ``are_whole`` says whether
+    all values are whole numbers that fit int16. ``packed`` (nnz,) int32, or None, contains the
+    entries of ``by_column`` in one array: the row number in the lower 16 bits of each entry, and
+    the value in the upper 16 bits.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class SparseRows:
 
     @parallel.lazy_attribute
     def by_row(self) -> Arrays:
-        """The rows as CSR arrays."""
+        """The rows as the arrays of a CSR matrix."""
         n, d = self.shape
         if self._by_row is None:
             indptr, indices, data = self._by_column or self._by_row  # type: ignore[misc]
@@ -56,7 +58,7 @@ class SparseRows:
 
     @parallel.lazy_attribute
     def by_column(self) -> Arrays:
-        """The transpose of the rows as CSR arrays."""
+        """The columns as the arrays of a CSR matrix, which is the transpose of the rows."""
         if self._by_column is None:
             return transposed(*self.by_row, self.shape[1], self._narrow_type, self._n_threads)
         return _narrowed(self._by_column, self._narrow_type)
@@ -77,14 +79,14 @@ class SparseRows:
         return int(indptr[-1])
 
     def used_columns(self) -> npt.NDArray[np.int64]:
-        """Return the ascending numbers of the columns that have a non-zero."""
+        """Return the ascending numbers of the columns in which a row has a non-zero."""
         if self._by_row is not None:
             return np.unique(self._by_row[1]).astype(np.int64)
         indptr = self.by_column[0]
         return np.flatnonzero(indptr[1:] > indptr[:-1])
 
     def with_columns_only(self, columns: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows restricted to these ascending columns; other columns must be empty."""
+        """Return the rows with only these ascending columns; all other columns must be empty."""
         by_row, by_column = None, None
         if self._by_row is not None:
             indptr, indices, data = self._by_row
@@ -97,11 +99,11 @@ class SparseRows:
         return SparseRows(shape, by_row, by_column, self._n_threads, are_whole=self.are_whole)
 
     def columns_by_length(self) -> npt.NDArray[np.int64]:
-        """Return the columns by ascending number of non-zeros, or unsorted if columns are long.
+        """Return the column numbers, ordered by ascending number of non-zeros.
 
-        Columns count as long if they have more than _MAX_MEAN_LENGTH non-zeros on average. All
-        numbers of non-zeros from 2**16 on count as equal, because 16-bit numbers are sorted in
-        linear time.
+        If columns have more than _MAX_MEAN_LENGTH non-zeros on average, the column numbers are
+        returned in their original order. All columns with at least _MAX_SORTED_LENGTH non-zeros
+        count as equally long, because NumPy sorts 16-bit numbers in linear time.
         """
         lengths = np.diff((self._by_column or self.by_column)[0])
         if lengths.mean() > _MAX_MEAN_LENGTH:
@@ -110,7 +112,10 @@ class SparseRows:
         return np.argsort(sort_keys, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return rows of whole numbers with reordered columns, and with values in int16."""
+        """Return the rows with their columns in this order, and with their values as int16.
+
+        All values must be whole numbers.
+        """
         indptr, indices, data = self._by_column or self.by_column
         new_indptr = np.zeros_like(indptr)
         np.cumsum(np.diff(indptr)[order], out=new_indptr[1:])
@@ -134,7 +139,8 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # SciPy selects rows of a matrix whose values are the places of the entries.
+        # SciPy selects the rows from a matrix in which each value is the place of the entry in
+        # data, so that data of any type, or None, can be selected afterwards.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]
@@ -149,11 +155,11 @@ class SparseRows:
 
 
 def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
-    """Return rows of one width without columns that are empty in all of them, if this saves memory.
+    """Return the matrices without the columns that are empty in all of them, if this saves memory.
 
-    Inverted lists and transposes need memory for every column. For rows with many more columns than
-    non-zeros, this would be nearly all of the memory. Scores do not change, because the order of
-    the remaining columns does not change.
+    All matrices have the same columns. Inverted lists need memory for every column, which would be
+    most of the memory if there are many more columns than non-zeros. The scores stay bit-for-bit
+    the same, because the remaining columns keep their order.
     """
     n_columns = matrices[0].shape[1]
     if n_columns <= sum(rows.nnz for rows in matrices):
@@ -165,9 +171,10 @@ def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
 
 
 def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
-    """Return validated sparse rows; a CSC matrix, the CSR form of its transpose, is not converted.
+    """Return X as validated sparse rows.
 
-    If rows are compared by cosine, rows whose squares would underflow are scaled up.
+    A CSC matrix is not converted, because its arrays are the form by column. If the measure is
+    cosine, rows whose squares would underflow are scaled up.
     """
     is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
     matrix = transposed_interactions(name, X) if is_csc else as_interactions(name, X)
@@ -187,7 +194,7 @@ def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> Sp
 def _are_whole(
     indptr: npt.NDArray[np.int64], data: npt.NDArray[Any], n_threads: int | None
 ) -> bool:
-    """Return whether all values are whole numbers that int16 holds."""
+    """Return whether all values are whole numbers that fit int16."""
     first_values = data[:_FIRST_VALUES]
     if (first_values != np.rint(first_values)).any():
         return False
@@ -201,7 +208,7 @@ def _are_whole(
 
 
 def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
-    """Return the rows, after scaling up those rows whose squares would underflow."""
+    """Return the rows, in which each row whose squares would underflow is scaled up."""
     indptr, indices, data = rows.by_row
     small_rows = safe_norms.find_small(rows.norms)
     if data is None or data.dtype != np.float64 or not len(small_rows):
@@ -221,10 +228,10 @@ def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
 def _empty_entries(
     nnz: int, index_type: npt.DTypeLike, with_values: bool
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
-    """Return memory for the items and values of inverted lists.
+    """Return empty arrays for inverted lists: packed entries or None, items, and values or None.
 
-    If items and values have 16 bits, they are views of one array of 32-bit entries, which is
-    returned first. If not, None is returned first.
+    If there are values and the item numbers have 16 bits, then items and values are views of the
+    two halves of the packed 32-bit entries. Otherwise, there are no packed entries.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

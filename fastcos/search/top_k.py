@@ -1,4 +1,4 @@
-"""``top_k``, which validates its arguments; the module ``execute`` runs the search."""
+"""``top_k``, which validates its arguments and lets the module ``execute`` run the search."""
 
 from typing import Any
 
@@ -38,63 +38,63 @@ def top_k(
     progress: parallel.Progress | None = None,
     out: storage.PathLike | None = None,
 ) -> Neighbors:
-    """Find the k items that are most similar to every query.
+    """Return the k items that are most similar to each query.
 
-    The result is exact: items are ordered by float64 scores of the original rows. The results have
-    the same bits for any number of threads, block size, instruction set and thread backend. A
-    search takes O(n m d) time and stores no n x m matrix. Memory-mapped rows (``np.load(path,
-    mmap_mode="r")``) are read in blocks that fit working_memory, by measures with the capability
-    ``blocks``.
+    The result is exact: items are ordered by scores that are computed in float64 from the original
+    rows. The results are bit-for-bit identical for any number of threads, block size, instruction
+    set and thread backend. A search takes O(n m d) time and stores no n x m matrix. If the measure
+    has the capability ``blocks``, memory-mapped rows (``np.load(path, mmap_mode="r")``) are read in
+    blocks that fit working_memory.
 
     Parameters
     ----------
     queries : array_like (n, d), or (d,) if items are given; or sparse
-        One row per query. A zero row has no direction, so its cosine with every row is 0. Every
-        real type is read exactly; tensors in main memory, Arrow columns, and table columns of
-        vectors are accepted as well. float32 and float64 are not converted. float16, bfloat16, int8
-        and int16 are widened block by block, by measures with the capability ``append``.
+        One row per query. A zero row has no direction, so its cosine with every row is 0. Rows may
+        be of any real type, and their numbers are used exactly; tensors in main memory, Arrow
+        columns, and table columns that hold vectors are accepted as well. float32 and float64 rows
+        are not converted. If the measure has the capability ``append``, rows of float16, bfloat16,
+        int8 and int16 are converted to float32 only block by block.
     items : array_like (m, d), optional
         The rows that are searched. By default, the queries are compared with each other.
     k : int
-        Number of neighbours per query, from 1 to the number of items that a query is allowed to
-        find.
+        The number of neighbours per query, from 1 to the number of items that a query can find.
     measure : str or Measure
-        A name of ``fastcos.list_measures()``, or a Measure. Packed bits, which are uint8 rows of
-        ``np.packbits(rows, axis=1)``, have two measures of their own: "hamming" is minus the number
-        of bits that differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
+        A name from ``fastcos.list_measures()``, or a Measure. Packed bits, which are the uint8 rows
+        of ``np.packbits(rows, axis=1)``, have two measures of their own: "hamming" is minus the
+        number of bits that differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
     exclude_self : bool, optional
         Whether query i must not find item i. Default: True if items is None, otherwise False. If
-        items are given, use True only if they are the same rows as the queries, as in
+        you pass items, use True only if they are the same rows as the queries, as in
         ``top_k(X, X, exclude_self=True)``; there must be as many items as queries.
     allowed : array_like or sparse (n, m), optional
         A mask (m,) or item numbers; no other items can be found. For dense rows, allowed may also
         be a sparse matrix whose non-zeros are the items that each query is allowed to find; all of
-        these pairs are scored. If fewer than k items are allowed for a query, its neighbours are
+        these pairs are scored. If a query is allowed to find fewer than k items, its neighbours are
         padded.
     exclude : sparse (n, m), optional
         A matrix whose non-zeros are pairs that must not be found, such as items that a user has
-        already seen. If a query has fewer than k other items, its neighbours are padded.
+        already seen. If a query can find fewer than k other items, its neighbours are padded.
     min_score : float or Calibration, optional
-        Neighbours with a lower score are replaced by padding. The threshold is rounded to float32
-        and compared with the returned scores, which are float32.
+        Neighbours with a lower score are replaced by padding. min_score is rounded to float32
+        before it is compared with the returned scores, which are float32.
     groups : array_like (m,), int or str, optional
         The group of each item, such as a tenant, a language or a blocking key. A query finds only
         items of its own group, and the search takes as long as a search of this group alone. If the
-        group has fewer than k items, the neighbours are padded. Groups can be used with dense rows,
-        which are read into memory, and with allowed as a mask or item numbers.
+        group has fewer than k items, the neighbours of the query are padded. groups require dense
+        rows, which are read into memory; allowed must then be a mask or item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
-        The group of each query. It must be given if both groups and items are given.
+        The group of each query. Required if you pass both groups and items.
     n_threads : int, optional
-        Number of threads. Default: the setting ``n_threads``.
+        The number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional
-        The memory for buffers in MiB, besides inputs and outputs. Default: the setting
-        ``working_memory``.
+        The memory in MiB that the search may use in addition to its inputs and outputs. Default:
+        the setting ``working_memory``.
     progress : callable, optional
         Called as progress(done, total) with numbers of queries.
     out : path-like, optional
         A new directory to which the results are written batch by batch: indices.npy, scores.npy and
-        run.json. After an interrupt or a crash, the same call resumes in this directory. The call
-        returns memory maps. Results can be written for measures with the capability ``blocks``.
+        run.json. If the search is interrupted, or the process crashes, the same call resumes it.
+        The returned arrays are memory maps. The measure must have the capability ``blocks``.
 
     Returns
     -------
@@ -104,8 +104,8 @@ def top_k(
     Raises
     ------
     ValueError
-        The rows contain NaN or infinity or have different widths, k or an item number is out of
-        range, or out contains something else than results of the same call.
+        The rows contain NaN or infinity, queries and items have different numbers of columns, k or
+        an item number is out of range, or out contains anything but results of the same call.
     TypeError
         The rows are not numbers.
 
@@ -117,7 +117,7 @@ def top_k(
     >>> neighbors.indices.ravel().tolist()
     [1, 0, 1]
     """
-    if isinstance(items, int | np.integer):  # other libraries have k as their second argument
+    if isinstance(items, int | np.integer):  # in other libraries, k is the second argument
         raise TypeError(f"items must be rows, got {items}; for {items} neighbours give k={items}")
     if validation.any_sparse(queries, items):
         from fastcos.search.sparse import sparse_top_k
@@ -146,8 +146,8 @@ def top_k(
         validation.check_none("groups", groups, "with out")
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
-    # A call that resumes a run recognises the run by the NumPy types of the rows, among other
-    # facts, so the rows keep their types if results are written to a directory.
+    # If results are written to a directory, all rows must be of a type that does not depend on how
+    # they are searched, because a call that resumes the run compares the NumPy types of the rows.
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_items(
         "queries", queries, unfitted_measure, or_vector=items is not None, in_memory=in_memory,
@@ -183,9 +183,9 @@ def top_k(
 
 
 def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: int) -> QueryGroups:
-    """Return the validated groups of the queries among those of the rows X.
+    """Return the validated groups of the items X, and the group of each query.
 
-    If ``items`` is None, the queries are the rows.
+    If ``items`` is None, the queries are the items.
     """
     item_groups = ItemGroups.of(groups, len(X))
     if items is None:
@@ -200,10 +200,14 @@ def _as_groups(groups: Any, query_groups: Any, X: Any, items: Any, n_queries: in
 def _fit_and_search(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions, results: Any
 ) -> Neighbors:
-    """Fit the measure to the items and answer a request; results is an argument of ``execute``."""
-    fitted_items = fit_items(X, measure, options)  # raises for NaN, even if nothing is searched
+    """Fit the measure to the items X, and return the neighbours that a request asks for.
+
+    results is an argument of ``execute``.
+    """
+    # fit_items also finds NaN, so that an error is raised even if there is nothing to search.
+    fitted_items = fit_items(X, measure, options)
     if request.k and request.allowed_positions is not None:
-        # Only rows that are allowed in the results are packed.
+        # The items are restricted to the allowed rows, so that no other rows are packed.
         allowed_items = fitted_items.restricted_to(request.allowed_positions)
         if allowed_items is not None:
             fitted_items, request = allowed_items, request._replace(allowed_positions=None)

@@ -1,4 +1,4 @@
-"""Nearest neighbours as a step of a scikit-learn pipeline."""
+"""A scikit-learn transformer that returns the graph of nearest neighbours."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# The number of rows that are compared with the fitted rows at once.
+# The number of rows that are compared at once with the fitted rows of the same numbers.
 _COMPARED_AT_ONCE = 4096
 
 
@@ -21,28 +21,29 @@ class NeighborsTransformer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Transform rows to the sparse graph of their nearest items, for scikit-learn's pipelines.
+    """Transform rows to the sparse graph of their nearest fitted rows, in scikit-learn pipelines.
 
-    Like ``sklearn.neighbors.KNeighborsTransformer``, the graph holds distances (1 - cosine, or
-    Euclidean) with n_neighbors + 1 entries per row, because a row that was fitted is at distance 0
-    from itself. Distances are computed in float64 from differences of the rows, so that distances
-    between rows that are near each other keep their digits.
+    The class works like ``sklearn.neighbors.KNeighborsTransformer``: the entries of the graph are
+    distances (1 - cosine, or Euclidean distances), and each row has n_neighbors + 1 entries,
+    because a fitted row also finds itself, at distance 0. Distances are computed in float64 from
+    the differences of rows, so that small distances are accurate as well.
 
     Parameters
     ----------
     n_neighbors : int
         The number of neighbours of each row.
     mode : {"distance", "connectivity"}
-        Whether the entries are distances or ones. With ones, a row has n_neighbors entries.
+        Whether the entries are distances or ones. With "connectivity", they are ones, and each row
+        has only n_neighbors entries.
     measure : {"cosine", "neg_euclidean"}
         The measure, as in :func:`top_k`.
 
     Attributes
     ----------
     n_features_in_ : int
-        The number of columns of the rows that were fitted.
+        The number of columns of the fitted rows.
     n_samples_fit_ : int
-        The number of rows that were fitted.
+        The number of fitted rows.
 
     Examples
     --------
@@ -61,14 +62,14 @@ class NeighborsTransformer(
         self.measure = measure
 
     def fit(self, X: Any, y: Any = None) -> "NeighborsTransformer":
-        """Index the rows as items, which ``transform`` searches.
+        """Build an index of the rows, which ``transform`` searches.
 
         Parameters
         ----------
         X : array_like (p, d)
-            The rows that later rows are compared with.
+            The rows among which ``transform`` finds neighbours.
         y : ignored
-            Accepted because pipelines pass it.
+            Accepted because pipelines pass this argument.
 
         Returns
         -------
@@ -84,19 +85,20 @@ class NeighborsTransformer(
         return self
 
     def transform(self, X: Any) -> sp.csr_matrix:
-        """Return the graph of the rows' nearest items.
+        """Return the graph of the nearest fitted rows of each row.
 
         Parameters
         ----------
         X : array_like (n, d)
-            The rows. If row i equals item i, row i finds item i first, at distance 0. Every row of
-            ``fit_transform`` therefore finds itself before other rows that equal it.
+            The rows. If row i equals fitted row i, it finds fitted row i first, at distance 0. In
+            ``fit_transform``, every row therefore finds itself before other rows that are equal to
+            it.
 
         Returns
         -------
         csr_matrix (n, p), float64
-            Each row has n_neighbors + 1 entries by ascending distance, or n_neighbors entries if
-            mode is "connectivity".
+            Each row has n_neighbors + 1 entries, ordered by ascending distance, or n_neighbors
+            entries if mode is "connectivity".
         """
         check_is_fitted(self)
         rows = validation.estimator_rows(self, X, reset=False)
@@ -121,7 +123,7 @@ class NeighborsTransformer(
         return sp.csr_matrix((values.ravel(), indices.ravel(), indptr), shape=shape)
 
     def _self_items(self, rows: validation.Rows) -> Integers:
-        """Return i for each row i that equals item i, and -1 for all other rows."""
+        """Return i for each row i that equals fitted row i, and -1 for every other row."""
         n = min(len(rows), self.n_samples_fit_)
         is_item = np.zeros(len(rows), np.bool_)
         for first in range(0, n, _COMPARED_AT_ONCE):
