@@ -33,11 +33,11 @@ The method of a plan determines the modules of ``fastcos.kernels`` that search t
     numpy           none; while the kernels are not compiled, numpy_search multiplies matrices
     score_all       exhaustive_top_k.score_all_rows computes the float64 score of every pair
     rows_as_given   tile_top_k.search_grid compares float32 tiles of rows that are not packed
-    tiles           few_queries or projected_queries compare few queries, one by one, with packed
-                    rows; tile_top_k.search_grid compares many queries, in blocks
-    distinct        as for tiles, but only one row of each group of equal rows is packed and
+    packed          few_queries or projected_queries compare few queries, one by one, with the
+                    packed rows; tile_top_k compares many queries, in blocks
+    distinct        as for packed, but only one row of each group of equal rows is packed and
                     searched; exhaustive_top_k.expand_copies adds the other rows of the group
-    repack          those of a second plan, usually by tiles, for only the allowed rows, which are
+    repack          those of a second plan, usually packed, for only the allowed rows, which are
                     packed for this search
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled; otherwise, the first

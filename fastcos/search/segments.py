@@ -254,10 +254,10 @@ class Segment:
         return have_moderate_norms(self.encoded.norms)
 
     def count_work(self, n_queries: int, k: int, name: str = "packed") -> bool:
-        """Count the multiply-adds of a search of the packed form of this name.
+        """Count the multiply-adds of a search, which reads the packed form with this name.
 
         Once all searches together have performed enough multiply-adds, a projection is added to the
-        packed form. The method returns whether it has added one.
+        packed form, if it saves time. The method returns whether the packed form may have changed.
         """
         packed: PackedItems = getattr(self, name)
         if self._work < 0 or not plan.gains_by_projection(n_queries, packed.layout):
