@@ -442,38 +442,45 @@ def readme_rows(documents):
             words = f"{EXPLANATIONS[comparison['verdict']]}: {range_of(comparison)}"
         times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
         rows.append((title, times[0], f"{library}: {times[1]}", words))
-    lines = table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
-    lines += [f"{machine_line(document)} {summary(best.values())}", ""]
-    lines += [
-        "In the following tasks, fastcos is slower, the result is undecided, or other programs "
-        "disturbed the measurement:",
-        "",
-        *tasks_not_won(documents),
-        "",
-    ]
+    lines = ["The table shows the first run:", ""] if document["tags"] == [] else []
+    lines += table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
+    lines += [machine_line(document), "", *losses(documents), "", *without_winner(documents), ""]
     return "\n".join(lines)
 
 
-def tasks_not_won(documents):
-    """Return a list of all rows in which fastcos is not shown to be faster, by machine."""
+def by_limit(documents):
+    """Return the best comparisons of each document by its label, unlimited machines first."""
+    ordered = sorted(documents.values(), key=lambda document: bool(document["tags"]))
+    return {bar_label(document): best_of(comparisons(document)).values() for document in ordered}
+
+
+def losses(documents):
+    """Return a list with the verdicts of every machine, and all rows in which fastcos is slower."""
     lines = []
-    for document in sorted(documents.values(), key=lambda document: bool(document["tags"])):
-        lines.append(f"- {bar_label(document)}, commit {(document['commit'] or 'unknown')[:7]}")
-        best = sorted(best_of(comparisons(document)).values(), key=lambda row: row["ratio"])
-        texts = [
-            f"slower: {row['title']}; {row['library']} is {rounded(1 / row['ratio'])} times as fast"
-            for row in best
+    for label, best in by_limit(documents).items():
+        lines.append(f"- **{label}.** {summary(best)}")
+        lines += [
+            f"  - slower: {row['title']}; {row['library']} is {rounded(1 / row['ratio'])} times as "
+            "fast"
+            for row in sorted(best, key=lambda row: row["ratio"])
             if row["verdict"] == "slower"
         ]
-        texts += [
-            f"{EXPLANATIONS[verdict]}: {row['title']}; compared with {row['library']}, fastcos is "
-            f"{range_of(row)}"
-            for verdict in ("undecided", "busy")
-            for row in best
-            if row["verdict"] == verdict
-        ]
-        lines += [f"  - {text}" for text in texts or ["none"]]
     return lines
+
+
+def without_winner(documents):
+    """Return a folded list of all rows that are undecided or disturbed."""
+    lines = [
+        f"- {label}, {EXPLANATIONS[row['verdict']]}: {row['title']}; compared with "
+        f"{row['library']}, fastcos is {range_of(row)}"
+        for label, best in by_limit(documents).items()
+        for row in sorted(best, key=lambda row: row["verdict"], reverse=True)
+        if row["verdict"] in EXPLANATIONS
+    ]
+    if not lines:
+        return []
+    summary_line = "<details><summary>The tasks that are undecided or were disturbed</summary>"
+    return [summary_line, "", *lines, "", "</details>"]
 
 
 def range_of(comparison):
