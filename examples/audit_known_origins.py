@@ -1,20 +1,22 @@
-"""What fastcos.audit says of factors whose training is known, against the truth.
+"""Check whether fastcos.audit recognises how a model was trained, for known trainings.
 
-python examples/audit_known_origins.py --data DATA
+    python examples/audit_known_origins.py --data DATA
 
-trains ten models in each of ten ways, audits all of them twice, once told whether the loss had
-weight decay on both sides and once not, and judges each answer. The judge computes the condition to
-every form by itself, from the factors. An answer is wrong if
+The script trains ten models in each of ten ways, and audits each model twice: in one audit it
+states whether the loss had weight decay on both users and items, and in the other it does not. The
+script computes the condition between the factors and every form without fastcos.audit, and then
+judges each report. A report is wrong if one of these statements is true:
 
-- it names a form that the factors do not have, or names none although they have one;
-- it says that decay chose the scale where the loss had none on both sides, or where the sides do
-  not balance;
-- it is told of decay on both sides, the sides do not balance, and it does not object;
-- it lays the scale to the start although the sides balance, or to the algorithm although they
-  do not.
+- It names a form that the factors do not have, or names no form although the factors have one.
+- It says that weight decay chose the scale of the dimensions, although the loss did not have weight
+  decay on both users and items, or although the factors are not balanced.
+- It was told that both users and items had weight decay, the factors are not balanced, and it does
+  not point out this contradiction.
+- It says that the scale depends on the initialisation although the factors are balanced, or that
+  the algorithm chose the scale although they are not.
 
-DATA holds the folder ml-latest-small, for the package implicit; without it that way is left out.
-One core takes about ten minutes.
+DATA is a folder that contains the folder ml-latest-small, on which the package implicit is trained.
+Without --data, the models of implicit are left out. The script takes about ten minutes on one core.
 """
 
 import argparse
@@ -28,13 +30,14 @@ import fastcos
 from fastcos.auditing import gradient_noise
 
 RANK, SEEDS = 8, 10
-# The limits of the audit, which its documentation states.
+# The largest conditions at which the audit regards the factors as having a form, as its
+# documentation states: for forms without gradient noise, and for the form at which noise balances.
 SAME, SAME_NOISE = 1.05, 1.1
 NONE, USERS, BOTH = (0.0, 0.0), (3.0, 0.0), (3.0, 3.0)
 
 
 def origins(has_data):
-    """(label, epochs, recipe, whether decay acts on both sides) of each way to train."""
+    """Yield (label, epochs, recipe, whether users and items have decay) of each way to train."""
     yield "ALS, no decay", 100, {"by": "als", "start": 0.5, "decays": NONE}, False
     yield "ALS, decay on users", 100, {"by": "als", "start": 0.5, "decays": USERS}, False
     yield "ALS, decay on both", 200, {"by": "als", "start": 0.5, "decays": BOTH}, True
@@ -52,7 +55,10 @@ def origins(has_data):
 
 
 def conditions(P, Q, noise):
-    """Condition of the map to each form, by the decomposition of the product alone."""
+    """Return the condition of the map from each form to the items Q, by the name of the form.
+
+    The forms are computed from the singular value decomposition of the product PQ'.
+    """
     left, R_left = np.linalg.qr(P)
     right, R_right = np.linalg.qr(Q)
     U, singular, Vt = np.linalg.svd(R_left @ R_right.T)
@@ -80,33 +86,36 @@ def conditions(P, Q, noise):
 
 
 def faults(report, truth, told):
-    """What is wrong with the answer of an audit, as a list of sentences; empty if nothing."""
+    """Return the mistakes in the report of an audit, as a list of sentences."""
     limits = {name: SAME_NOISE if name == "noise_balanced" else SAME for name in truth}
     forms = {name for name, condition in truth.items() if condition < limits[name]}
     is_balanced = bool(forms & {"balanced", "noise_balanced"})
     text = f"{report.headline} {report.verdict}"
     wrong = []
     if report.parametrization is None and forms:
-        wrong.append(f"it names no form, and the factors have {sorted(forms)}")
+        wrong.append(f"the report names no form, but the factors have the forms {sorted(forms)}")
     if report.parametrization is not None and report.parametrization not in forms:
-        wrong.append(f"it names {report.parametrization}, at a condition of {truth}")
+        wrong.append(f"the report names {report.parametrization}, but the conditions are {truth}")
     if not report.is_free or "chose the scale" in text or "which chooses the scale" in text:
         if told != "both" or not is_balanced:
-            wrong.append("it says that training chose the scale")
+            wrong.append("the report says that training chose the scale")
     elif told == "both" and "training has not converged" not in text:
-        wrong.append("it does not object to sides that do not balance")
-    if "scale therefore comes from the start" in text and (forms or told != "not both"):
-        wrong.append("it lays the scale to the start")
+        wrong.append("the report does not object although the factors are not balanced")
+    if "therefore depends on the initialisation" in text and (forms or told != "not both"):
+        wrong.append("the report says that the scale depends on the initialisation")
     if "The algorithm chose this scale" in text and (not is_balanced or told != "not both"):
-        wrong.append("it lays the scale to the algorithm")
+        wrong.append("the report says that the algorithm chose the scale")
     return wrong
 
 
 def judged(label, epochs, recipe, has_decay, seed, folder):
-    """Train one model, and yield (told, report, faults) of both audits."""
+    """Train one model, audit it twice, and yield (told, report, faults) for each audit.
+
+    told is the value of weight_decay_on that the audit received.
+    """
     if recipe["by"] == "implicit":
         data = movielens(folder)
-    else:  # models with one and with two noise levels take turns
+    else:  # even seeds use one noise level, odd seeds two
         data = simulated((1.0, 1.0) if seed % 2 == 0 else (0.4, 2.0), seed=seed)
     *_, (P, Q) = train(data, recipe.get("rank", RANK), recipe, [epochs], seed)
     noise = None
@@ -119,12 +128,15 @@ def judged(label, epochs, recipe, has_decay, seed, folder):
 
 
 def main():
-    """Judge all, and print a line for each way to train."""
+    """Judge all reports, and print a row of a table for each way to train."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
-    parser.add_argument("--only", help="this way to train alone")
+    parser.add_argument("--data", type=Path, help="folder that contains the data sets")
+    parser.add_argument("--only", help="train only in this way, such as 'SGD, long'")
     given = parser.parse_args()
-    print("| trained by | forms named | right, told of decay | right, not told |")
+    print(
+        "| trained by | forms that the audit names | right, if told about decay | right, if not "
+        "told |"
+    )
     print("|---|---|---:|---:|")
     for label, epochs, recipe, has_decay in origins(given.data is not None):
         if given.only not in (None, label):

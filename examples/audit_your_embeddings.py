@@ -1,10 +1,11 @@
-"""Audits of real embeddings, and of some whose answer is known: the figures of docs/howto/audit.md.
+"""Audit real embeddings, and simulated ones whose right answer is known, for docs/howto/audit.md.
 
     python examples/audit_your_embeddings.py OUT                # simulated data only, seconds
-    python examples/audit_your_embeddings.py OUT --data DATA    # minutes
+    python examples/audit_your_embeddings.py OUT --data DATA    # also real data, minutes
 
-DATA holds ml-latest-small/ (MovieLens), mtg/ (deck lists), glove50/ with words/ (GloVe), and
-completejourney/ (groceries). Writes a page and the numbers of every case, summary.md and
+DATA is a folder that contains the folders ml-latest-small (MovieLens), mtg (deck lists), glove50
+and words (GloVe), and completejourney (groceries). For each case, the script writes the page of the
+audit and its numbers to the folder OUT. It also writes the table summary.md and the figure
 robustness.png.
 """
 
@@ -28,7 +29,7 @@ DOTS_PER_INCH = 130
 
 @dataclass
 class Case:
-    """Embeddings, and what else is known of their items."""
+    """Embeddings to audit, with the other arguments of fastcos.audit."""
 
     items: Any
     users: Any = None
@@ -38,7 +39,10 @@ class Case:
 
 
 def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case:
-    """Both sides of a linear model; the knee of its shrinkage at singular value number rank / 5."""
+    """Fit a linear model to interactions, and return its user and item embeddings.
+
+    λ has its default, at which the shrinkage of the (rank / 5)-th dimension is one half.
+    """
     model = fastcos.LinearMF(rank, objective=objective, random_state=0).fit(X)
     users = model.user_embeddings(X)
     popularity = np.asarray((X != 0).sum(axis=0)).ravel()
@@ -46,7 +50,7 @@ def factors(X: Any, rank: int, objective: str = "dropout", **known: Any) -> Case
 
 
 def films(data: Path, objective: str = "dropout") -> Case:
-    """MovieLens latest-small: 610 users, 9,724 films; labels: films of one genre."""
+    """Return a model of MovieLens latest-small; films with a single genre are labelled by it."""
     folder = data / "ml-latest-small"
     read = fastcos.read_interactions(folder / "ratings.csv.zip", value="")
     labels = io.read_labels(folder / "movies.csv", read.item_ids, column="genres")
@@ -54,18 +58,18 @@ def films(data: Path, objective: str = "dropout") -> Case:
 
 
 def cards(data: Path) -> Case:
-    """Deck lists of Magic: 385,215 decks, 17,192 cards; labels: cards of one colour."""
+    """Return a model of Magic decks; cards with a single colour are labelled by it."""
     read = fastcos.read_interactions(data / "mtg" / "mtg_csr.npz")
     labels = io.read_labels(
         data / "mtg" / "cards.csv", read.item_ids, column="color", only=set("WUBRG")
     )
     X = read.X
-    X.data[:] = 1  # a deck contains a card or not, however many copies
+    X.data[:] = 1  # the number of copies of a card in a deck does not count
     return factors(X, 64, labels=texts(labels))
 
 
 def words(data: Path) -> Case:
-    """8,347 GloVe vectors; labels: the categories of Battig. There is no other side."""
+    """Return GloVe vectors with the categories of Battig as labels; there are no user vectors."""
     found = io.read_vectors(data / "glove50" / "glove50.npz")
     labels = io.read_labels(
         data / "words" / "battig.csv", found.ids, column="category", item="word", separator=None
@@ -74,7 +78,10 @@ def words(data: Path) -> Case:
 
 
 def groceries(data: Path) -> Case:
-    """Completejourney: a weak case, since purchases hardly determine departments."""
+    """Return a model of Complete Journey with departments as labels.
+
+    Purchases hardly determine the department of a product, so the labels are hard to recover.
+    """
     folder = data / "completejourney"
     read = fastcos.read_interactions(
         folder / "completejourney_pairs.csv.gz", user="household_id", item="product_id", value=""
@@ -87,7 +94,7 @@ def groceries(data: Path) -> Case:
 
 
 def simulated(small: bool, objective: str) -> Case:
-    """Section 4 of the paper: the labels are the clusters that the interactions came from."""
+    """Return a model of the simulation in section 4 of the paper, with the clusters as labels."""
     data = fastcos.simulate_interactions(
         *((600, 120) if small else (20_000, 1_000)), random_state=0
     )
@@ -95,25 +102,25 @@ def simulated(small: bool, objective: str) -> Case:
 
 
 def stretched(case: Case) -> Case:
-    """The same model under a planted rescaling of condition 8."""
+    """Return the embeddings of a case under a rescaling of condition 8."""
     D = np.geomspace(1, 8, case.items.shape[1])
     return Case(case.items / D, case.users * D, case.labels, case.popularity, "dot")
 
 
 def noise(small: bool) -> Case:
-    """Isotropic noise: no dimension is to blame, and no neighbour means anything."""
+    """Return independent normal numbers, in which no neighbour has a meaning."""
     rng = np.random.default_rng(0)
     n = 500 if small else 10_000
     return Case(rng.standard_normal((n, 32), dtype=np.float32), labels=rng.integers(0, 5, n))
 
 
 def texts(labels: io.ItemLabels) -> list[str | None]:
-    """One label an item, None for an item without."""
+    """Return the label of each item, or None for an item without a label."""
     return [None if code < 0 else str(labels.classes[code]) for code in labels.labels]
 
 
 def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
-    """What is audited, by name."""
+    """Return the functions that make the cases, by the name of the case."""
     small = data is None
     found: dict[str, Callable[[], Case]] = {
         "simulation, Eq. 1": lambda: simulated(small, "dropout"),
@@ -134,7 +141,7 @@ def cases(data: Path | None) -> dict[str, Callable[[], Case]]:
 
 
 def audited(name: str, case: Case, out: Path) -> fastcos.auditing.Audit:
-    """Audit one case and write its page and numbers."""
+    """Audit one case, write its page and its numbers, and return the report."""
     report = fastcos.audit(
         case.items,
         case.users,
@@ -153,7 +160,7 @@ def audited(name: str, case: Case, out: Path) -> fastcos.auditing.Audit:
 
 
 def summary(reports: dict[str, fastcos.auditing.Audit]) -> str:
-    """The table of docs/howto/audit.md."""
+    """Return the table of docs/howto/audit.md, as Markdown."""
     heads = (
         "embeddings", "items", "parametrisation", "certified", "unbroken",
         "certified, linear", "nearest form", "items orthonormal, Jaccard",
@@ -183,7 +190,7 @@ def summary(reports: dict[str, fastcos.auditing.Audit]) -> str:
 
 
 def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
-    """Draw the robustness curve of every case, three in a row."""
+    """Draw the robustness curve of every case, in three columns of panels."""
     from matplotlib.figure import Figure
 
     n_rows = -(-len(reports) // 3)
@@ -196,12 +203,12 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
         ax.set_xlabel("")
         ax.set_ylabel("")
         ax.get_legend().remove()
-        ax.texts[0].remove()  # the text below the panels names the vertical line
+        ax.texts[0].remove()  # the label of the x axis of the figure explains the vertical line
     for ax in axes.flat[len(reports) :]:
         ax.remove()
     with figure_style():
-        # The legend is outside the axes, because some curves leave no corner free. The two curves
-        # of a colour, which have one meaning, are one below the other.
+        # The legend is outside the axes, because the curves of some panels leave no corner free.
+        # The entries are sorted by colour, because the two curves of a colour bound the same share.
         lines = sorted(axes.flat[0].get_legend_handles_labels()[0],
                        key=lambda line: COLOURS.index(line.get_color()))  # fmt: skip
         drawn.legend(handles=lines, loc="outside upper center", ncols=3)
@@ -217,8 +224,14 @@ def figure(reports: dict[str, fastcos.auditing.Audit]) -> Any:
 def main() -> None:
     """Audit every case, write the pages, the table and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("out", type=Path, help="folder for pages, table and figure")
-    parser.add_argument("--data", type=Path, help="folder of the real data; simulated if left out")
+    parser.add_argument(
+        "out", type=Path, help="folder to which the pages, the table and the figure are written"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        help="folder that contains the real data (default: only simulated data)",
+    )
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     found = {name: audited(name, make(), given.out) for name, make in cases(given.data).items()}

@@ -1,20 +1,24 @@
-"""Whether two trainings of a deep model agree, from seeds that differ, on predictions and on D.
+"""Measure how much two trainings of a deep model from different random seeds agree.
 
-The paper's simulation is fitted by gradient descent: two towers of two layers, or the plain factors
-of skip-gram with negative sampling. Every variant is trained twice on each data set, from two
-random initialisations. Runs agree if the loss chooses predictions and D, or because their starts
-follow one law.
+    python examples/deep_models.py --output deep_models.csv --page docs/explanation/deep_models.md
 
-python examples/deep_models.py --output deep_models.csv --page docs/explanation/deep_models.md
+The script fits models to the simulation of the paper by gradient descent. The models are two towers
+of two layers each, or plain user and item vectors with the loss of skip-gram with negative sampling
+(SGNS). Each variant is trained twice on each data set, from two random initialisations. Two runs
+agree if the loss chooses both the predictions and the rescaling D. They may also agree because both
+initialisations have the same distribution.
 
-needs torch (``pip install torch``), which fastcos itself does not. Ten data sets take minutes.
+The script requires torch (``pip install torch``), and takes some minutes for ten data sets. For
+each pair of runs, it measures:
 
-For each pair of runs: held-out recall, which shows whether they are equally good. The Jaccard index
-of the ten nearest items. The correlation of all cosines (RSA), as given and after the best linear
-map of one run to the other: what that map gains is due to the parametrisation. And the condition
-between the runs: after an orthogonal Procrustes alignment, the root of exp of Hilbert's
-distance of the two Gram matrices, the κ of Theorem 3. "To balance" is the same between the two
-sides of one run: 1 if weight decay has balanced them.
+- recall: the recall of held-out items, which shows whether the two runs are equally good;
+- jaccard: the Jaccard index of the ten nearest items;
+- rsa, rsa_mapped: the correlation of all cosines, before and after the best linear map from one run
+  to the other; the increase is the part of the difference that the parametrisation explains;
+- condition: the κ of Theorem 3 between the items of the two runs, which is the square root of
+  exp(Hilbert's distance) of their Gram matrices after an orthogonal Procrustes alignment;
+- to_balance: the same κ between the users and the items of one run; it is 1 if weight decay has
+  balanced them.
 """
 
 import argparse
@@ -34,7 +38,8 @@ import fastcos
 
 N_USERS, N_ITEMS, N_DIMENSIONS, N_HIDDEN = 1000, 200, 10, 64
 K = 10
-# By name: similarity, temperature, optimiser, decay, dropout of inputs, dropout of coordinates.
+# For each variant of the towers: similarity, temperature, optimiser, weight decay, and the dropout
+# rates of the inputs and of the coordinates.
 TOWERS = {
     "dot": ("dot", 1.0, "adam", 0.0, 0.0, 0.0),
     "dot, L2 in the loss": ("dot", 1.0, "adam", 1e-4, 0.0, 0.0),
@@ -44,7 +49,7 @@ TOWERS = {
     "cosine, temperature 0.07": ("cosine", 0.07, "adam", 0.0, 0.0, 0.0),
     "cosine, temperature 0.25": ("cosine", 0.25, "adam", 0.0, 0.0, 0.0),
 }
-# By name: optimiser and decay.
+# For each variant of SGNS: optimiser and weight decay.
 FACTORS = {
     "SGNS": ("adam", 0.0),
     "SGNS, L2 in the loss": ("adam", 1e-3),
@@ -56,7 +61,10 @@ START, END = "<!-- table: made by examples/deep_models.py -->", "<!-- end of tab
 
 
 def held_out_split(X, random):
-    """Interactions without one of each user that has two, and the item held out (-1 for none)."""
+    """Hold out one item of each user with at least two items.
+
+    Return the remaining interactions, and the held-out item of each user, or -1.
+    """
     rest, held = X.toarray() > 0, np.full(X.shape[0], -1)
     for user in np.flatnonzero(rest.sum(axis=1) > 1):
         held[user] = random.choice(np.flatnonzero(rest[user]))
@@ -65,7 +73,7 @@ def held_out_split(X, random):
 
 
 def recall(scores, rest, held, k=20):
-    """Share of the held-out items among the k best that a user has not seen."""
+    """Return the share of held-out items that are among the k best unseen items of a user."""
     scores = np.where(rest, -np.inf, scores)
     users = np.flatnonzero(held >= 0)
     own = scores[users, held[users]]
@@ -73,13 +81,13 @@ def recall(scores, rest, held, k=20):
 
 
 def optimiser(parameters, kind, decay):
-    """Adam with decay in the loss, or AdamW with decoupled decay."""
+    """Return Adam, with weight decay in the loss, or AdamW, with decoupled weight decay."""
     family = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
     return family(parameters, lr=RATE, weight_decay=decay)
 
 
 def descend(step_loss, chosen):
-    """Full-batch descent with a rate that ends at 0."""
+    """Minimise the loss by full-batch steps, with a learning rate that falls linearly to 0."""
     schedule = torch.optim.lr_scheduler.LinearLR(chosen, 1.0, 0.0, N_STEPS)
     for _ in range(N_STEPS):
         chosen.zero_grad()
@@ -89,7 +97,7 @@ def descend(step_loss, chosen):
 
 
 def trained_towers(rest, seed, similarity, temperature, kind, decay, of_inputs, of_coordinates):
-    """Rows of users and items after training two towers with a softmax over all items."""
+    """Train two towers with a softmax over all items, and return users and items."""
     torch.manual_seed(seed)
     seen = torch.tensor(rest, dtype=torch.float32)
     inputs = seen / seen.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
@@ -121,7 +129,7 @@ def trained_towers(rest, seed, similarity, temperature, kind, decay, of_inputs, 
 
 
 def trained_factors(rest, seed, kind, decay):
-    """Rows of users and items by the expected loss of skip-gram with negative sampling, no bias."""
+    """Train user and item vectors by the expected loss of SGNS without a bias, and return them."""
     torch.manual_seed(seed)
     seen = torch.tensor(rest, dtype=torch.float32)
     noise = seen.sum(dim=0) ** NEGATIVE_EXPONENT
@@ -140,13 +148,13 @@ def trained_factors(rest, seed, kind, decay):
 
 
 def separation(one, other):
-    """Condition between two sets of rows: root of exp of Hilbert's distance of their Grams."""
+    """Return the condition between two sets of rows: the root of exp(Hilbert's distance)."""
     values = scipy.linalg.eigh(one.T @ one, other.T @ other, eigvals_only=True)
     return float(np.sqrt(values[-1] / max(values[0], np.finfo(float).tiny)))
 
 
 def pair_scores(runs, rest, held, clusters):
-    """The numbers of two runs (users, items) on one data set."""
+    """Return the scores of two runs on one data set; each run is a pair (users, items)."""
     lists = [fastcos.top_k(items, k=K).indices for _, items in runs]
     (users, one), (_, other) = runs
     rotation, _ = scipy.linalg.orthogonal_procrustes(one, other)
@@ -173,7 +181,7 @@ COLUMNS = (
 
 
 def run(given):
-    """Write one line per variant and data set; those that the file has are kept."""
+    """Add a line per variant and data set to the csv file, unless it contains the line."""
     done = set()
     if given.output.exists():
         with given.output.open(newline="") as file:
@@ -200,7 +208,7 @@ def run(given):
 
 
 def interval(values, digits=2):
-    """Mean and 95 % t interval as text."""
+    """Return the mean and its 95 % t interval as text."""
     mean = np.mean(values)
     if len(values) < 2:
         return f"{mean:.{digits}f}"
@@ -209,7 +217,10 @@ def interval(values, digits=2):
 
 
 def table(path):
-    """Markdown: means over data sets with 95 % t intervals; of conditions, geometric ones."""
+    """Return the Markdown table of means over data sets, and the number of data sets.
+
+    The means of conditions are geometric means; the intervals are 95 % t intervals.
+    """
     found = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -232,13 +243,13 @@ def table(path):
 
 
 def main():
-    """Run what is missing, and write the table."""
+    """Train the variants that the csv file does not contain, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--output", type=Path, default=Path("deep_models.csv"))
     parser.add_argument("--page", type=Path, help="Markdown file whose table is replaced")
     given = parser.parse_args()
-    torch.set_num_threads(1)  # so that sums do not depend on the number of cores
+    torch.set_num_threads(1)  # otherwise, sums would depend on the number of cores
     run(given)
     text, n_seeds = table(given.output)
     packages = [f"{name} {version(name)}" for name in ("fastcos", "numpy", "torch")]

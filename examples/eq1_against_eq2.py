@@ -1,18 +1,19 @@
-"""Which of the paper's two objectives predicts held-out interactions better.
+"""Compare how well the two objectives of the paper predict held-out interactions.
 
-python examples/eq1_against_eq2.py --data DATA --output CSV --page PAGE
+    python examples/eq1_against_eq2.py --data DATA --output CSV --page PAGE
 
-holds out a fifth of the interactions, five times. Rank and λ of each objective are chosen on one
-half of the users, by the NDCG of the first 20 recommendations, and measured on the other. Both
-objectives predict X V f(σ) V' from the singular values σ and the right singular vectors V of the
-training data: f is σ²/(σ² + λ) for Eq. 1, and 1 - λ/σ, but at least 0, for Eq. 2. λ is compared
-with σ² by one and with σ by the other, so the grid is one of knees: the singular value at which f
-is a half under Eq. 1, and 0 under Eq. 2, as a multiple of the tenth.
+For each of five splits, the script holds out a fifth of the interactions. It chooses the rank and λ
+of each objective by the NDCG of the first 20 recommendations to one half of the users, and measures
+the NDCG of the chosen model on the other half. With the singular values σ and the right singular
+vectors V of the training data, both objectives predict X V f(σ) V'. For Eq. 1, f(σ) = σ²/(σ² + λ);
+for Eq. 2, f(σ) = max(0, 1 - λ/σ). λ therefore has the unit of σ² in Eq. 1, and of σ in Eq. 2. The
+grid contains values of the *knee* instead of λ. The knee is the singular value at which f is one
+half (Eq. 1) or at which f becomes 0 (Eq. 2), divided by the tenth largest singular value.
 
-DATA holds the folders ml-latest-small, online-retail and completejourney. Without it the ten
-presets of the simulation are used alone. Lines that the csv has are not computed again. One core
-takes about ten minutes. The csv of the documentation is docs/eq1_against_eq2.csv, and its page
-docs/reproduce.md.
+DATA is a folder that contains the folders ml-latest-small, online-retail and completejourney.
+Without --data, the script uses only the ten presets of the simulation. Lines that the csv file
+already contains are not computed again. The script takes about ten minutes on one core. The
+documentation contains its results in docs/eq1_against_eq2.csv and docs/reproduce.md.
 """
 
 import argparse
@@ -38,7 +39,7 @@ START, END = "<!-- {}: made by examples/eq1_against_eq2.py -->", "<!-- end of {}
 
 @numba.njit(cache=True)  # noqa: TID251
 def ndcg(scores, seen_ptr, seen, held_ptr, held):
-    """NDCG of the first 20 unseen items of each user; NaN for a user without held-out items."""
+    """Return the NDCG of the 20 best unseen items of each user; NaN without held-out items."""
     n, p = scores.shape
     discounts = 1 / np.log2(np.arange(2.0, TOP + 2))
     out = np.full(n, np.nan)
@@ -70,7 +71,7 @@ def ndcg(scores, seen_ptr, seen, held_ptr, held):
 
 
 def binary(X, least):
-    """Ones for the interactions with items of at least so many users."""
+    """Return the interactions as ones, without items that have fewer than `least` users."""
     X = sp.csr_array(X)
     X = sp.csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape)
     X = X[:, np.flatnonzero(X.sum(axis=0) >= least)]
@@ -78,7 +79,7 @@ def binary(X, least):
 
 
 def data_sets(folder):
-    """Name and interactions of each data set."""
+    """Yield the name and the interactions of each data set."""
     for preset in presets():
         data = fastcos.simulate_interactions(3000, 400, preset=preset, random_state=0)
         yield f"simulation, `{preset}`", binary(data.X, 1)
@@ -98,7 +99,10 @@ def data_sets(folder):
 
 
 def split_lines(X, split):
-    """Return the held-out NDCG of both equations, chosen on one half of the users."""
+    """Yield a line of the csv file for each equation.
+
+    Rank and knee are chosen on one half of the users, and the NDCG is that of the other half.
+    """
     random = np.random.default_rng(split)
     all_pairs = sp.coo_array(X)
     is_held = random.random(all_pairs.nnz) < 0.2
@@ -135,7 +139,7 @@ def split_lines(X, split):
 
 
 def read(path):
-    """Lines of the csv, none if it does not exist."""
+    """Return the lines of the csv file as dicts, or an empty list if the file does not exist."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -143,7 +147,7 @@ def read(path):
 
 
 def fill(path, folder, seconds):
-    """Append the splits that the csv lacks."""
+    """Compute the splits that the csv file does not contain, and append their lines."""
     stop, done = time.monotonic() + seconds, {(line["data"], line["split"]) for line in read(path)}
     is_new = not path.exists()
     with path.open("a", newline="") as file:
@@ -161,13 +165,13 @@ def fill(path, folder, seconds):
 
 
 def interval(differences):
-    """Mean ± half width of the 95 % t interval."""
+    """Return the mean and the half width of its 95 % t interval as text."""
     width = scipy.stats.t.ppf(0.975, len(differences) - 1) * scipy.stats.sem(differences)
     return f"{np.mean(differences):+.3f} ± {width:.3f}"
 
 
 def table(lines):
-    """Markdown: a row for each data set."""
+    """Return the Markdown table, with a row for each data set."""
     head = ["data", "users x items", "NDCG@20 of Eq. 1", "of Eq. 2", "Eq. 1 minus Eq. 2",
             "the same at rank 50", "rank chosen, Eq. 1", "Eq. 2"]  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|---:|" + "---:|" * (len(head) - 2)]
@@ -192,12 +196,14 @@ def table(lines):
 
 
 def main():
-    """Compute what is missing, and write the table."""
+    """Compute the splits that are missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--data", type=Path, help="folder that contains the data sets")
     parser.add_argument("--output", type=Path, default=Path("eq1_against_eq2.csv"))
     parser.add_argument("--page", type=Path, help="Markdown file whose table is replaced")
-    parser.add_argument("--seconds", type=float, default=np.inf, help="stop computing after these")
+    parser.add_argument(
+        "--seconds", type=float, default=np.inf, help="start no further split after this time"
+    )
     given = parser.parse_args()
     fill(given.output, given.data, given.seconds)
     text = table(read(given.output))

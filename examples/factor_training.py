@@ -1,12 +1,13 @@
-"""Trainers of matrix factorisations whose start, decay, batch and length are all in your hands.
+"""Train matrix factorisations with a chosen start, weight decay, batch size and number of epochs.
 
-The studies scale_of_dimensions.py and audit_known_origins.py of this folder use them. The loss of
-one observation is half of the squared residual, prediction minus value. In gradient descent, every
-observation adds its weight decay λ times the row to the gradients of its user and of its item. In
-alternating least squares, λ is the decay of a whole row.
+The scripts scale_of_dimensions.py and audit_known_origins.py of this folder use these functions.
+The *start* of a training is its initial user and item vectors. The residual of an observation is
+its prediction minus its value, and its loss is half of the squared residual. In gradient descent,
+each observation adds λ times the vector to the gradient of its user and of its item, where λ is the
+weight decay. In alternating least squares, λ is applied once to each vector.
 
-A step is the learning rate of one observation: the losses of a batch are summed. So batches of
-every size make the same progress in an epoch.
+The step size is the learning rate per observation: the losses of a batch are summed, and not
+averaged. Batches of any size therefore make the same progress in an epoch.
 """
 
 import zipfile
@@ -20,7 +21,7 @@ import fastcos
 
 
 class Observations(NamedTuple):
-    """Values of pairs of a user and an item, and the size of both sides."""
+    """Observed values, each with its user and its item, and the numbers of users and items."""
 
     name: str
     users: np.ndarray
@@ -33,9 +34,11 @@ class Observations(NamedTuple):
 
 
 def simulated(noise=(1.0, 1.0), shape=(300, 200), rank=8, seed=0):
-    """All entries of a matrix of that rank plus noise.
+    """Return all entries of a matrix of the given rank plus noise.
 
-    With two noise levels, half of the dimensions belongs to the items of each level.
+    noise: the standard deviations of the noise of the first and of the second half of the items. If
+        they differ, half of the dimensions describe mainly the first half of the items, and the
+        other dimensions mainly the second half.
     """
     random = np.random.default_rng(seed)
     n, p = shape
@@ -53,7 +56,11 @@ def simulated(noise=(1.0, 1.0), shape=(300, 200), rank=8, seed=0):
 
 
 def without_biases(name, users, items, values, least):
-    """Observations of items and users that have enough, minus damped means of items and users."""
+    """Return the observations minus the biases of items and users.
+
+    Users and items with fewer than `least` observations are left out. A bias is a sum of values,
+    divided by their number plus 10.
+    """
     for _ in range(20):
         counts = np.bincount(users), np.bincount(items)
         enough = (counts[0][users] >= least) & (counts[1][items] >= least)
@@ -68,7 +75,10 @@ def without_biases(name, users, items, values, least):
 
 
 def movielens(folder):
-    """Ratings of MovieLens latest-small minus biases; users and films with 10."""
+    """Return the ratings of MovieLens latest-small minus biases.
+
+    Users and films with fewer than 10 ratings are left out.
+    """
     with zipfile.ZipFile(folder / "ml-latest-small" / "ratings.csv.zip") as archive:
         name = next(name for name in archive.namelist() if name.endswith("ratings.csv"))
         with archive.open(name) as file:
@@ -78,9 +88,12 @@ def movielens(folder):
 
 
 def retail(folder):
-    """Logarithms of the quantities of Online Retail minus biases; customers and goods with 60."""
+    """Return the logarithms of the quantities of Online Retail minus biases.
+
+    Customers and goods with fewer than 60 pairs are left out.
+    """
     path = next((folder / "online-retail").glob("*pairs*"))
-    # Quantities of several purchases are added; none is negative.
+    # The quantities of several purchases are added, and negative sums count as 0.
     seen = sp.coo_array(fastcos.read_interactions(path, value="quantity").X)
     users, items = seen.coords
     values = np.log1p(np.maximum(seen.data.astype(float), 0.0))
@@ -92,7 +105,7 @@ def retail(folder):
 
 @numba.njit(cache=True)  # noqa: TID251
 def sgd_epoch(P, Q, users, items, values, order, step, batch, user_decay, item_decay):
-    """Take one pass over the observations, in place."""
+    """Update P and Q in place by one pass of gradient descent over the observations."""
     k = P.shape[1]
     P_slope, Q_slope = np.zeros_like(P), np.zeros_like(Q)
     for first in range(0, len(order), batch):
@@ -115,7 +128,7 @@ def sgd_epoch(P, Q, users, items, values, order, step, batch, user_decay, item_d
 
 @numba.njit(cache=True)  # noqa: TID251
 def adam_rows(X, slope, first, second, rate, t):
-    """Take one step of Adam for all rows, and clear the slopes."""
+    """Update all rows of X in place by one step of Adam, and set the gradient to 0."""
     c1, c2 = 1 - 0.9**t, 1 - 0.999**t
     for r in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -127,7 +140,10 @@ def adam_rows(X, slope, first, second, rate, t):
 
 @numba.njit(cache=True)  # noqa: TID251
 def adam_epoch(P, Q, moments, users, items, values, order, rate, batch, decays, t):
-    """Take one pass of Adam on the mean loss of each batch, in place; return the steps so far."""
+    """Update P and Q in place by one pass of Adam; return the number of steps so far.
+
+    A step minimises the mean loss of a batch.
+    """
     k = P.shape[1]
     P_slope, Q_slope = np.zeros_like(P), np.zeros_like(Q)
     for first in range(0, len(order), batch):
@@ -148,7 +164,7 @@ def adam_epoch(P, Q, moments, users, items, values, order, rate, batch, decays, 
 
 @numba.njit(cache=True)  # noqa: TID251
 def _least_squares(X, other, indptr, others, values, decay):
-    """Solve for each row of X the least squares on its observations, in place."""
+    """Replace each row of X by the solution of the least-squares problem of its observations."""
     k = X.shape[1]
     for r in range(len(indptr) - 1):
         gram, right = decay * np.eye(k), np.zeros(k)
@@ -162,26 +178,30 @@ def _least_squares(X, other, indptr, others, values, decay):
 
 
 def als_sweeps(P, Q, data, sweeps, decays):
-    """Alternate least squares for users and for items, in place; one decay for each side."""
+    """Update P and Q in place by sweeps of alternating least squares.
+
+    decays: the weight decay of the users, and that of the items.
+    """
     by_user = sp.csr_array((data.values, (data.users, data.items)), shape=data.shape)
     by_item = sp.csr_array(by_user.T)
     for _ in range(sweeps):
         for X, other, seen, decay in ((P, Q, by_user, decays[0]), (Q, P, by_item, decays[1])):
-            # A tiny decay keeps the systems of rows with few observations solvable.
+            # The tiny decay makes the problem of a row solvable even if it has few observations.
             _least_squares(X, other, seen.indptr, seen.indices, seen.data, decay + 1e-9)
 
 
 def train(data, rank, recipe, marks, seed, condition=1.0):
-    """Yield users and items after each number of epochs.
+    """Train a model, and yield its users and items after each number of epochs in marks.
 
     recipe: a dict with ``by`` ("sgd", "gd", "adam", "als" or "implicit"), ``start`` (the standard
-    deviation of both sides), ``step``, ``batch`` and ``decays`` (users, items). The start is
-    rescaled by a D of that condition; the seed and the order of the observations stay.
+        deviation of the initial vectors), ``step``, ``batch`` and ``decays`` (of users and items).
+    condition: the initial vectors are rescaled by a D of this condition. The random numbers and the
+        order of the observations do not depend on it.
     """
     random = np.random.default_rng(seed)
     n, p = data.shape
     D = np.geomspace(condition**0.5, condition**-0.5, rank)
-    # implicit starts from uniform numbers between 0 and 0.01.
+    # The initial vectors of implicit are uniform random numbers between 0 and 0.01.
     draw = random.random if recipe["by"] == "implicit" else random.standard_normal
     P = recipe["start"] * draw((n, rank)) * D
     Q = recipe["start"] * draw((p, rank)) / D
@@ -192,7 +212,7 @@ def train(data, rank, recipe, marks, seed, condition=1.0):
 
 
 def descend(data, P, Q, recipe, marks, seed):
-    """Yield users and items after each number of epochs from the given ones."""
+    """Continue to train P and Q; yield users and items after each number of epochs in marks."""
     P, Q = P.copy(), Q.copy()
     random = np.random.default_rng(1000 + seed)
     decays = tuple(float(decay) for decay in recipe.get("decays", (0.0, 0.0)))
@@ -216,7 +236,7 @@ def descend(data, P, Q, recipe, marks, seed):
 
 
 def _implicit(data, recipe, marks, seed, P, Q):
-    """Alternating least squares of the package implicit, on the observed pairs as ones."""
+    """Train by implicit's alternating least squares, with the value 1 for each observed pair."""
     from implicit.cpu.als import AlternatingLeastSquares
 
     ones = sp.csr_array((np.ones(len(data.values), np.float32), (data.users, data.items)),
@@ -232,6 +252,6 @@ def _implicit(data, recipe, marks, seed, P, Q):
 
 
 def slopes(data, P, Q):
-    """Residuals of all observations as a sparse matrix: what gradient_noise asks for."""
+    """Return the residuals of all observations as a sparse matrix, as gradient_noise needs them."""
     residuals = np.einsum("ij,ij->i", P[data.users], Q[data.items]) - data.values
     return sp.coo_array((residuals, (data.users, data.items)), shape=data.shape)

@@ -1,12 +1,13 @@
-"""Check of a pull request that retrains embeddings: exit 1 if the neighbours changed too much.
+"""Compare retrained embeddings with an old version; exit with 1 if the neighbours changed too much.
 
     python examples/gate_embeddings.py old.npz new.npz --min-jaccard 0.6
 
-Each file holds the arrays ``users`` (n, k) and ``items`` (p, k) of one training. Three numbers are
-printed. model_change: did the predictions change? CCA similarity: do the items span the same space?
-Jaccard@10: did neighbours by cosine change? If only the last one changes, the model is the same and
-was rescaled; bring both versions into canonical form before you compare or serve them. Without
-files: a demonstration.
+Each file contains the arrays ``users`` (n, k) and ``items`` (p, k) of one training. The script
+prints three numbers: how much the predictions changed, whether the items span the same space (CCA
+similarity), and how similar the neighbours by cosine are (Jaccard@10). If only the neighbours
+changed, the new version is a rescaled copy of the old model. The script therefore also compares the
+canonical forms of the two versions, and its exit status depends on the neighbours in these forms.
+Without files, the script shows an example.
 """
 
 import argparse
@@ -26,14 +27,18 @@ class Version(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changed from one version to the next."""
+    """The differences between two versions.
+
+    predictions: the relative change of the predictions. space: the CCA similarity of the items.
+    neighbors: the Jaccard index of the neighbour lists.
+    """
 
     predictions: float
     space: float
     neighbors: float
 
     def __str__(self) -> str:
-        """Return one line."""
+        """Return the three numbers as one line of text."""
         return (
             f"predictions changed by {self.predictions:.1%}, "
             f"CCA similarity {self.space:.3f}, Jaccard@10 {self.neighbors:.3f}"
@@ -41,7 +46,7 @@ class Change(NamedTuple):
 
 
 def change(old: Version, new: Version, k: int = 10) -> Change:
-    """Compare two versions of the same users and items, row by row."""
+    """Compare two versions, in which row i belongs to the same user or item."""
     lists = [fastcos.top_k(version.items, k=k).indices for version in (old, new)]
     return Change(
         fastcos.metrics.model_change(*old, *new).relative,
@@ -51,12 +56,12 @@ def change(old: Version, new: Version, k: int = 10) -> Change:
 
 
 def canonical(version: Version) -> Version:
-    """Return the canonical form: the same predictions, unique up to signs."""
+    """Return the canonical form, which makes the same predictions and is unique up to signs."""
     return Version(*fastcos.canonicalize(version.users, version.items)[:2])
 
 
 def demonstration() -> list[Version]:
-    """Return one model twice: as trained, and rescaled."""
+    """Return a model as it was trained, and a rescaled copy of it."""
     X = fastcos.simulate_interactions(400, 120, random_state=0).X
     model = fastcos.LinearMF(12).fit(X)
     return [
@@ -66,7 +71,7 @@ def demonstration() -> list[Version]:
 
 
 def main() -> int:
-    """Compare two versions, print the changes, return the exit status."""
+    """Compare two versions, print the differences, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", help="old.npz new.npz")
     parser.add_argument("--min-jaccard", type=float, default=0.6, metavar="SHARE")

@@ -1,9 +1,10 @@
-"""Requests per second and latency of a running retrieval service, from one process.
+"""Measure the requests per second and the latency of a running retrieval service.
 
     python examples/load_test.py http://127.0.0.1:8000 --items 100000 --connections 8 --seconds 10
 
-Every connection requests the neighbours of random items, one request after the other. Standard
-library only, so that the client costs little.
+One process opens all connections. Over each connection, it sends one request at a time, for the
+neighbours of a random item. The script uses only the standard library, so that the client needs
+little processor time.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 async def one_connection(
     host: str, port: int, n_items: int, until: float, seed: int
 ) -> list[float]:
-    """Send requests until the time is over; return the seconds of each."""
+    """Send requests over one connection until a time; return the seconds that each request took."""
     choose = random.Random(seed)
     reader, writer = await asyncio.open_connection(host, port)
     seconds = []
@@ -36,7 +37,10 @@ async def one_connection(
 
 
 async def load(url: str, n_items: int, n_connections: int, seconds: float) -> dict[str, float]:
-    """Return requests per second and percentiles of the latency in milliseconds."""
+    """Send requests over several connections for some seconds.
+
+    Return the requests per second, and percentiles of the latency in milliseconds.
+    """
     host, port = urlsplit(url).hostname or "127.0.0.1", urlsplit(url).port or 80
     started = time.perf_counter()
     jobs = [
@@ -54,7 +58,7 @@ async def load(url: str, n_items: int, n_connections: int, seconds: float) -> di
 
 
 def main() -> None:
-    """Read the command line, load, print."""
+    """Run the load test of the command line, and print its results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("url")
     parser.add_argument("--items", type=int, default=100_000)

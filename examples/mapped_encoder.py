@@ -1,17 +1,20 @@
-"""Is the predicted overlap of a mapped text encoder right? A check on two encoders of your own.
-
-Row i of both files embeds the same text. In each repetition ``map_encoder`` sees a random sample of
-the texts from the new encoder, and predicts how many of the ten nearest a mapped query shares with
-the old query. The truth is counted on texts outside the sample.
+"""Check the overlap that map_encoder predicts, for two text encoders of your own.
 
     python examples/mapped_encoder.py old.npy new.npy --samples 10 --sample-size 2000
 
-The last two columns are about another question: how many neighbours a mapped query in the old
-corpus shares with the new query in a corpus that the new encoder has embedded. The sample shows
-this for small corpora only. "Extrapolated" continues a line in the logarithm of the corpus size.
-We tried this and found no interval that one may trust: see docs/howto/switch_model.md.
+Row i of the two files must embed the same text. In each repetition, ``map_encoder`` fits a map on a
+random sample of the texts. It predicts which share of the ten nearest texts is the same for a query
+of the new encoder that is mapped to the old encoder, and for the query of the old encoder. The
+script counts the true share for texts that are not in the sample.
 
-Takes about ten seconds per sample for 20,000 texts of 384 dimensions.
+The last two columns of the table are about a second overlap: the share of neighbours that a mapped
+query, in the corpus of the old encoder, has in common with the query of the new encoder, in a
+corpus that the new encoder has embedded. From the sample, this overlap can only be measured for
+small corpora. The column "extrapolated" continues these measurements linearly in the logarithm of
+the size of the corpus. We found no reliable interval for the extrapolated overlap, as
+docs/howto/switch_model.md explains.
+
+For 20,000 texts of 384 dimensions, a repetition takes about ten seconds.
 """
 
 import argparse
@@ -28,7 +31,7 @@ NEAREST = 10
 
 
 def read(old_path: Path, new_path: Path) -> tuple[Any, Any]:
-    """Return the vectors of both encoders, row by row for the same texts, as float32."""
+    """Return the vectors of the two encoders as float32; row i of both embeds the same text."""
     old, new = io.read_vectors(old_path), io.read_vectors(new_path)
     if len(old.vectors) != len(new.vectors):
         got = f"{len(old.vectors)} and {len(new.vectors)}"
@@ -39,7 +42,7 @@ def read(old_path: Path, new_path: Path) -> tuple[Any, Any]:
 
 
 def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> Any:
-    """Return the nearest rows of each query, without the row of its own text."""
+    """Return the nearest rows of each query, without the row of the text of the query."""
     found = index.search(queries, NEAREST + 1).indices
     return [
         [row for row in rows if row != itself][:NEAREST]
@@ -48,7 +51,7 @@ def nearest_others(index: fastcos.SimilarityIndex, queries: Any, own: Any) -> An
 
 
 def shared(first: Any, second: Any) -> float:
-    """Mean share of the rows that both lists of a text contain."""
+    """Return the share of rows that are in both lists of a text, as a mean over the texts."""
     pairs = zip(first, second, strict=True)
     return float(np.mean([len({*one} & {*other}) / NEAREST for one, other in pairs]))
 
@@ -56,17 +59,21 @@ def shared(first: Any, second: Any) -> float:
 def true_overlaps(
     bridge: EncoderMap, of_old: fastcos.SimilarityIndex, of_new: Any, old: Any, new: Any, texts: Any
 ) -> tuple[float, float]:
-    """Overlap of mapped queries with the old encoder, and with the new one in its own corpus."""
+    """Return the overlap of mapped queries with queries of the old encoder, and the second overlap.
+
+    The second overlap is that with queries of the new encoder in the corpus of the new encoder.
+    """
     mapped = nearest_others(of_old, bridge.transform(new[texts]).astype(np.float32), texts)
     by_old = shared(mapped, nearest_others(of_old, old[texts], texts))
     return by_old, shared(mapped, nearest_others(of_new, new[texts], texts))
 
 
 def extrapolated_overlap(old: Any, new: Any, n_corpus: int, generator: Any) -> float:
-    """Overlap with the new encoder in its own corpus, continued from corpora within the sample.
+    """Extrapolate the second overlap to a corpus of n_corpus texts.
 
-    Each tenth of the sample is mapped by a rotation that the other nine tenths determine. The
-    sample is split into corpora of an eighth, a quarter, a half and all of its size.
+    Each tenth of the sample is mapped by a rotation that is fitted to the other nine tenths. The
+    second overlap is measured in corpora that contain an eighth, a quarter, a half and all of the
+    sample.
     """
     old, new = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (old, new))
     mapped = np.empty_like(old)
@@ -93,15 +100,19 @@ def extrapolated_overlap(old: Any, new: Any, n_corpus: int, generator: Any) -> f
 
 
 def main() -> None:
-    """Predict and count, sample by sample; print the table."""
+    """Print a table with the predicted and the true overlap of each sample."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("old", type=Path, help="vectors of the old encoder: .npy, .npz, .parquet")
     parser.add_argument("new", type=Path, help="vectors of the new encoder for the same texts")
-    parser.add_argument("--samples", type=int, default=10, help="how often to draw a sample")
-    parser.add_argument("--sample-size", type=int, default=2000, help="texts that fit the map")
-    parser.add_argument("--queries", type=int, default=3000, help="texts that count the truth")
+    parser.add_argument("--samples", type=int, default=10, help="number of samples to draw")
+    parser.add_argument(
+        "--sample-size", type=int, default=2000, help="number of texts to fit the map"
+    )
+    parser.add_argument(
+        "--queries", type=int, default=3000, help="number of texts to count the true overlap"
+    )
     parser.add_argument(
         "--kind", choices=("orthogonal", "linear"), default="orthogonal", help="kind of the map"
     )
@@ -140,7 +151,7 @@ def main() -> None:
             f"{truth_of_new:.4f}",
         )
         print(f"| {' | '.join(cells)} |", flush=True)
-    print(f"\nthe interval holds the truth in {n_held} of {given.samples}")
+    print(f"\n{n_held} of {given.samples} intervals contain the true overlap")
 
 
 if __name__ == "__main__":

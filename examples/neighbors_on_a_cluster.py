@@ -1,11 +1,12 @@
-"""Neighbours, a model and a comparison on a Dask cluster, from files that every worker sees.
+"""Find neighbours, fit a model and compare measures on a Dask cluster with a shared folder.
 
     python examples/neighbors_on_a_cluster.py FOLDER [--scheduler tcp://HOST:8786]
 
-FOLDER holds items.npy, a row per item, and ratings, which ``fastcos fit ratings.csv --shards
-FOLDER/ratings`` has written; where they are missing, small ones are made. Without a scheduler: two
-worker processes on this machine. Called again after a crash of this process, it resumes with the
-missing neighbours. Needs ``pip install distributed``.
+FOLDER contains the file items.npy, with one row per item, and the folder ratings, as written by
+``fastcos fit ratings.csv --shards FOLDER/ratings``. If one of these inputs is missing, the script
+writes a small example. Without --scheduler, it starts two worker processes on this machine. If the
+script is stopped and started again, it computes only the neighbours that are still missing. It
+requires ``pip install distributed``.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from fastcos import distributed
 
 
 def make_inputs(folder: Path) -> None:
-    """Write what is missing: ratings in shards, and items embedded by a small model of them."""
+    """Write example inputs if they are missing: ratings in shards, and items of a small model."""
     data = fastcos.simulate_interactions(2000, 300, random_state=0)
     if not (folder / "ratings").exists():
         fastcos.linalg.InteractionShards.write(folder / "ratings", data.X)
@@ -29,13 +30,13 @@ def make_inputs(folder: Path) -> None:
 
 
 def on_cluster(client: Client, folder: Path) -> None:
-    """The neighbours of all items, a model of the ratings, and which measure suits it."""
+    """Find the neighbours of all items, fit a model of the ratings, and compare measures for it."""
     found = distributed.top_k(folder / "items.npy", k=10, out=folder / "neighbors", client=client)
-    print(f"neighbours of {len(found.indices):,} items in {folder / 'neighbors'}")
+    print(f"wrote the neighbours of {len(found.indices):,} items to {folder / 'neighbors'}")
     model = distributed.fit(fastcos.LinearMF(16), folder / "ratings", client=client)
     model.save(folder / "model.npz")
-    print(f"model of rank {model.n_components} in {folder / 'model.npz'}")
-    # A comparison needs X in the memory of every process, so it gets a sample of the users.
+    print(f"wrote a model of rank {model.n_components} to {folder / 'model.npz'}")
+    # A comparison needs X in the memory of every process, so it uses only the users of one shard.
     shards = fastcos.linalg.InteractionShards(folder / "ratings", verify=False)
     found = distributed.compare(
         shards.shard(0), n_components=16, folder=folder, client=client,
@@ -45,14 +46,16 @@ def on_cluster(client: Client, folder: Path) -> None:
 
 
 def main() -> None:
-    """Parse, connect, run."""
+    """Connect to the cluster, or start one, and run the example."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--scheduler", help="address of one that runs already")
+    parser.add_argument(
+        "--scheduler", help="address of a Dask scheduler (default: start two workers)"
+    )
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     make_inputs(given.folder)
-    # If machines are often taken away, a task may lose more than three of them.
+    # On preemptible machines, a task may lose more than three workers, which is the default limit.
     dask.config.set({"distributed.scheduler.allowed-failures": 20})
     if given.scheduler:
         with Client(given.scheduler) as client:

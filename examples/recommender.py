@@ -1,13 +1,19 @@
-"""A recommender from the first comparison to daily updates, by the commands that one types.
+"""Run a recommender from the first comparison to daily updates, by commands of fastcos.
 
     python examples/recommender.py ratings.csv --folder /tmp/shop --days 30
 
-Prints every command before it runs it, and stops where one fails or an answer is wrong. The table
-is compared, factorised and exported; then a model of implicit (``pip install implicit``; without
-it, that of fastcos) is indexed with the ids of its items, what was seen is excluded, and items
-leave and come every day; at last the service of ``retrieval_service.py`` serves the index, takes
-changes and is started again. Answers are compared with ``similar_items`` and
-``recommend(filter_already_liked_items=True)`` of the model, or with a loop over its factors.
+The script prints every command before it runs it, and stops if a command fails or an answer is
+wrong. It takes these steps:
+
+1. It compares similarity measures on the table, fits a model, and exports the embeddings.
+2. It trains a model of implicit (``pip install implicit``; if implicit is not installed, it fits a
+   model of fastcos), and builds an index of its items with their ids.
+3. It recommends items to the users, without the items that they have seen.
+4. On each day, it removes some items from the index, and adds or replaces others.
+5. It serves the index by ``retrieval_service.py``, changes it over HTTP, and restarts the service.
+
+The script compares the answers with those of implicit (``similar_items`` and
+``recommend(filter_already_liked_items=True)``), or with a loop over the factors of the model.
 """
 
 import argparse
@@ -31,7 +37,7 @@ K = 10
 
 
 def run(*words, allowed=(0,)):
-    """Print and run one command; stop where its exit status is not allowed."""
+    """Print and run one command; stop if its exit status is not in `allowed`."""
     words = [str(one) for one in words]
     print(f"\n$ fastcos {shlex.join(words)}", flush=True)
     status = fastcos_main(words)
@@ -40,7 +46,7 @@ def run(*words, allowed=(0,)):
 
 
 class Truth:
-    """Factors with the ids of their rows, which say what a list may hold."""
+    """Rows of a model with their ids, from which the right lists of neighbours are computed."""
 
     def __init__(self, ids, rows, *, cosine):
         self.row_of = {str(one): row for row, one in enumerate(ids.tolist())}
@@ -50,14 +56,14 @@ class Truth:
             self.rows /= np.where(norms > 0, norms, 1)
 
     def nearest(self, query, left_out):
-        """The numbers of the K best rows by a loop, without those left out."""
+        """Return the numbers of the K rows with the best scores, without the rows in left_out."""
         scores = self.rows @ query.astype(np.float64)
         scores[list(left_out)] = -np.inf
         best = np.argpartition(-scores, K)[:K]
         return best[np.argsort(-scores[best])]
 
     def check(self, what, found, expected, queries):
-        """Stop where lists of ids are not those expected; rows that tie may change places."""
+        """Stop if lists of ids differ from the expected rows; the order of equal scores is free."""
         wrong = 0
         for ids, best, query in zip(found, expected, queries.astype(np.float64), strict=True):
             mine = [self.row_of[str(one)] for one in ids]
@@ -72,7 +78,7 @@ class Truth:
 
 
 def lists_of(path, first, second):
-    """Read lists by the ids of a table, as texts."""
+    """Read a table of two columns of ids; return the second ids of each first id, as texts."""
     found = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
@@ -81,11 +87,14 @@ def lists_of(path, first, second):
 
 
 def factorised(data, rank):
-    """User and item factors (n, rank), (p, rank), and the model of implicit if it is installed."""
+    """Return users (n, rank), items (p, rank), and the model of implicit or None.
+
+    The model is None if implicit is not installed.
+    """
     try:
         from implicit.als import AlternatingLeastSquares
     except ImportError as error:
-        print(f"\na model of fastcos, checked by a loop: without implicit ({error})", flush=True)
+        print(f"\nimplicit is not installed ({error}), so a model of fastcos is used", flush=True)
         model = fastcos.LinearMF(rank, random_state=0).fit(data.X)
         return model.user_embeddings(data.X), model.item_embeddings(), None
     model = AlternatingLeastSquares(rank, random_state=0, num_threads=1)
@@ -95,7 +104,7 @@ def factorised(data, rank):
 
 @contextmanager
 def serving(folder, port):
-    """The service on a port of this machine; yields request(method, path, body)."""
+    """Run the service on a port of this machine; yield the function request(method, path, body)."""
     import uvicorn
     from retrieval_service import service
 
@@ -122,14 +131,16 @@ def serving(folder, port):
 
 
 def main() -> None:
-    """Do the job."""
+    """Run all steps."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("interactions")
-    parser.add_argument("--value", help="as for fastcos fit; '' makes every row count 1")
+    parser.add_argument("--value", help="column of the values; '' gives every row the value 1")
     parser.add_argument("--folder", type=Path, required=True, help="a new folder")
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--port", type=int, default=8799, help="0: no service")
+    parser.add_argument(
+        "--port", type=int, default=8799, help="port of the service; 0 leaves the service out"
+    )
     given = parser.parse_args()
     folder = given.folder
     folder.mkdir(parents=True)
@@ -142,7 +153,7 @@ def main() -> None:
     run("index", "export", folder / "model", "--out", folder / "served")
     run("neighbors", folder / "served", "--k", K, "--out", folder / "films.csv")
 
-    # A model of implicit has no ids; its items are the columns of the matrix.
+    # A model of implicit stores no ids; its items are numbered like the columns of the matrix.
     data = io.read_interactions(table, value=given.value)
     users, items, model = factorised(data, given.rank)
     names, ids = data.user_ids, data.item_ids
@@ -181,7 +192,7 @@ def main() -> None:
     same = lists_of(folder / "best.csv", "query", "neighbor")
     truth.check("without what was seen", [same[str(one)] for one in names], theirs, users)
 
-    # Every day some items leave, come back changed, or are new.
+    # Every day, some items are removed, and others are added or replaced.
     random, rows, present = np.random.default_rng(0), items.copy(), np.ones(len(items), bool)
     share = max(1, len(items) // 50)
     for day in range(1, given.days + 1):
@@ -199,11 +210,11 @@ def main() -> None:
         check_similar(f"day {day}", truth, folder, ids, left, np.flatnonzero(~present))
     if given.port:
         serve(folder, ids, rows, present, given.port)
-    print("\nall commands ended with 0, and all answers are right")
+    print("\nall commands succeeded, and all answers are right")
 
 
 def check_similar(what, truth, folder, ids, left, absent):
-    """Check that similar.csv has all items that are left, no other, and the right lists."""
+    """Check that similar.csv contains the items `left`, no absent item, and the right lists."""
     found = lists_of(folder / "similar.csv", "item", "neighbor")
     assert set(ids[left].astype(str)) <= set(found)
     ids_found = {*found, *(one for row in found.values() for one in row)}
@@ -213,7 +224,7 @@ def check_similar(what, truth, folder, ids, left, absent):
 
 
 def serve(folder, ids, rows, present, port):
-    """Serve the index, change it over HTTP, and start the service again."""
+    """Serve the index, change it over HTTP, and restart the service."""
     from retrieval_service import publish
 
     left, truth = np.flatnonzero(present & rows.any(axis=1)), Truth(ids, rows, cosine=True)
@@ -229,17 +240,19 @@ def serve(folder, ids, rows, present, port):
         gone = [one, *absent, *(truth.row_of[str(item)] for item in answer[:4])]
         expected = truth.nearest(truth.rows[one], gone)
         truth.check("without four of them", [more], [expected], truth.rows[[one]])
-        new = (rows[other] * 2).tolist()  # so the two items are each other's nearest
+        new = (
+            rows[other] * 2
+        ).tolist()  # the two items are then the nearest neighbours of each other
         request("POST", "/items", {"ids": [ids[one].item()], "vectors": [new]})
         request("DELETE", "/items", {"ids": [ids[third].item()]})
-    with serving(folder / "http", port) as request:  # the service is started again
+    with serving(folder / "http", port) as request:  # restart the service
         for a, b in ((one, other), (other, one)):
             (hit,) = request("GET", f"/items/{ids[a]}/similar?k=1")
             assert hit["score"] > 1 - 1e-5, (hit, ids[b])
         assert request("GET", "/ready")["items"] == len(left) - 1
         answers = request("POST", "/similar", {"ids": ids[left[3:20]].tolist(), "k": K})
         assert ids[third].item() not in {hit["id"] for hits in answers for hit in hits}
-    print("the service after changes and a restart: right")
+    print("after changes and a restart, the service answers right")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,26 @@
-"""How far the cosines of one model move when it is trained again.
+"""Measure how much the cosines of a model change if it is trained again.
 
-A model can be rescaled without a change of its predictions; whether training does so is measured
-here. Every model is trained twenty times on the same data, from other seeds, and compared in ten
-pairs that share no run, so that a pair is the unit of the intervals. Half of the runs change the
-decay (the temperature, where there is none) by 10 %.
+    python examples/retraining.py --data DATA --output docs/retraining.csv --page PAGE
 
-python examples/retraining.py --data DATA --output docs/retraining.csv --page PAGE
+A rescaling changes the cosines of a model, but not its predictions. This script measures how much
+two trainings of one model differ by such a rescaling. Each model is trained twenty times on the
+same data, from different seeds. The trainings form ten pairs, which have no training in common, so
+the intervals are computed over pairs. In half of the pairs, one training has 10 % more weight decay
+than the other (or a temperature that is 10 % higher, if the model has no decay).
 
-DATA holds the folders ml-latest-small and online-retail; without it the simulation alone is used.
-BPR needs the package implicit, towers need PyTorch.
+DATA is a folder that contains the folders ml-latest-small and online-retail. Without --data, only
+the simulation is used. Items with fewer than ten users are left out. BPR requires the package
+implicit.
 
-For each pair: κ between the runs, which is 1 if one is the other turned. After an orthogonal
-Procrustes alignment it is the root of exp of Hilbert's distance of the two Gram matrices of the
-items, the condition of Theorem 3. Then the overlap of the ten nearest neighbours: as given, after
-the best linear map of one run to the other, and by each run's query metric. What the map gains is
-due to the parametrisation; what it leaves is noise of training. Items with at least ten users.
+For each pair, the script measures:
+
+- kappa: the condition of Theorem 3 between the items of the two trainings, which is the square root
+  of exp(Hilbert's distance) of their Gram matrices after an orthogonal Procrustes alignment; it is
+  1 if one training is a rotation of the other;
+- given, mapped, query_metric: the share of the ten nearest neighbours that is the same in both
+  trainings, for the trained items, after the best linear map from one training to the other, and by
+  the query metric of each training. The parametrisation explains the increase from "given" to
+  "mapped"; the noise of training explains the remaining difference.
 """
 
 import argparse
@@ -39,7 +45,10 @@ START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 
 
 def solve_rows(X, other, decay, weights):
-    """Least squares for each row of X against all of other's rows; decay times weights per row."""
+    """Solve the least-squares problem of each row of X against all rows of `other`.
+
+    The weight decay of row i is decay times weights[i].
+    """
     right = X @ other
     gram, d = other.T @ other, other.shape[1]
     if weights is None:
@@ -49,7 +58,7 @@ def solve_rows(X, other, decay, weights):
 
 
 def squares(X, seed, users, items, weighted=False):
-    """Users and items by alternating least squares on all entries of X."""
+    """Train by alternating least squares on all entries of X; return users and items."""
     random = np.random.default_rng(seed)
     P, Q = (random.standard_normal((n, RANK)) * 0.1 for n in X.shape)
     counts = [np.asarray(X.sum(axis=axis)).ravel() for axis in (1, 0)]
@@ -62,7 +71,7 @@ def squares(X, seed, users, items, weighted=False):
 
 
 def bpr(X, seed, decay):
-    """Bayesian personalised ranking of implicit, its columns of biases left out."""
+    """Train BPR of implicit; return users and items without the columns of biases."""
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
     model = BayesianPersonalizedRanking(
@@ -74,7 +83,7 @@ def bpr(X, seed, decay):
 
 
 def adam(parameters, gradients):
-    """Descend in place for STEPS steps; gradients() gives one array for each parameter."""
+    """Update the parameters in place by STEPS steps of Adam; gradients() returns gradients."""
     moments = [(np.zeros_like(one), np.zeros_like(one)) for one in parameters]
     for step in range(1, STEPS + 1):
         for one, slope, (m, v) in zip(parameters, gradients(), moments, strict=True):
@@ -84,7 +93,10 @@ def adam(parameters, gradients):
 
 
 def sgns(X, seed, decay):
-    """word2vec's loss in expectation, 5 negatives drawn by counts to the power 3/4."""
+    """Train by the expected loss of SGNS with 5 negatives; return users and items.
+
+    Negatives are drawn with a probability proportional to count^(3/4).
+    """
     random, seen = np.random.default_rng(seed), X.toarray().astype(np.float32)
     P, Q = (random.standard_normal((n, RANK)).astype(np.float32) * 0.3 for n in X.shape)
     noise = seen.sum(axis=0) ** 0.75
@@ -101,7 +113,7 @@ def sgns(X, seed, decay):
 
 
 def cosine_mf(X, seed, temperature):
-    """CosineMF until the held-out loss stops descending, but at most 60 passes."""
+    """Train CosineMF until the held-out loss stops falling, for at most 60 passes."""
     model = fastcos.CosineMF(
         RANK, temperature=temperature, random_state=seed, max_iter=60, n_iter_no_change=5,
         n_negatives=256,
@@ -110,9 +122,9 @@ def cosine_mf(X, seed, temperature):
 
 
 def towers(X, seed, first, last):
-    """A network with one hidden layer for the users, a table of items; full softmax, Adam.
+    """Train a user tower with one hidden layer and free item vectors by a softmax over all items.
 
-    first, last: decay of the hidden layer, and of the last layer and the items.
+    first, last: the weight decay of the hidden layer, and that of the last layer and the items.
     """
     random = np.random.default_rng(seed)
     seen = X.toarray()
@@ -142,8 +154,11 @@ def towers(X, seed, first, last):
 
 
 def models(X):
-    """(model, decay, train): train(seed, factor) gives users and items."""
-    # Half of the smallest singular value is a decay that matters but removes no column (Eq. 6).
+    """Yield (model, decay, train) of each model; train(seed, factor) returns users and items.
+
+    factor multiplies the weight decay or the temperature of the model.
+    """
+    # A decay of half of the smallest singular value has an effect but removes no dimension (Eq. 6).
     scale = fastcos.LinearMF(RANK).fit(X).singular_values_.astype(float)[-1] / 2
     yield "ALS", "none", lambda seed, f: squares(X, seed, 0.0, 0.0)
     yield "ALS", "users only", lambda seed, f: squares(X, seed, f * scale, 0.0)
@@ -164,7 +179,7 @@ def models(X):
 
 
 def kappa(one, other):
-    """Condition between the metrics of two runs after a Procrustes alignment."""
+    """Return the condition between the items of two trainings after a Procrustes alignment."""
     one, other = one.astype(float), other.astype(float)
     turn, _ = scipy.linalg.orthogonal_procrustes(one, other)
     left, right = (rows.T @ rows for rows in (one @ turn, other))
@@ -172,12 +187,12 @@ def kappa(one, other):
     ratios = scipy.linalg.eigh(
         left + tiny * np.trace(left), right + tiny * np.trace(right), eigvals_only=True
     )
-    # The root, because a Gram matrix is the square of the map.
+    # The square root is taken because a Gram matrix is quadratic in the map.
     return float(np.sqrt(ratios[-1] / ratios[0]))
 
 
 def data_sets(folder):
-    """Name and interactions, with users and items of at least ten interactions."""
+    """Yield the name and the interactions of each data set."""
     yield (
         "simulation",
         sp.csr_array(
@@ -194,14 +209,14 @@ def data_sets(folder):
 
 
 def binary(X):
-    """Ones for the interactions of users and items that have enough of them."""
+    """Return the interactions as ones, without items that have fewer than LEAST_USERS users."""
     X = sp.csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape)
     X = X[:, np.flatnonzero(np.asarray(X.sum(axis=0)).ravel() >= LEAST_USERS)]
     return sp.csr_array(X[np.flatnonzero(np.asarray(X.sum(axis=1)).ravel() > 0)])
 
 
 def read(path):
-    """Rows of the csv."""
+    """Return the lines of the csv file as dicts, or an empty list if the file does not exist."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -209,7 +224,7 @@ def read(path):
 
 
 def fill(path, folder, runs, seconds, only=None):
-    """Compute the missing lines of the csv."""
+    """Compute the pairs that the csv file does not contain, and append their lines."""
     started, found = time.monotonic(), read(path)
     done = {(row["data"], row["model"], row["decay"], int(row["pair"])) for row in found}
     with path.open("a", newline="") as file:
@@ -224,7 +239,7 @@ def fill(path, folder, runs, seconds, only=None):
                 for pair in range(runs // 2):
                     if (data, name, decay, pair) in done:
                         continue
-                    # In odd pairs, the second run has 10 % more decay.
+                    # In every second pair, the second training has 10 % more decay.
                     factors = 1.0, 1.1 if pair % 2 else 1.0
                     (P, Q), (P2, Q2) = (train(2 * pair + run, factors[run]) for run in range(2))
                     diff = diff_models(Q2, Q, users=P2, old_users=P)
@@ -237,13 +252,13 @@ def fill(path, folder, runs, seconds, only=None):
 
 
 def interval(values):
-    """Mean ± half width of the 95 % t interval over pairs."""
+    """Return the mean and the half width of its 95 % t interval as text."""
     width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
     return f"{np.mean(values):.2f} ± {width:.2f}"
 
 
 def table(rows):
-    """Markdown: a row for each data set, model and decay."""
+    """Return the Markdown table, with a row for each data set, model and decay."""
     head = ["data", "model", "decay", "κ, median (lowest to highest)", "overlap as given",
             "after the best linear map", "by the query metric", "pairs"]  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * (len(head) - 3)]
@@ -256,7 +271,7 @@ def table(rows):
         k = of["kappa"]
         cells = [*key, f"{np.median(k):.3g} ({k.min():.3g} to {k.max():.3g})",
                  *(interval(of[name]) for name in FIELDS[5:]), str(len(own))]  # fmt: skip
-        # Decays whose runs are equal share a row.
+        # Kinds of decay with equal results share a row.
         if lines and [*lines[-1][:2], *lines[-1][3:]] == [*cells[:2], *cells[3:]]:
             lines[-1][2] += f", or {cells[2].replace(',', '')}"
         else:
@@ -265,14 +280,16 @@ def table(rows):
 
 
 def main():
-    """Compute what is missing, and write the table."""
+    """Compute the pairs that are missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--data", type=Path, help="folder that contains the data sets")
     parser.add_argument("--output", type=Path, default=Path("retraining.csv"))
     parser.add_argument("--page", type=Path, help="Markdown file whose table is replaced")
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--seconds", type=float, default=np.inf, help="stop computing after these")
-    parser.add_argument("--only", help="this data set alone")
+    parser.add_argument(
+        "--seconds", type=float, default=np.inf, help="start no further pair after this"
+    )
+    parser.add_argument("--only", help="use only this data set")
     given = parser.parse_args()
     fill(given.output, given.data, given.runs, given.seconds, given.only)
     text = table(read(given.output))

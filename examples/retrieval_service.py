@@ -1,4 +1,4 @@
-"""A retrieval service for a shop: exact top-k over HTTP, with filters, changes and metrics.
+"""A service that finds exact nearest neighbours over HTTP, with filters, changes and metrics.
 
     python examples/retrieval_service.py make /tmp/index --items 100000 --dimensions 64
     INDEX=/tmp/index uvicorn --app-dir examples retrieval_service:app
@@ -8,16 +8,17 @@
     fastcos index add /tmp/index/current/index today.parquet    # another process
     curl -X POST localhost:8000/refresh
 
-Needs fastapi and an ASGI server. The folder holds one index per version and the link ``current``,
-which ``publish`` moves only when a version is complete. With REFRESH=5 the service takes up every
-five seconds what other processes saved.
+The service requires fastapi and an ASGI server. The folder contains one index per version, and the
+link ``current``. ``publish`` changes the link only after the new version is complete. With
+REFRESH=5, the service loads the changes that other processes have saved every five seconds.
 
-With MODEL=minilm@2 the service starts only with an index of that model. An index that has the name
-of a model is never exchanged for one of another model while the service runs: it serves the old
-items on, and says so in the log, in the answers of /refresh, /reload and /ready, and in /metrics.
+With MODEL=minilm@2, the service starts only if the index belongs to that model. While the service
+runs, it does not replace an index by the index of another model. In this case, it continues to
+serve the old items, and reports this in the log, in the answers of /refresh, /reload and /ready,
+and in /metrics.
 
-With SLOW=0.05 the log explains each search that takes more than 50 ms. Of a search within groups it
-only says that it was slow, because such a search depends on the sizes of the groups.
+With SLOW=0.05, the log explains each search that takes more than 50 ms. For a slow search within
+groups, the log contains only the duration, because the time depends on the sizes of the groups.
 """
 
 import argparse
@@ -42,18 +43,20 @@ Id: TypeAlias = int | str
 Hits: TypeAlias = list[dict[str, object]]
 
 MAX_K = 100
-# Up to this number of multiply-adds, or 1 to 4 ms, two threads are no faster than one.
+# If a search needs at most this number of multiply-adds (1 to 4 ms), it uses one thread, because
+# two threads are not faster.
 SMALL = 2**24
 # A search that takes longer than this number of seconds is explained in the log.
 SLOW = float(os.environ.get("SLOW", "inf"))
 # The upper ends of the bins of the latency histogram, in seconds.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-# The median and the 99th percentile of the latest requests, for readers without Prometheus.
+# /metrics contains these quantiles of the durations of the latest requests, for users without
+# Prometheus.
 QUANTILES, N_LATEST = (0.5, 0.99), 1000
 
 
 class Request:
-    """Queries of one request, what they must not find, and its answer."""
+    """The queries and filters of one request, and its answer or its error."""
 
     def __init__(
         self,
@@ -70,13 +73,13 @@ class Request:
 
 
 class Batches:
-    """Requests that wait at the same time are answered by one search.
+    """Answers all requests that are waiting at the same time by one search.
 
-    Among 200,000 rows of 128 columns, a search for 64 queries takes about seven times as long as a
-    search for one query, because it reads the items once.
-    One thread at a time searches, for all that wait; while it does, others gather for the next
-    search. A lone request is served immediately. Requests that allow only some items are searched
-    on their own, and those within groups together.
+    Among 200,000 rows of 128 columns, a search for 64 queries takes only about seven times as long
+    as a search for one query, because it reads the items once. Only one thread searches at a time,
+    for all waiting requests; the requests that arrive meanwhile wait for the next search. A lone
+    request is served immediately. A request with `allowed` is searched by itself, and all requests
+    with `groups` are searched together.
     """
 
     def __init__(self, index: fastcos.SimilarityIndex, path: Path | None = None) -> None:
@@ -96,7 +99,7 @@ class Batches:
         request = Request(vectors, k, exclude, allowed, groups)
         self._waiting.append(request)
         with self._one_search:
-            # The thread that had the lock before may have answered this request, too.
+            # The thread that held the lock before may have answered this request as well.
             if request.answer is None and request.error is None:
                 waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
                 together = [one for one in waiting if one.allowed is None]
@@ -137,7 +140,7 @@ class Batches:
                 print(f"slow: {seconds:.3f} s for {len(vectors)} queries\n{reasons}", flush=True)
             ids, scores = found.ids.tolist(), found.scores.tolist()
         except Exception as error:
-            if len(batch) > 1:  # one wrong request must not fail the others
+            if len(batch) > 1:  # an invalid request must not make the others fail
                 for request in batch:
                     self._answer([request])
             else:
@@ -158,7 +161,7 @@ class Batches:
 
 
 class Metrics:
-    """Counts of requests and their latency, as Prometheus reads them."""
+    """Counts of requests and their durations, in the format of Prometheus."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, int]] = Counter()
@@ -206,13 +209,13 @@ class Metrics:
 
 
 class Measured:
-    """Adds each request to the metrics, by its route, not by what is in its path."""
+    """Middleware that adds each request to the metrics, under its route instead of its path."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count its answer."""
+        """Pass a request to the application, and count its answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -231,9 +234,13 @@ class Measured:
 
 
 class Vectors(BaseModel):
-    """Queries as the model embeds them; ids that each, or all, must not or may find.
+    """Body of POST /search.
 
-    groups: the group of each query. model: what made the vectors; an index of another one refuses.
+    vectors: the query vectors.
+    exclude: for each query, ids that it must not find.
+    allowed: the only ids that the queries can find.
+    groups: the group of each query.
+    model: the name of the model of the vectors; the answer is an error if the index has another.
     """
 
     vectors: list[list[float]]
@@ -245,7 +252,7 @@ class Vectors(BaseModel):
 
 
 class Similar(BaseModel):
-    """Items whose neighbours are wanted; ids that each, or all, must not or may find; groups."""
+    """Body of POST /similar: the ids of the items, and the same filters as in Vectors."""
 
     ids: list[Id]
     k: Annotated[int, Field(ge=1, le=MAX_K)] = 10
@@ -255,7 +262,10 @@ class Similar(BaseModel):
 
 
 class Items(BaseModel):
-    """Items to add, or to replace where the index has their ids; groups if the index has any."""
+    """Body of POST /items: items to add, or to replace if the index contains their ids.
+
+    groups: the group of each item, if the index has groups.
+    """
 
     ids: list[Id]
     vectors: list[list[float]]
@@ -263,7 +273,7 @@ class Items(BaseModel):
 
 
 class Gone(BaseModel):
-    """Items to remove."""
+    """Body of DELETE /items: the ids of the items to remove."""
 
     ids: list[Id]
 
@@ -277,31 +287,31 @@ def publish(
     measure: str = "cosine",
     groups: np.ndarray | None = None,
 ) -> None:
-    """Write a new version beside the old ones, then let ``current`` point to it.
+    """Write a new version of the index into the folder, and then let ``current`` point to it.
 
-    measure: "dot" for items that are searched by the vectors of users. groups: of each item, such
-    as its shop or its category.
+    measure: use "dot" if the queries are vectors of users. groups: the group of each item, such as
+    its shop or its category.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # The user of the service must be able to read the folder, unlike a folder of tempfile.
+    # Unlike a folder of tempfile, this folder can be read by the user who runs the service.
     version = folder / f"version-{uuid.uuid4().hex}"
     version.mkdir()
     index = fastcos.SimilarityIndex(measure, model=model).fit(items, ids, groups=groups)
     index.save(version / "index")
     link = folder / f"{version.name}.link"
     link.symlink_to(version.name)
-    link.replace(folder / "current")  # atomic: readers see the old version or the new one
+    link.replace(folder / "current")  # atomic: a reader sees either the old version or the new one
 
 
 def current_index(folder: Path) -> Path:
-    """Return the directory of the current version's index, as ``fastcos index`` takes it."""
+    """Return the directory of the index of the current version, for ``fastcos index``."""
     return (folder / "current").resolve(strict=True) / "index"
 
 
 def loaded(folder: Path, model: str | None = None) -> Batches:
-    """Map the current version and search once, so that no request waits for anything.
+    """Open the current version, and search once, so that the first request need not wait.
 
-    An index that is not of this model is an error.
+    Raise an error if the index belongs to another model.
     """
     path = current_index(folder)
     index = fastcos.SimilarityIndex.open(path, model=model)
@@ -310,13 +320,16 @@ def loaded(folder: Path, model: str | None = None) -> Batches:
 
 
 def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None) -> FastAPI:
-    """Return the application that serves the folder, if its index is of the model."""
+    """Return the application that serves the folder; its index must belong to the model."""
     current: list[Batches] = []  # empty until the service is ready, then one element
     refused: list[str] = []  # the reason why the index of the folder is not served, or empty
     one_writer, metrics, stopped = threading.Lock(), Metrics(), threading.Event()
 
     def refreshed() -> bool:
-        """Take up what was saved; what is refused is kept for /ready, and the old items serve."""
+        """Load the changes that were saved; return whether there were any.
+
+        If they cannot be loaded, the old items remain in use, and /ready reports the error.
+        """
         with one_writer:
             try:
                 is_new = served().index.refresh()
@@ -327,12 +340,12 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             return is_new
 
     def load_anew() -> None:
-        """Load the current version, of the same model and width as the one that is served."""
+        """Load the current version, which must have the model and the columns of the old one."""
         new = loaded(folder, current[0].index.model if current else model)
         width = new.index.n_features_in_
         if current and width != (before := current[0].index.n_features_in_):
             raise ValueError(f"the index must have {before} columns as the old one, got {width}")
-        current[:] = [new]  # running requests finish on the old index
+        current[:] = [new]  # running requests still use the old index
         refused.clear()
 
     def keep_fresh() -> None:
@@ -340,7 +353,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             before = refused.copy()
             try:
                 refreshed()
-            except (OSError, ValueError) as error:  # the service goes on with the old items
+            except (OSError, ValueError) as error:  # the service continues to serve the old items
                 if [str(error)] != before:  # report it once, not every few seconds
                     print(f"kept the old items: {error}", flush=True)
 
@@ -352,7 +365,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
             refreshing.start()
         yield
         stopped.set()
-        if refresh_seconds:  # a refresh that has begun still needs the index
+        if refresh_seconds:  # a refresh that is running still needs the index
             refreshing.join()
         current.clear()
 
@@ -365,12 +378,12 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         return current[0]
 
     def id_of(text: Id) -> Id:
-        """The id as the index has it: a number where its ids are numbers."""
+        """Convert an id to a number if the ids of the index are numbers."""
         ids = served().index.ids_of([-1])
         try:
             return int(text) if ids.dtype.kind == "i" else str(text)
         except ValueError:
-            return text  # the index has no such id: status 404
+            return text  # the index cannot contain this id, so the status becomes 404
 
     def neighbors(
         ids: Sequence[Id],
@@ -379,7 +392,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         allowed: list[Id] | None,
         groups: list[Id] | None,
     ) -> list[Hits]:
-        """The k nearest of each item, without itself; 404 for an item that is not there."""
+        """Return the k nearest items of each item, without itself; 404 for an unknown item."""
         batches, names = served(), [id_of(one) for one in ids]
         try:
             vectors = batches.index.vectors_of(names)
@@ -389,8 +402,8 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         others = exclude or [[]] * len(names)
         if len(others) != len(names):
             raise HTTPException(422, f"exclude must have a list for each of {len(names)} ids")
-        # The item itself is excluded like the others. If it is the only one, it is faster to search
-        # k + 1 neighbours and to leave it out.
+        # The item itself must be left out, too. If nothing else is excluded, it is faster to search
+        # k + 1 neighbours and to drop the item from the result.
         if not any(others) and allowed is None and groups is None:
             answers = batches.search(vectors, k + 1)
             pairs = zip(names, answers, strict=True)
@@ -416,17 +429,17 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         except (
             TypeError,
             ValueError,
-        ) as error:  # a clear message, for the client
+        ) as error:  # the client receives the message
             raise HTTPException(422, str(error)) from None
 
     def changed(change: Callable[[fastcos.SimilarityIndex], object]) -> dict[str, object]:
-        """Change the index and save it; what another writer saved meanwhile is taken up first."""
+        """Change the index and save it, after loading the changes of other processes."""
         with one_writer:
             batches = served()
             index, path = batches.index, batches.path
             try:
                 if path != current_index(folder):
-                    raise ValueError("a newer version was published (POST /reload takes it up)")
+                    raise ValueError("a newer version was published; POST /reload loads it")
                 index.refresh()
             except (OSError, ValueError) as error:  # for example, an index of another model
                 refused[:] = [str(error)]
@@ -437,7 +450,10 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
                 raise HTTPException(422, str(error)) from None
             try:
                 index.save(path)
-            except (OSError, ValueError) as error:  # for example, a full disk or a faster writer
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # for example, the disk is full, or another process was faster
                 reopened = fastcos.SimilarityIndex.open(path, model=index.model)
                 current[:] = [Batches(reopened, path)]
                 raise HTTPException(409, f"nothing was changed: {error}") from None
@@ -445,12 +461,12 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
 
     @app.get("/health")
     def health() -> dict[str, str]:
-        """The process answers."""
+        """Answer if the process runs."""
         return {"status": "alive"}
 
     @app.get("/ready")
     def ready(response: Response) -> dict[str, object]:
-        """An index is loaded: send requests."""
+        """Answer with status 200 if an index is loaded, and with 503 otherwise."""
         if not current:
             response.status_code = 503
             return {"status": "no index"}
@@ -464,7 +480,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
 
     @app.get("/metrics")
     def metrics_text() -> Response:
-        """Counts, latency and items for Prometheus; each process reports its own."""
+        """Return the metrics of this process for Prometheus."""
         n_items = current[0].index.n_items_ if current else 0
         return Response(
             metrics.text(n_items, is_stale=bool(refused)), media_type="text/plain; version=0.0.4"
@@ -477,26 +493,26 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
         exclude: Annotated[list[str] | None, Query()] = None,
         group: str | None = None,
     ) -> Hits:
-        """The k items most similar to an item, without itself and without those excluded."""
+        """Return the k items most similar to an item, without itself and the excluded items."""
         without = None if exclude is None else [list(exclude)]
         return neighbors([name], k, without, None, None if group is None else [group])[0]
 
     @app.post("/similar")
     def similar_of_many(items: Similar) -> list[Hits]:
-        """The k items most similar to each of many items."""
+        """Return the k items most similar to each of several items."""
         if not items.ids:
             return []
         return neighbors(items.ids, items.k, items.exclude, items.allowed, items.groups)
 
     @app.post("/search")
     def search(queries: Vectors) -> list[Hits]:
-        """The k items most similar to each vector."""
+        """Return the k items most similar to each vector."""
         if not queries.vectors:
             return []
         try:
             vectors = np.asarray(queries.vectors, dtype=np.float32)
         except ValueError:
-            raise HTTPException(422, "vectors must be of one length") from None
+            raise HTTPException(422, "vectors must have the same length") from None
         model = served().index.model
         if queries.model is not None and queries.model != model:
             raise HTTPException(409, f"the index is of the model {model}, got {queries.model}")
@@ -504,20 +520,20 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
 
     @app.post("/items")
     def upsert(items: Items) -> dict[str, object]:
-        """Add items, or replace those with these ids; on disk before the answer."""
+        """Add or replace items; the change is on disk before the service answers."""
         ids = [id_of(one) for one in items.ids]
         rows = np.asarray(items.vectors, np.float32)
         return changed(lambda index: index.upsert(rows, ids, groups=items.groups))
 
     @app.delete("/items")
     def remove(gone: Gone) -> dict[str, object]:
-        """Remove items; on disk before the answer."""
+        """Remove items; the change is on disk before the service answers."""
         ids = [id_of(one) for one in gone.ids]
         return changed(lambda index: index.remove(ids))
 
     @app.post("/refresh")
     def refresh() -> dict[str, object]:
-        """Take up what another process saved to the current version."""
+        """Load the changes that another process has saved to the current version."""
         try:
             is_new = refreshed()
         except (OSError, ValueError) as error:
@@ -526,7 +542,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
 
     @app.post("/reload")
     def reload() -> dict[str, object]:
-        """Load what the folder holds now; a folder that cannot be read changes nothing."""
+        """Load the version to which ``current`` points; keep the old one after an error."""
         with one_writer:
             try:
                 load_anew()
@@ -539,7 +555,7 @@ def service(folder: Path, refresh_seconds: float = 0.0, model: str | None = None
 
 
 def random_items(n: int, d: int, seed: int) -> np.ndarray:
-    """Return items in 100 clusters, to try the service with."""
+    """Return random items in 100 clusters, to try the service."""
     rng = np.random.default_rng(seed)
     noise, centres = rng.standard_normal((n, d)), rng.standard_normal((100, d))
     items: np.ndarray = (centres[rng.integers(100, size=n)] + noise).astype(np.float32)
@@ -547,12 +563,12 @@ def random_items(n: int, d: int, seed: int) -> np.ndarray:
 
 
 def make(folder: Path, n: int, d: int, seed: int = 0) -> None:
-    """Publish random items with the ids 0 .. n-1."""
+    """Publish an index of random items with the ids 0 to n - 1."""
     publish(folder, random_items(n, d, seed), np.arange(n))
 
 
 def __getattr__(name: str) -> FastAPI:
-    """Make ``app`` for a server, from the folder in the variable INDEX."""
+    """Create the application ``app`` from environment variables when a server imports it."""
     if name != "app":
         raise AttributeError(name)
     refresh_seconds = float(os.environ.get("REFRESH", "0"))

@@ -1,18 +1,19 @@
-"""Whether training chooses the scale of the latent dimensions, by optimiser and number of epochs.
+"""Measure at which scale of the latent dimensions training ends, by optimiser and number of epochs.
 
-python examples/scale_of_dimensions.py --data DATA --cache CACHE --page PAGE --figure PNG
+    python examples/scale_of_dimensions.py --data DATA --cache CACHE --page PAGE --figure PNG
 
-trains matrix factorisations from ten seeds and, for each, from a second start whose dimensions are
-rescaled by a D of condition 4. It writes the tables and the figure of
-docs/explanation/scale_of_dimensions.md, and with --output the means as a csv. It prints how far the
-times and ends of single trainings are from their predictions. DATA holds the folders
-ml-latest-small and online-retail. CACHE keeps one line per training, so that a run that was stopped
-goes on. One core takes about half an hour.
+The script trains matrix factorisations from ten seeds. For each seed, it trains a second time from
+a start (the initial embeddings) whose dimensions are rescaled by a D of condition 4. It writes the
+tables and the figure of docs/explanation/scale_of_dimensions.md and, with --output, the means as a
+csv file. It also prints how much the times and the final scales of single trainings differ from
+their predictions. DATA is a folder that contains the folders ml-latest-small and online-retail. The
+folder CACHE contains one line per finished training, so a stopped run can be resumed. The script
+takes about half an hour on one core.
 
-The condition between two trainings compares the maps that lead from the canonical form of each to
-its items, so that a difference of the predictions does not count. The overlap is the share of the
-ten nearest neighbours that both trainings list. The part of the overlap that is missing between the
-canonical forms (fastcos.canonicalize), too, is not due to D.
+To compute the condition between two trainings, the script compares the maps from the canonical form
+of each training to its items; differences between the predictions therefore have no influence. The
+overlap is the share of the ten nearest neighbours that is the same in both trainings. If the
+overlap of the canonical forms (fastcos.canonicalize) is also low, D is not the reason.
 """
 
 import argparse
@@ -45,7 +46,7 @@ FORGETTING = (
 
 
 def regimes(name):
-    """(label, epochs, recipe) of each way to train, with the steps that suit the data."""
+    """Yield (label, epochs, recipe) of each way to train, with step sizes that suit the data."""
     dense = name.startswith("simulation")
     slow, fast, batch = (0.003, 0.01, 512) if dense else (0.005, 0.02, 1024)
     gd_step, gd_epochs = (4e-4, 1000) if dense else (2e-3, 500)
@@ -94,11 +95,11 @@ def regimes(name):
     yield label, by_adam, adam(0.01, 0.1, decay)
 
 
-# ----- what two trainings have in common
+# ----- comparison of two trainings
 
 
 def canonical(P, Q):
-    """Balanced items of PQ', and the map G from them to Q, by the decomposition of the product."""
+    """Return the items of the canonical form of the product PQ', and the map G from them to Q."""
     R_left = np.linalg.qr(P)[1]
     right, R_right = np.linalg.qr(Q)
     _, singular, Vt = np.linalg.svd(R_left @ R_right.T)
@@ -107,11 +108,11 @@ def canonical(P, Q):
 
 
 def condition_between(one, other):
-    """Condition of the scale of one training against that of another.
+    """Return the condition between the scales of two trainings.
 
-    Each training has a map G from its canonical form, whose square GG' all cosines depend on. The
-    canonical forms are rotated onto each other, so that what differs between the predictions of
-    both does not count.
+    For each training, G maps the items of its canonical form to its items; the cosines depend on G
+    only through GG'. The canonical forms are rotated onto each other before the two maps are
+    compared, so differences between the predictions have no influence.
     """
     (items, G), (other_items, H) = canonical(*one), canonical(*other)
     R = scipy.linalg.orthogonal_procrustes(items, other_items)[0]
@@ -120,28 +121,31 @@ def condition_between(one, other):
 
 
 def canonical_items(P, Q):
-    """Balanced items of PQ'."""
+    """Return the items of the canonical form of the product PQ'."""
     return canonical(P, Q)[0]
 
 
 def condition_to_balance(P, Q):
-    """Condition of the map from the canonical form, whose sides are balanced."""
+    """Return the condition of the map from the canonical form, which is balanced, to Q."""
     return float(np.linalg.cond(canonical(P, Q)[1]))
 
 
 def nearest(Q):
-    """Return the ten nearest others of each item, by the cosine."""
+    """Return the ten nearest neighbours of each item by the cosine."""
     return fastcos.top_k(Q, k=NEIGHBORS).indices
 
 
 def shared(one, other):
-    """Share of the ten nearest neighbours of an item in one that it also has in the other."""
+    """Return the share of the ten nearest neighbours that is the same in two sets of items."""
     pairs = zip(nearest(one), nearest(other), strict=True)
     return float(np.mean([len(np.intersect1d(a, b)) / NEIGHBORS for a, b in pairs]))
 
 
 def noise_of(data, recipe, P, Q):
-    """Condition to the rest of SGD, and the epochs to forget; None where they are not known."""
+    """Return the condition to the scale at which SGD ends, and the epochs to forget the start.
+
+    Both are empty texts for other optimisers than SGD.
+    """
     if recipe["by"] != "sgd":
         return "", ""
     decays = recipe.get("decays", (0.0, 0.0))[::-1]  # the decay of items, then that of users
@@ -150,7 +154,7 @@ def noise_of(data, recipe, P, Q):
 
 
 def lines_of(data, label, marks, recipe, pair):
-    """Lines of two seeds, each trained from both starts."""
+    """Yield the lines of a pair of seeds, each of which is trained from both starts."""
     starts = {
         (seed, condition): train(data, recipe.get("rank", RANK), recipe, marks, seed, condition)
         for seed, condition in itertools.product(pair, (1.0, CONDITION))
@@ -182,7 +186,7 @@ def lines_of(data, label, marks, recipe, pair):
 
 
 def forgetting_cases(folder):
-    """(data, decay, step): two noise levels and one real set, four decays."""
+    """Yield (data, decay, step): three data sets, each with four values of the weight decay."""
     sets = [simulated((1.0, 1.0)), simulated((0.4, 2.0))]
     if folder is not None:
         sets.append(movielens(folder))
@@ -192,7 +196,10 @@ def forgetting_cases(folder):
 
 
 def forgetting(data, decay, step, seed):
-    """Start at rest times a D of condition 4; measure how D is forgotten, and where it ends."""
+    """Measure how many epochs SGD takes to forget a rescaling D of condition 4, and where it ends.
+
+    The training starts from the scale at which SGD ends, multiplied by D.
+    """
     recipe = {"by": "sgd", "start": 0.3, "step": step, "batch": 1, "decays": (decay, decay)}
 
     def noise(P, Q):
@@ -215,7 +222,7 @@ def forgetting(data, decay, step, seed):
     measured = np.interp(
         goal, logs[[after, after - 1]], [[0, *marks][i] for i in (after, after - 1)]
     )
-    # From a usual start, train for twice the time that is predicted once the predictions are good.
+    # From a usual start, train for twice the predicted time to forget.
     usual = max(20, round(2 * noise(*other).epochs_to_forget))
     *_, (P, Q) = train(data, RANK, recipe, [usual], seed)
     return {
@@ -232,7 +239,7 @@ def forgetting(data, decay, step, seed):
 
 
 def read(path):
-    """Lines of a csv, none if it does not exist."""
+    """Return the lines of a csv file as dicts, or an empty list if the file does not exist."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -240,7 +247,7 @@ def read(path):
 
 
 def fill(path, fields, tasks, stop):
-    """Append the lines of all tasks whose key is not in the file, until it is time to stop."""
+    """Run the tasks whose key is not in the file, until the time `stop`, and append their lines."""
     done = {(line["data"], line[fields[1]], line["seed"]) for line in read(path)}
     new = not path.exists()
     with path.open("a", newline="") as file:
@@ -261,7 +268,10 @@ def fill(path, fields, tasks, stop):
 
 
 def study_tasks(folder, only):
-    """Key and lines of each regime and pair of seeds, pairs first, so that all advance."""
+    """Yield the key and the lines of each way to train and pair of seeds.
+
+    All ways to train come before the next pair of seeds, so a stopped run contains all of them.
+    """
     sets = [simulated()] + ([movielens(folder), retail(folder)] if folder else [])
     sets = [data for data in sets if only is None or data.name == only]
     for first in range(0, SEEDS, 2):
@@ -276,7 +286,7 @@ def study_tasks(folder, only):
 
 
 def forgetting_tasks(folder, only):
-    """Key and line of each case of the time to forget."""
+    """Yield the key and the line of each measurement of the time to forget."""
     for seed in range(3):
         for data, decay, step in forgetting_cases(folder):
             if only is None or data.name == only:
@@ -288,14 +298,14 @@ def forgetting_tasks(folder, only):
 
 
 def geometric(values):
-    """Geometric mean, and the ends of its 95 % t interval; of one value it has no ends."""
+    """Return the geometric mean and its 95 % t interval, which is NaN for a single value."""
     logs = np.log(values)
     width = scipy.stats.t.ppf(0.975, len(logs) - 1) * scipy.stats.sem(logs)
     return tuple(np.exp([logs.mean(), logs.mean() - width, logs.mean() + width]).tolist())
 
 
 def arithmetic(values):
-    """Mean, and the ends of its 95 % t interval."""
+    """Return the mean and its 95 % t interval."""
     width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
     return float(np.mean(values)), float(np.mean(values) - width), float(np.mean(values) + width)
 
@@ -308,7 +318,7 @@ MEANS = {
 
 
 def means(lines):
-    """(data, regime, epochs): {column: (mean, low, high)} over all trainings of it."""
+    """Return {column: (mean, low, high)} over all trainings, by (data, regime, epochs)."""
     groups = {}
     for line in lines:
         groups.setdefault((line["data"], line["regime"], int(line["epochs"])), []).append(line)
@@ -324,36 +334,37 @@ def means(lines):
 
 
 def print_limits(forgetting_lines, study_lines):
-    """Print how far times and ends are from their predictions, over single trainings."""
+    """Print how much the times and the final scales of single trainings differ from predictions."""
     ratios = [
         float(line["measured_epochs"]) / float(line["predicted_epochs"])
         for line in forgetting_lines
     ]
     factors = np.exp(np.abs(np.log(ratios)))
     print(
-        f"time to forget: within a factor of 1.5 of the prediction in {np.sum(factors < 1.5)} of "
-        f"{len(factors)} trainings, and within {factors.max():.2f} in all"
+        "The time to forget is within a factor of 1.5 of the prediction in "
+        f"{np.sum(factors < 1.5)} of {len(factors)} trainings, and within a factor of "
+        f"{factors.max():.2f} in all of them."
     )
     usual = sorted((float(line["usual_start_to_predicted"]), *map(line.get, FORGETTING[:3]))
                    for line in forgetting_lines)  # fmt: skip
     rescaled = [float(line["rescaled_start_to_predicted"]) for line in forgetting_lines]
     print(
-        "condition to the predicted scale: after four times that time, at most "
-        f"{max(rescaled):.3f}; of usual starts after twice that time, at most 1.1 in "
-        f"{sum(condition <= 1.1 for condition, *_ in usual)} of {len(usual)}, the largest "
-        f"{usual[-1]}"
+        "After four times the time to forget, the condition to the predicted scale is at most "
+        f"{max(rescaled):.3f}. From usual starts, it is at most 1.1 after twice that time in "
+        f"{sum(condition <= 1.1 for condition, *_ in usual)} of {len(usual)} trainings; the "
+        f"largest (condition, data, decay, seed) is {usual[-1]}."
     )
     rested = [float(line["predicted"]) for line in study_lines
               if line["forget"] and 2 * float(line["forget"]) <= float(line["epochs"])]  # fmt: skip
     if rested:
         print(
-            f"trainings of the study that took at least twice their time to forget: {len(rested)}, "
-            f"with a condition of at most {max(rested):.3f}"
+            f"{len(rested)} trainings of the study ran for at least twice their time to forget; "
+            f"their condition to the predicted scale is at most {max(rested):.3f}."
         )
 
 
 def write_means(path, found):
-    """One line per way to train and number of epochs."""
+    """Write a csv file with one line per way to train and number of epochs."""
     columns = [f"{name}{part}" for name in MEANS for part in ("", "_low", "_high")]
     with path.open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
@@ -365,23 +376,23 @@ def write_means(path, found):
 
 
 def factor(triple):
-    """Text of a condition and its interval."""
+    """Return a condition and its interval as text."""
     if triple is None:
         return "-"
     mean, low, high = triple
-    # An interval of logarithms may reach below 1, but a condition cannot.
+    # The computed interval may reach below 1, but a condition cannot.
     digits = 2 if mean < 9.95 else 1
     return f"{mean:.{digits}f} [{max(low, 1):.{digits}f}, {high:.{digits}f}]"
 
 
 def share(triple):
-    """Text of an overlap and the half width of its interval."""
+    """Return an overlap and the half width of its interval as text."""
     mean, low, _ = triple
     return f"{mean:.2f} ± {mean - low:.2f}"
 
 
 def study_table(found, data):
-    """Markdown: a row for each way to train, of one data set."""
+    """Return the Markdown table of one data set, with a row for each way to train."""
     head = ("trained by", "epochs", "other start", "other seed", "to balanced", "to predicted",
             "lists, other start", "the same, canonical", "lists, other seed",
             "the same, canonical")  # fmt: skip
@@ -398,7 +409,7 @@ def study_table(found, data):
 
 
 def forgetting_table(lines):
-    """Markdown: a row for each case, means over three trainings."""
+    """Return the Markdown table of the times to forget, with means over three trainings."""
     head = ("data", "decay per observation", "epochs to forget, predicted", "measured",
             "condition to the predicted scale", "to the balanced form",
             "usual start after twice that time, to the predicted scale")  # fmt: skip
@@ -424,7 +435,7 @@ REFERENCE = {"color": "#555555", "linewidth": 1}  # The style of reference lines
 
 
 def figure(found, lines):
-    """Conditions between two starts by way to train; times and ends, predicted and measured."""
+    """Draw the conditions between two starts, the times to forget, and the final scales."""
     from matplotlib.figure import Figure
 
     with figure_style():
@@ -440,7 +451,7 @@ def figure(found, lines):
 def draw_starts(ax, found):
     """Draw a row for each way to train, with the condition between its two starts."""
     sets = list(dict.fromkeys(data for data, _, _ in found))
-    # The data sets with the largest number of ways to train come last.
+    # The last data sets contain the largest number of ways to train.
     names = dict.fromkeys(
         common_name(label) for data in reversed(sets) for label in labels_of(data)
     )
@@ -494,7 +505,7 @@ def draw_times(ax, lines):
 
 
 def draw_ends(ax, lines):
-    """Draw how far the end of SGD is from its prediction, and from the balanced form."""
+    """Draw the condition of the final scale of SGD to its prediction and to the balanced form."""
     draw_cases(ax, lines, "rescaled_start_to_balanced", "rescaled_start_to_predicted")
     ax.axhline(1.1, zorder=0, linestyle=":", **REFERENCE)
     ax.annotate("1.1", (1, 1.1), xytext=(0, 3), textcoords="offset points")
@@ -504,7 +515,7 @@ def draw_ends(ax, lines):
 
 
 def draw_cases(ax, lines, x, y):
-    """Draw a marker for each training, by data set."""
+    """Draw a marker for each training, in the style of its data set."""
     for case in dict.fromkeys(line["data"] for line in lines):
         marker, colour = STYLES[case]
         cases = [line for line in lines if line["data"] == case]
@@ -513,7 +524,7 @@ def draw_cases(ax, lines, x, y):
 
 
 def common_name(label):
-    """Name of a way to train that does not depend on the data set's step, batch or start."""
+    """Return the name of a way to train without the step, batch and start of the data set."""
     for size, word in ((("start 0.05", "start 0.02"), "small start"),
                        (("start 0.5", "start 0.2"), "large start"),
                        (("step 0.003", "step 0.005"), "small step"),
@@ -525,12 +536,12 @@ def common_name(label):
 
 
 def labels_of(data):
-    """Labels of the ways to train on a data set."""
+    """Return the labels of the ways to train on a data set."""
     return [label for label, _, _ in regimes(data)]
 
 
 def replace_table(page, name, text):
-    """Put the text between the two marks of that name."""
+    """Return the page with the text between the two comments that contain this name."""
     start, end = (
         f"<!-- {name}: made by examples/scale_of_dimensions.py -->",
         f"<!-- end of {name} -->",
@@ -540,15 +551,19 @@ def replace_table(page, name, text):
 
 
 def main():
-    """Train what the cache lacks, then write the tables and the figure."""
+    """Run the trainings that the cache does not contain, and write the tables and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of the data sets")
-    parser.add_argument("--cache", type=Path, required=True, help="folder of the lines so far")
-    parser.add_argument("--seconds", type=float, default=np.inf, help="stop training after these")
-    parser.add_argument("--only", help="train on this data set alone")
-    parser.add_argument("--output", type=Path, help="csv of the means")
+    parser.add_argument("--data", type=Path, help="folder that contains the data sets")
+    parser.add_argument(
+        "--cache", type=Path, required=True, help="folder for the lines of finished trainings"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=np.inf, help="start no training after this"
+    )
+    parser.add_argument("--only", help="train only on this data set")
+    parser.add_argument("--output", type=Path, help="csv file for the means")
     parser.add_argument("--page", type=Path, help="Markdown file whose tables are replaced")
-    parser.add_argument("--figure", type=Path, help="image")
+    parser.add_argument("--figure", type=Path, help="file for the figure")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
     stop = time.monotonic() + given.seconds

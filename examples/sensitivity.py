@@ -1,13 +1,13 @@
-"""The sensitivity of label recovery to rank, λ and D, on simulated interactions.
+"""Measure how the recovery of labels depends on rank, λ and D, on simulated interactions.
 
-    python examples/sensitivity.py        # ten presets of ten seeds; resumed
+    python examples/sensitivity.py        # ten presets with ten seeds each; resumes a stopped run
     python examples/sensitivity.py --users 300 --items 60 --preset zipf_pareto_focused --seeds 1
     python examples/sensitivity.py --curves docs/sensitivity.csv      # draws the figure again
 
-One data set of a preset and a seed has one SVD, which gives the model of every rank and λ. Each is
-scored by how its cosines recover the clusters under several D, and by how it predicts held-out
-interactions, which no D changes. Writes sensitivity.csv, curves.csv (the means that the figure
-shows), sensitivity.png and sensitivity.json.
+For each data set (a preset and a seed), one SVD yields the models of every rank and λ. Each model
+is scored by how well its cosines recover the clusters under several rescalings D, and by how well
+it predicts held-out interactions, which does not depend on D. The script writes sensitivity.csv,
+curves.csv (the means that the figure shows), sensitivity.png and sensitivity.json.
 """
 
 import argparse
@@ -37,17 +37,19 @@ from fastcos.plots.style import COLOURS, figure_style, line_style
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 50, 100)
 # The rank of the paper.
 PAPER_RANK = 50
-# λ of Eq. 1 divided by that of the paper; λ of Eq. 2 is multiplied by the square root.
+# The λ of Eq. 1 is the λ of the paper times one of these factors; the λ of Eq. 2 is multiplied by
+# the square root of the factor.
 STRENGTHS = (0.01, 1.0, 100.0)
-# The paper has λ = 10,000 of Eq. 1 for 20,000 users; X'X grows with the number of users.
+# The paper uses λ = 10,000 in Eq. 1 for 20,000 users. λ is proportional to the number of users,
+# because the entries of X'X are.
 REGULARIZATION_PER_USER = 0.5
-# Rescalings of Eq. 1, then other similarities of the same SVD.
+# The rescalings of Eq. 1, and all similarities: these rescalings and two others of the same SVD.
 RESCALINGS = ("orthonormal", "identity", "weights", "balanced", "smoothed")
 FORMS = (*RESCALINGS, "query_metric", "eq2")
-# The forms that are scored for every λ.
+# The similarities that are scored for every λ.
 _FORMS_OF_EVERY_STRENGTH = ("identity", "balanced", "query_metric", "eq2")
-# The number of evaluated users. The standard error of a mean NDCG is then below 0.01, and ranks
-# are compared on the same users.
+# The number of evaluated users. The standard error of a mean NDCG is then below 0.01. All ranks are
+# compared on the same users.
 _N_USERS = 1000
 CRITERIA = ("by_held_out", "by_gap", "by_parallel_analysis")
 
@@ -60,16 +62,16 @@ class SensitivityRow(NamedTuple):
     preset : str
     seed : int
     criterion : str
-        "" for a rank of the grid; else the criterion that chose the rank.
+        "" for a rank of the grid; otherwise the criterion that chose the rank.
     rank : int
     strength : float
-        λ over that of the paper.
+        λ divided by the λ of the paper.
     form : str
         The rescaling, "query_metric", or "eq2".
     auc : float
         Pairwise AUC of the clusters.
     map_at_r : float
-        NaN for other strengths than 1.
+        NaN if the strength is not 1.
     ndcg : float
         NDCG@20 of held-out interactions by Eq. 1; it does not depend on the form.
     """
@@ -86,7 +88,7 @@ class SensitivityRow(NamedTuple):
 
 
 def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[SensitivityRow]:
-    """All rows of one data set: the grid, and the ranks that three criteria choose."""
+    """Return the rows of one data set, for the ranks of the grid and those of three criteria."""
     random = np.random.default_rng(seed)
     X, clusters = simulation.X, simulation.item_cluster
     task = HeldOutTask.split(X, random, _N_USERS)
@@ -124,7 +126,7 @@ def score_simulation(simulation: Simulation, preset: str, seed: int) -> list[Sen
 
 
 def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: float) -> Any:
-    """Functions from a rank to the item embeddings, by form."""
+    """Return, for each form, a function that returns the item embeddings of a rank."""
 
     def of_columns(rows: Any) -> Any:
         return lambda rank: rows[:, :rank]
@@ -132,7 +134,7 @@ def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: flo
     found = {}
     for form in forms:
         if form == "eq2":
-            # Both objectives have their knee at the same singular value.
+            # With this λ, the knee of Eq. 2 is the same singular value as that of Eq. 1.
             other = model.reregularized("weight_decay", float(np.sqrt(strength)))
             found[form] = of_columns(other.item_embeddings())
         elif form == "query_metric":
@@ -148,7 +150,7 @@ def _embeddings(model: LinearMF, forms: Sequence[str], users: Any, strength: flo
 def _recovery(
     items: Any, clusters: npt.NDArray[np.int64], *, with_map: bool
 ) -> tuple[float, float]:
-    """Pairwise AUC and MAP@R; 0.5 and 0 if no item or no direction is left."""
+    """Return the pairwise AUC and MAP@R; 0.5 and 0 if all embeddings are zero."""
     if not items.any():
         return 0.5, 0.0
     auc = metrics.pair_auc(items, clusters, exact=False).value
@@ -156,7 +158,7 @@ def _recovery(
 
 
 def mean_interval(values: Any) -> tuple[float, float, float]:
-    """Mean, and the ends of its 95 % t interval."""
+    """Return the mean and the ends of its 95 % t interval."""
     values = np.asarray(values, np.float64)
     mean = float(values.mean())
     if len(values) < 2:
@@ -166,7 +168,7 @@ def mean_interval(values: Any) -> tuple[float, float, float]:
 
 
 def conclusions(rows: Sequence[SensitivityRow]) -> list[str]:
-    """What the study says, in five sentences with 95 % t intervals over the data sets."""
+    """Return the results of the study in five sentences, with 95 % t intervals over data sets."""
     sets = [_DataSet(key, rows) for key in dict.fromkeys((row.preset, row.seed) for row in rows)]
     n, paper = len(sets), sets[0].paper_rank
 
@@ -186,30 +188,31 @@ def conclusions(rows: Sequence[SensitivityRow]) -> list[str]:
         return f"{sum(bool(holds(one)) for one in sets)} of {n}"
 
     return [
-        f"At rank {paper} the rescalings of one model differ in AUC by "
-        f"{over(lambda one: one.spread(paper))}; at the best rank, "
-        f"{median(lambda one: one.best_rank)} (median), by "
+        f"At rank {paper}, the AUC of the best rescaling exceeds the AUC of the worst by "
+        f"{over(lambda one: one.spread(paper))}; at the best rank (median "
+        f"{median(lambda one: one.best_rank)}), by "
         f"{over(lambda one: one.spread(one.best_rank))}.",
-        f"Held-out ranking chooses rank "
-        f"{median(lambda one: one.chosen['by_held_out']['identity'].rank)} (median), which costs "
-        f"{over(loss)} of the AUC of D = I at its best rank.",
-        f"Against rank {paper}, D = I gains {over(at('by_held_out'))} at the rank of held-out "
-        f"ranking, {over(at('by_parallel_analysis'))} of parallel analysis, {over(at('by_gap'))} "
-        f"of the largest gap; the best D, chosen by the clusters, gains "
+        "Held-out ranking chooses a rank with the median "
+        f"{median(lambda one: one.chosen['by_held_out']['identity'].rank)}; the AUC of D = I is "
+        f"then lower than at the best rank by {over(loss)}.",
+        f"Compared with rank {paper}, the AUC of D = I is higher by {over(at('by_held_out'))} at "
+        f"the rank that held-out ranking chooses, by {over(at('by_parallel_analysis'))} at that of "
+        f"parallel analysis, and by {over(at('by_gap'))} at that of the largest gap; the best D at "
+        f"rank {paper}, chosen by the clusters, exceeds D = I by "
         f"{over(lambda one: one.best_d_gain(paper))}.",
-        f"λ alone moves the AUC of D = I at rank {paper} by "
-        f"{over(lambda one: one.strength_range(paper, 'auc'))}; the λ of the best NDCG is that of "
-        f"the best AUC in {count(lambda one: one.same_strength(paper))} data sets.",
-        f"At rank {paper} orthonormal columns are the worst D in "
-        f"{count(lambda one: one.worst(paper) == 'orthonormal')} data sets; the query metric is "
-        f"within 0.01 of the best similarity in "
-        f"{count(lambda one: one.lag(paper, 'query_metric') <= 0.01)}, Eq. 2 in "
+        f"At rank {paper} and D = I, the AUC of the best λ exceeds that of the worst by "
+        f"{over(lambda one: one.strength_range(paper, 'auc'))}; the λ with the best NDCG is also "
+        f"the λ with the best AUC in {count(lambda one: one.same_strength(paper))} data sets.",
+        f"At rank {paper}, the D with orthonormal columns is the worst in "
+        f"{count(lambda one: one.worst(paper) == 'orthonormal')} data sets; the AUC of the query "
+        f"metric is within 0.01 of the best similarity in "
+        f"{count(lambda one: one.lag(paper, 'query_metric') <= 0.01)}, and that of Eq. 2 in "
         f"{count(lambda one: one.lag(paper, 'eq2') <= 0.01)}.",
     ]
 
 
 def summary_table(rows: Sequence[SensitivityRow]) -> tuple[list[str], list[list[str]]]:
-    """Header and lines: mean AUC over seeds, by preset; with the best rank of D = I (median)."""
+    """Return the header and the lines of a table: the mean AUC over the seeds of each preset."""
     presets = list(dict.fromkeys(row.preset for row in rows))
     lines = []
     for preset in presets:
@@ -230,7 +233,7 @@ def summary_table(rows: Sequence[SensitivityRow]) -> tuple[list[str], list[list[
 
 
 class _DataSet:
-    """The rows of one data set, by what they vary."""
+    """The rows of one data set, by rank, strength and form."""
 
     def __init__(self, key: tuple[str, int], rows: Sequence[SensitivityRow]) -> None:
         own = [row for row in rows if (row.preset, row.seed) == key]
@@ -270,8 +273,8 @@ class _DataSet:
         return best[0] == best[1]
 
 
-# The curves of a panel: a form, its name, and the number of its style. The colour of a D is that of
-# the figure of the named rescalings (docs/figures/rescalings.png).
+# The curves of a panel: for each form, its name and the number of its style. A rescaling has the
+# same colour as in the figure of the named rescalings (docs/figures/rescalings.png).
 _SHOWN = {
     "orthonormal": (r"Eq. 1, $D = S^{1/2}$ (orthonormal)", 0),
     "identity": (r"Eq. 1, $D = I$", 1),
@@ -288,7 +291,7 @@ class CurvePoint(NamedTuple):
     ----------
     preset : str
     score : str
-        A form, which stands for the AUC of the clusters under it, or "ndcg".
+        "ndcg", or a form if the score is the AUC of the clusters under this form.
     rank : int
     mean, low, high : float
         The mean, and the ends of its 95 % t interval.
@@ -343,7 +346,7 @@ class SensitivityDisplay:
 
         presets = list(dict.fromkeys(point.preset for point in self.points))
         n_columns = min(_N_COLUMNS, len(presets))
-        # The legend takes the place of a panel, after the last one.
+        # The legend takes the place of the panel after the last one.
         n_lines = len(presets) // n_columns + 1
         with figure_style():
             self.figure_ = Figure(
@@ -387,7 +390,7 @@ class SensitivityDisplay:
 
 
 def read_records(path: Path, kind: Any, types: Sequence[Any]) -> list[Any]:
-    """Read the lines of a csv as records of that kind, whose fields have these types."""
+    """Read a csv file; return one record of this kind per line, with fields of these types."""
     with path.open(newline="") as file:
         lines = list(csv.reader(file))[1:]
     return [
@@ -396,7 +399,7 @@ def read_records(path: Path, kind: Any, types: Sequence[Any]) -> list[Any]:
 
 
 def rows_of(given: argparse.Namespace, parts: Path, name: str, seed: int) -> list[SensitivityRow]:
-    """The rows of one data set, from its file where there is one."""
+    """Return the rows of one data set, from its file if the file exists."""
     path = parts / f"{name}-{seed}-{given.users}-{given.items}-{given.clusters}.csv"
     if not path.exists():
         simulation = simulate_interactions(
@@ -414,15 +417,15 @@ def save_figure(points: Sequence[CurvePoint], path: Path) -> None:
 
 
 def main() -> None:
-    """Score every preset and seed that the folder does not have yet; write, draw, print."""
+    """Score the presets and seeds that the folder does not contain, and write all results."""
     parser = argparse.ArgumentParser(description="Sensitivity of label recovery to rank, λ and D.")
     parser.add_argument("--users", type=int, default=20_000)
     parser.add_argument("--items", type=int, default=1_000)
     parser.add_argument("--clusters", type=int, default=5)
-    parser.add_argument("--preset", help="default: all")
-    parser.add_argument("--seeds", type=int, default=10, help="data sets of a preset")
+    parser.add_argument("--preset", help="name of a preset (default: all presets)")
+    parser.add_argument("--seeds", type=int, default=10, help="number of data sets per preset")
     parser.add_argument("--out", type=Path, default=Path("sensitivity"))
-    parser.add_argument("--curves", type=Path, help="draw the figure of this csv; measure nothing")
+    parser.add_argument("--curves", type=Path, help="only draw the figure of this csv file")
     given = parser.parse_args()
     if given.curves is not None:
         given.out.mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,22 @@
-"""One service process under load, with the index of each library in turn.
+"""Measure the example service under load, with the index of each library in turn.
 
     python -m examples.service_benchmark [ITEMS [COLUMNS]] > examples/service_benchmark.md
 
-The application of retrieval_service.py (1,000,000 x 384 by default; cosine, k = 10) runs in a
-process of its own, with all cores. The application answers requests that wait together by one
-search, whatever the library. The items resemble text embeddings (bench/data.py): nearest neighbours
-of independent numbers are hopeless for a graph. Clients of examples/load_test.py request the
-neighbours of random items, over 1, 8 and 64 connections. Recall: share of the answers' items whose
-exact score reaches the k-th best; of 500 answers, or as many as come in 30 s. hnswlib is built with
-M = 16, ef_construction = 100, and searched with the least ef of a power of 2^(1/2) that reaches the
-recall for 500 queries. Resident memory: of the process after the load, mapped files included. Needs
-fastapi and uvicorn, and apsw for sqlite-vec; a library that is not installed is left out. Prints
-Markdown. Half an hour on two cores, of which the graph takes ten minutes.
+The script prints a Markdown page. For each library, it runs the application of retrieval_service.py
+in a process of its own, which can use all cores. By default, the index contains 1,000,000 rows of
+384 columns, and is searched by the cosine with k = 10. With every library, the application answers
+all waiting requests by one search. The items resemble text embeddings (bench/data.py), because a
+graph index cannot find the nearest neighbours of rows of independent numbers. Clients of
+examples/load_test.py request the neighbours of random items over 1, 8 and 64 connections.
+
+- The recall is the share of returned items whose exact score is at least the k-th best. It is
+  measured on 500 answers, or on as many answers as the service returns in 30 s.
+- hnswlib is built with M = 16 and ef_construction = 100. It is searched with the smallest ef, among
+  the powers of 2^(1/2), that reaches the required recall for 500 queries.
+- The resident memory is that of the process after the load, including mapped files.
+
+The script requires fastapi and uvicorn, and apsw for sqlite-vec; it leaves out libraries that are
+not installed. It takes half an hour on two cores, of which building the graph takes ten minutes.
 """
 
 import argparse
@@ -45,15 +50,15 @@ from bench.lab.markdown import print_table
 from examples import load_test, retrieval_service
 
 CONNECTIONS, K, CHOSEN = (1, 8, 64), 10, 500
-# The largest number of seconds in which answers are read.
+# The largest number of seconds for which answers are read to compute the recall.
 READING = 30.0
 PORT = 8765
 URL = f"http://127.0.0.1:{PORT}"
-BLOCK = 1 << 16  # the number of rows that are made at once
+BLOCK = 1 << 16  # the number of rows that are generated at a time
 
 
 class Index(NamedTuple):
-    """The index of a library: find(vectors, k) returns what read turns into indices and scores."""
+    """The index of a library; read(find(vectors, k)) returns indices and scores."""
 
     find: Callable
     read: Callable
@@ -88,10 +93,10 @@ def usearch_index(items, folder):
 
 
 def hnswlib_index(items, folder, least_recall):
-    """The graph, searched with the least ef that reaches a recall."""
+    """Return the graph of hnswlib, with the smallest ef that reaches a recall."""
     import hnswlib
 
-    path = folder / "hnswlib.bin"  # one graph serves both recalls
+    path = folder / "hnswlib.bin"  # the same graph is used for both recalls
     graph = hnswlib.Index("cosine", items.shape[1])
     if path.exists():
         graph.load_index(str(path))
@@ -110,8 +115,8 @@ def hnswlib_index(items, folder, least_recall):
 
 
 def sqlite_vec_index(items, folder):
-    """A vec0 table in a file; every core has its own connection."""
-    import apsw  # its SQLite can load extensions; that of Python may not
+    """Return a vec0 table of sqlite-vec in a file; each core uses a connection of its own."""
+    import apsw  # unlike the SQLite of Python, its SQLite can always load extensions
     import sqlite_vec
 
     local = threading.local()
@@ -138,8 +143,8 @@ def sqlite_vec_index(items, folder):
     )
 
 
-# By name: the package, and a function that makes an index of items, with a folder for its files.
-# fastcos opens the index that the service published.
+# For each name: the package, and a function that builds an index of items with its files in a
+# folder. fastcos opens the index that the service has published.
 LIBRARIES = {
     "fastcos": ("fastcos", None),
     "faiss": ("faiss-cpu", faiss_index),
@@ -151,7 +156,7 @@ LIBRARIES = {
 
 
 def recall(found, items, chosen, best):
-    """Return the share of found (n, K) whose score with items `chosen` reaches the K-th best."""
+    """Return the share of the items found (n, K) whose exact score reaches the K-th best score."""
     queries, rows = items[chosen].astype(np.float64), items[found].astype(np.float64)
     lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(rows, axis=2)
     scores = np.einsum("nd,nkd->nk", queries, rows) / lengths
@@ -159,7 +164,7 @@ def recall(found, items, chosen, best):
 
 
 def serve(library, folder):
-    """Run the application with the index of a library, in the place of that of fastcos."""
+    """Run the application with the index of a library instead of the index of fastcos."""
     _, index_of = LIBRARIES[library]
     if index_of is not None:
         mapped = np.load(folder / "items.npy", mmap_mode="r")
@@ -180,25 +185,28 @@ def serve(library, folder):
 
 
 def get(path):
-    """Return the JSON that the service answers."""
+    """Return the JSON answer of the service."""
     with urllib.request.urlopen(URL + path, timeout=60) as answer:
         return json.load(answer)
 
 
 def is_ready():
-    """Return whether the service answers; raise HTTPError if the service has a fault."""
+    """Return the answer of /ready, or None if the service is not ready yet.
+
+    Raise HTTPError if the service fails.
+    """
     try:
         return get("/ready")
     except urllib.error.HTTPError as error:
         if error.code != 503:  # The service answers 503 until an index is loaded.
             raise
     except OSError:
-        pass  # The process does not listen yet.
+        pass  # The process does not accept connections yet.
     return None
 
 
 def measured(library, folder, seconds):
-    """Return the rows of a library, one per load: start its process, load it, read its answers."""
+    """Run the service with a library; return one row of the table per number of connections."""
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(library, folder))
     process.start()
     try:
@@ -228,7 +236,7 @@ def measured(library, folder, seconds):
 
 
 def make(folder, n, d):
-    """Write items, the index of the service, and the k-th best scores of the chosen items."""
+    """Write the items, the index of the service, and the k-th best scores of chosen items."""
     items = np.empty((n, d), np.float32)
     for first in range(0, n, BLOCK):
         items[first : first + BLOCK] = data.embeddings(min(BLOCK, n - first), d, seed=first)
@@ -245,9 +253,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("items", type=int, nargs="?", default=1_000_000)
     parser.add_argument("columns", type=int, nargs="?", default=384)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each load")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=30.0,
+        help="duration of the load for each number of connections",
+    )
     given = parser.parse_args()
-    # With this setting, FAISS of pip is fastest on CPUs with AVX-512.
+    # With this setting, the FAISS that pip installs is fastest on CPUs with AVX-512.
     os.environ["OPENBLAS_CORETYPE"] = "SkylakeX"
     cpu, versions = machine.vendor_name(machine.cpu(), fastcos.get_config().isa), {}
     for package, _ in LIBRARIES.values():

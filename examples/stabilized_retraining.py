@@ -1,12 +1,12 @@
-"""Two trainings of implicit's ALS and BPR, before and after fastcos.align.
-
-For each data set that is given by path, each model is trained twice with different seeds on the
-same 80 % of the interactions. The table shows what happens to vectors of the first training among
-those of the second one.
+"""Measure how well fastcos.align matches two trainings of implicit's ALS and BPR.
 
     python examples/stabilized_retraining.py ratings.csv.zip online_retail_pairs.csv.gz
 
-Needs implicit. Takes about a minute per data set.
+For each table of interactions, the script trains each model twice, with different seeds, on the
+same 80 % of the interactions. The printed table shows how well vectors of the first training can be
+used together with vectors of the second training, before and after the alignment.
+
+The script requires implicit, and takes about a minute per table.
 """
 
 import argparse
@@ -18,14 +18,17 @@ import scipy.sparse as sp
 
 import fastcos
 
-# Items and users with fewer interactions are left out.
+# Items and users with fewer interactions than this are left out.
 MINIMUM = 5
 RANK = 32
 HELD_OUT = 0.2
 
 
 def split(X: Any, seed: int = 0) -> tuple[Any, Any]:
-    """Return training and held-out interactions of users and items with enough of them."""
+    """Return the training and the held-out interactions.
+
+    Users and items with fewer than MINIMUM interactions are left out.
+    """
     X = sp.csr_matrix((X != 0).astype(np.float32))
     for _ in range(3):
         X = X[:, np.asarray((X != 0).sum(axis=0)).ravel() >= MINIMUM]
@@ -41,7 +44,7 @@ def split(X: Any, seed: int = 0) -> tuple[Any, Any]:
 
 
 def train(name: str, X: Any, seed: int) -> tuple[Any, Any]:
-    """Return users and items of implicit's model, with the columns of its biases."""
+    """Train a model of implicit; return users and items, including the columns of biases."""
     from implicit.als import AlternatingLeastSquares
     from implicit.bpr import BayesianPersonalizedRanking
 
@@ -54,7 +57,7 @@ def train(name: str, X: Any, seed: int) -> tuple[Any, Any]:
 
 
 def recall(users: Any, items: Any, X: Any, held: Any, k: int = 20) -> float:
-    """Share of a user's held-out items among the k best that the user has not seen."""
+    """Return the share of held-out items among the k best unseen items of a user, as a mean."""
     lists = fastcos.top_k(users, items, k, measure="dot", exclude=X).indices
     shares = [
         np.isin(found, wanted).sum() / min(k, len(wanted))
@@ -65,20 +68,21 @@ def recall(users: Any, items: Any, X: Any, held: Any, k: int = 20) -> float:
 
 
 def median_cosine(first: Any, second: Any) -> float:
-    """Median cosine of the rows with the same number."""
+    """Return the median cosine between row i of the first and row i of the second matrix."""
     sizes = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     with np.errstate(invalid="ignore"):
         return float(np.nanmedian(np.einsum("ij,ij->i", first, second) / sizes))
 
 
 def main() -> None:
-    """Train, align, print the table."""
+    """Train and align the models, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("data", nargs="+", type=Path, help="tables of interactions")
     print(
-        "| data, model | item with itself | finds itself | recall@20 of old users | of new users |"
+        "| data, model | cosine of an item with its old vector, median | share of items found by "
+        "their old vector | recall@20 of old users among new items | recall@20 of new users |"
     )
     print("|---|---|---|---|---|")
     for path in parser.parse_args().data:

@@ -1,15 +1,16 @@
-"""Whether the held-out loss chooses a temperature at which cosines recover the clusters.
+"""Measure how well cosines recover clusters at the temperature with the lowest held-out loss.
 
-The paper's simulation, small, under rank x temperature x loss x model, each trained once for 20
-passes and once until the held-out loss has stopped descending. The score is the AUC over pairs of
-items: how often a pair of one cluster has a larger cosine than a pair of two.
+    python examples/temperature.py --output docs/temperature.csv --page docs/remedies.md
 
-python examples/temperature.py --output docs/temperature.csv --page docs/remedies.md
+The script trains models on a small version of the simulation of the paper, for each combination of
+rank, temperature, loss and kind of model. Each model is trained once for 20 passes, and once until
+the held-out loss has stopped falling. The score is the AUC over pairs of items: the probability
+that a pair of one cluster has a larger cosine than a pair of two clusters.
 
-Models: ``CosineMF``, whose users are means of their items, with 300 or 32 drawn negatives or with
-negative sampling; users with free vectors, and users encoded by two layers, both with the full
-softmax and full-batch Adam. Lines that are in the csv are not computed again; ``--seconds`` stops
-earlier.
+The kinds of models are ``CosineMF``, in which a user is the mean of the items of the user (with 300
+or 32 drawn negatives, or with negative sampling); users with vectors of their own; and users that
+two layers encode. The last two are trained by full-batch Adam with a softmax over all items. Lines
+that the csv file already contains are not computed again.
 """
 
 import argparse
@@ -25,8 +26,8 @@ from fastcos.metrics import pair_auc
 
 N_USERS, N_ITEMS, SEEDS = 1000, 200, 10
 RANKS, TEMPERATURES = (6, 10, 50), (0.07, 0.1, 0.15, 0.25, 1.0)
-# The largest number of passes, and the number of passes without a lower held-out loss after which
-# training stops.
+# For short and for long trainings: the largest number of passes, and the number of passes without a
+# lower held-out loss after which training stops.
 SHORT, LONG = (20, 3), (400, 15)
 SHARED = {
     "CosineMF": {"n_negatives": 300},
@@ -47,20 +48,21 @@ START, END = "<!-- {}: made by examples/temperature.py -->", "<!-- end of {} -->
 
 
 def units(rows):
-    """Rows of norm 1, and the norms."""
+    """Return the rows normalised to norm 1, and their norms."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True) + 1e-12
     return rows / norms, norms
 
 
 def through_units(gradient, unit, norms):
-    """The gradient with respect to rows from that of their unit vectors."""
+    """Convert the gradient with respect to unit vectors to that with respect to the rows."""
     return (gradient - unit * (gradient * unit).sum(axis=1, keepdims=True)) / norms
 
 
 def by_gradient(X, rank, temperature, tower, short, seed):
-    """Item vectors of the lowest held-out loss, that loss, and its step: Adam on all users.
+    """Train by full-batch Adam; return the items of the lowest held-out loss, the loss and step.
 
-    Users have free vectors, or those of a network with one hidden layer, ``tower``.
+    If tower is true, a network with one hidden layer encodes the users; otherwise, each user has a
+    vector of its own.
     """
     random = np.random.default_rng(seed)
     seen = X.toarray() > 0
@@ -111,7 +113,10 @@ def by_gradient(X, rank, temperature, tower, short, seed):
 
 
 def by_word2vec(X, rank, n_negatives, short, seed):
-    """Item vectors of word2vec's loss in expectation: free vectors, no bias, Adam on all users."""
+    """Train by the expected loss of word2vec, without a bias, by full-batch Adam.
+
+    Return the item vectors, NaN in place of the held-out loss, and the number of steps.
+    """
     random, seen = np.random.default_rng(seed), X.toarray().astype(float)
     parameters = [random.standard_normal((n, rank)) * 0.3 for n in seen.shape]
     noise = seen.sum(axis=0) ** 0.75
@@ -128,7 +133,10 @@ def by_word2vec(X, rank, n_negatives, short, seed):
 
 
 def runs():
-    """(model, rank, temperature, passes, train): train(X, seed) gives items, loss, last pass."""
+    """Yield (model, rank, temperature, passes, train) of each training.
+
+    train(X, seed) returns the items, the held-out loss and the last pass.
+    """
 
     def shared(rank, temperature, given, passes):
         def train(X, seed):
@@ -164,7 +172,7 @@ def runs():
 
 
 def read(path):
-    """(auc, loss) by (model, rank, temperature, passes) and seed."""
+    """Return (auc, loss) by (model, rank, temperature, passes) and seed."""
     found = {}
     if path.exists():
         with path.open(newline="") as file:
@@ -176,7 +184,7 @@ def read(path):
 
 
 def fill(path, n_seeds, seconds, only=None):
-    """Compute the missing lines of the csv."""
+    """Compute the trainings that the csv file does not contain, and append their lines."""
     started, found = time.monotonic(), read(path)
     new = not path.exists()
     with path.open("a", newline="") as file:
@@ -198,13 +206,13 @@ def fill(path, n_seeds, seconds, only=None):
 
 
 def interval(values):
-    """Mean ± half width of the 95 % t interval."""
+    """Return the mean and the half width of its 95 % t interval as text."""
     width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
     return f"{np.mean(values):.3f} ± {width:.3f}"
 
 
 def chosen(found, name, rank, passes):
-    """By seed: the temperature of the lowest loss, its AUC, and the best AUC."""
+    """Return, for each seed, the temperature with the lowest loss, its AUC, and all AUCs."""
     of_each = [found.get((name, rank, t, passes), {}) for t in TEMPERATURES]
     seeds = sorted(set.intersection(*(set(one) for one in of_each)))
     losses = np.array([[one[s][1] for one in of_each] for s in seeds])
@@ -216,14 +224,17 @@ def chosen(found, name, rank, passes):
 
 
 def table(found):
-    """Markdown: AUC by temperature, and what choosing it by the loss costs."""
+    """Return the Markdown table of the AUC by temperature.
+
+    The table also shows how much AUC is lost if the temperature is chosen by the held-out loss.
+    """
     names = [*SHARED, "free users", "two layers"]
     head = ["model", "rank", "passes", *(f"{t:g}" for t in TEMPERATURES),
             "τ of the lowest loss", "AUC there", "cost against the best τ", "seeds"]  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|---:|---|" + "---:|" * (len(head) - 3)]
     for name in names:
         for rank in RANKS:
-            # Full-batch models have learned little after 20 passes: those rows are only in the csv.
+            # Full-batch models have learned little after 20 passes, so only the csv contains them.
             for passes in ("20", "all") if name in SHARED else ("all",):
                 picked = chosen(found, name, rank, passes)
                 if picked is None or len(picked[0]) < 2:
@@ -238,7 +249,7 @@ def table(found):
 
 
 def word2vec_table(found):
-    """Markdown: AUC of word2vec's loss by number of negatives, rank and passes."""
+    """Return the Markdown table of the AUC of word2vec's loss by negatives, rank and passes."""
     keys = [(rank, passes) for rank in RANKS[1:] for passes in ("20", "all")]
     head = ["trained by", "negatives", *(f"rank {rank}, {passes} passes" for rank, passes in keys)]
     out = ["| " + " | ".join(head) + " |", "|---|---:|" + "---:|" * len(keys)]
@@ -255,7 +266,7 @@ def word2vec_table(found):
 
 
 def figure(found, path):
-    """Draw the AUC by temperature: a line per rank, a panel per model, trained until it stops."""
+    """Draw the AUC by temperature after long training, by model (panels) and rank (lines)."""
     from matplotlib.figure import Figure
 
     from fastcos.plots.style import GRID_COLOUR, line_style
@@ -290,14 +301,16 @@ def figure(found, path):
 
 
 def main():
-    """Compute what is missing, and write the tables and the figure."""
+    """Compute the trainings that are missing, and write the tables and the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path("temperature.csv"))
     parser.add_argument("--page", type=Path, help="Markdown file whose tables are replaced")
     parser.add_argument("--figure", type=Path, help="PNG file")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--seconds", type=float, default=np.inf, help="stop computing after these")
-    parser.add_argument("--only", help="models whose names start so")
+    parser.add_argument(
+        "--seconds", type=float, default=np.inf, help="start no training after this"
+    )
+    parser.add_argument("--only", help="train only models whose names start with this text")
     given = parser.parse_args()
     fill(given.output, given.seeds, given.seconds, given.only)
     found = read(given.output)

@@ -1,13 +1,19 @@
-"""A text collection that answers, by the commands that one types.
+"""Search a collection of texts by commands of fastcos, and check every answer.
 
     python examples/text_collection.py chunks.parquet --folder /tmp/texts
 
-Prints every command before it runs it, and stops where one fails or an answer is wrong. The table
-has columns id, text and embedding. Of a file of vectors only (.npy) a table is made first: its
-texts are invented, so that they say nothing about whether the answers make sense. First answers,
-what a score means, pairs that are nearly the same, an index of what is kept, LangChain's store with
-filters (where it is installed), and the true neighbours that the recall of an approximate index is
-measured with. Answers are compared with a loop over the vectors.
+The table must contain the columns id, text and embedding. If you pass a file of vectors (.npy), the
+script first writes a table with invented texts, so the texts then do not show whether the
+neighbours make sense. The script prints every command before it runs it, and stops if a command
+fails or an answer is wrong. It takes these steps:
+
+1. It prints the neighbours of one text, and finds the neighbours of all texts.
+2. It calibrates the scores, and finds pairs of near-duplicates.
+3. It builds an index of the texts without near-duplicates, changes it and searches it.
+4. It computes the true neighbours of some queries, and the recall of another index.
+5. If LangChain is installed, it searches the vector store of LangChain with filters.
+
+The script compares the answers with scores that NumPy computes from the vectors.
 """
 
 import argparse
@@ -27,7 +33,7 @@ FPR = 1e-6
 
 
 def run(*words):
-    """Print and run one command; stop where it fails."""
+    """Print and run one command; stop if it fails."""
     words = [str(one) for one in words]
     print(f"\n$ fastcos {shlex.join(words)}", flush=True)
     status = fastcos_main(words)
@@ -36,14 +42,16 @@ def run(*words):
 
 
 def rows_of(path):
-    """Read a table of texts."""
+    """Read a CSV file; return one dict of texts per line."""
     with path.open(newline="", encoding="utf8") as file:
         return list(csv.DictReader(file))
 
 
 def invented(vectors, path):
-    """Write a table of vectors, with texts that are invented; return its path."""
-    print(f"{vectors} holds vectors only: the ids and texts of {path} are invented", flush=True)
+    """Write a table of the vectors with invented ids and texts; return its path."""
+    print(
+        f"{vectors} contains only vectors, so the ids and texts in {path} are invented", flush=True
+    )
     rows = np.load(vectors).astype(np.float32)
     ids = [f"chunk-{row:05}" for row in range(len(rows))]
     texts = [f"invented text of chunk {row}" for row in range(len(rows))]
@@ -52,14 +60,14 @@ def invented(vectors, path):
 
 
 def check(what, is_right):
-    """Stop where an answer is wrong."""
+    """Print that an answer is right, or stop if it is wrong."""
     if not is_right:
         raise SystemExit(f"{what}: wrong")
     print(f"{what}: right", flush=True)
 
 
 def main() -> None:
-    """Do the job."""
+    """Run all steps."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("chunks")
     parser.add_argument("--folder", type=Path, required=True, help="a new folder")
@@ -123,16 +131,18 @@ def main() -> None:
     files = (folder / "base.npy", "--queries", folder / "queries.npy", "--k", K)
     run("neighbors", *files, "--out", folder / "truth.npy")
     truth = np.load(folder / "truth.npy")
-    truth[:, -1] = (truth[:, -1] + 1) % len(ids)  # like an approximate index that misses some
+    truth[:, -1] = (truth[:, -1] + 1) % len(
+        ids
+    )  # like the answers of an approximate index, which misses some neighbours
     np.save(folder / "found.npy", truth)
     run("neighbors", *files, "--result", folder / "found.npy", "--json")
 
     store_of(folder, ids, texts, vectors, rate)
-    print("\nall commands ended with 0, and all answers are right")
+    print("\nall commands succeeded, and all answers are right")
 
 
 def store_of(folder, ids, texts, vectors, rate):
-    """LangChain's store of the embeddings that exist, with filters, saved and opened."""
+    """Save, open and search a vector store of LangChain that contains the given vectors."""
     try:
         from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -140,7 +150,7 @@ def store_of(folder, ids, texts, vectors, rate):
     except ImportError:
         print("LangChain is not installed (pip install langchain-core)")
         return
-    embedding = DeterministicFakeEmbedding(size=vectors.shape[1])  # in place of yours
+    embedding = DeterministicFakeEmbedding(size=vectors.shape[1])  # replace this by your embedding
     facts = [{"source": f"{row % 7}.pdf"} for row in range(len(ids))]
     store = FastcosVectorStore.from_embeddings(
         zip(texts.tolist(), vectors, strict=True), embedding, facts, ids=ids.astype(str).tolist()

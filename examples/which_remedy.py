@@ -1,16 +1,16 @@
-"""Which remedy helps the cosine to recover the clusters of the paper's simulation.
+"""Measure which remedies help cosines to recover the clusters of the paper's simulation.
 
-Every measure on the item embeddings of one model, every rescaling of it, every preprocessing before
-it, and every training with respect to the cosine; by seed, paired with the plain cosine of Eq. 1
-under D = I on the same data. The number is the AUC over ordered pairs of items: how often a pair of
-one cluster scores higher than a pair of two. Its difference from the plain cosine's comes with a
-95 % t interval over the seeds, which are the draws of the data.
+    python examples/which_remedy.py --output docs/remedies.csv --page docs/remedies.md
 
-python examples/which_remedy.py --output docs/remedies.csv --page docs/remedies.md
+The remedies are all measures on the item embeddings of one model, all rescalings of this model, all
+methods of preprocessing, and several ways to train on the cosine. The score of a remedy is the AUC
+over ordered pairs of items: the probability that a pair of one cluster scores higher than a pair of
+two clusters. For each seed, which draws new data, the AUC is compared with the AUC of the plain
+cosine of Eq. 1 under D = I on the same data; the mean difference has a 95 % t interval over seeds.
 
-writes one line per remedy and seed, and replaces the table of the page. At the paper's size
-(20,000 users, 1,000 items) a seed takes minutes, mostly for CosineMF. Lines that are already in the
-csv are not computed again.
+The script writes one line per remedy and seed to the csv file, and replaces the table of the page.
+Lines that the csv file already contains are not computed again. At the size of the paper (20,000
+users, 1,000 items), a seed takes some minutes, mostly for CosineMF.
 """
 
 import argparse
@@ -45,16 +45,16 @@ from fastcos.models.preprocessing import (
 from fastcos.similarity import summaries
 from fastcos.similarity.canonical import canonicalize
 
-# The rank of the models, which is that of the paper.
+# The rank of the models, which is the rank of the paper.
 K = 50
-# The kind and the name of the reference.
+# The kind and the name of the remedy with which all others are compared.
 PLAIN = ("measure", "cosine")
 # These measures compare users, users with items, or features that these items do not have.
 LEFT_OUT = {"user_item_cosine", "user_item_dot", "project_back_users", "soft_cosine"}
-# The number of pairs that learned_diagonal sees: one in 500 of all pairs.
+# The number of labelled pairs for learned_diagonal: one in 500 of all pairs.
 N_LABELLED_PAIRS = 1000
-# About the rank of the truth, which has five clusters. It shows how much choosing the rank could
-# gain at most.
+# About the rank of the true clusters, of which there are five. It shows how much choosing the rank
+# can gain at most.
 TRUE_K = 6
 WORD2VEC = {"similarity": "dot", "loss": "negative_sampling", "temperature": 1.0}
 TEMPERATURES = {
@@ -83,7 +83,7 @@ START, END = "<!-- table: made by examples/which_remedy.py -->", "<!-- end of ta
 
 
 def auc(scores, cluster):
-    """P(same-cluster pair scores higher than a different-cluster one), ties half; ordered pairs."""
+    """Return the AUC over ordered pairs; equal scores count one half."""
     pairs = ~np.eye(len(cluster), dtype=bool)
     same = (cluster[:, None] == cluster)[pairs]
     ranks = scipy.stats.rankdata(scores[pairs])
@@ -92,17 +92,17 @@ def auc(scores, cluster):
 
 
 def auc_of(items, cluster, measure="cosine"):
-    """AUC of a measure's scores of the items with each other."""
+    """Return the AUC of the scores of a measure between the items."""
     scores = np.vstack([block for _, block in similarity_blocks(items, measure=measure)])
     if get_measure(measure).name == "spearman_dims":
-        # Correlations of ranks have few distinct values. Without this line, the rounding of float32
-        # products, which depends on the CPU, would order equal values.
+        # Correlations of ranks have few distinct values. Rounding makes values equal again that
+        # differ only by the rounding errors of float32 products, which depend on the CPU.
         scores = np.round(scores, 6)
     return auc(scores, cluster)
 
 
 def parameters_of(name, model, items, X, cluster, seed):
-    """The required parameters of a measure."""
+    """Return the parameters that a measure requires."""
     if name.startswith("rescaled_cosine"):
         return {"model": model}
     if name == "eq2_cosine":
@@ -119,19 +119,19 @@ def parameters_of(name, model, items, X, cluster, seed):
 
 
 def linear_items(X, **centres):
-    """Item embeddings of Eq. 1, D = I, with λ at the knee as ``default_regularization`` has it."""
+    """Return the item embeddings of Eq. 1 with D = I and the λ of ``default_regularization``."""
     p = X.shape[1]
     gram = gram_matmul(X, np.eye(p), **centres)
     squares, V = scipy.linalg.eigh(gram, subset_by_index=(p - K, p - 1))
     squares, V = np.maximum(squares[::-1], 0), V[:, ::-1]
     knee = squares[math.ceil(K / 5) - 1]
     if knee == 0:
-        raise SystemExit("too few interactions: give more --users")
+        raise SystemExit("--users must be larger, because there are too few interactions")
     return V * np.sqrt(squares / (squares + knee))
 
 
 def preprocessed(X):
-    """Name and item embeddings of Eq. 1 after each preprocessing, made on demand."""
+    """Return, for each preprocessing, a function that returns the item embeddings of Eq. 1."""
     standard = StandardizeColumns().fit(X)
     none, half = {"row_center": None, "center": None}, PopularityWeights
     return {
@@ -150,12 +150,15 @@ def preprocessed(X):
 
 
 def canonical_items(model, X):
-    """Item embeddings of the balanced form of the model."""
+    """Return the item embeddings of the balanced form of the model."""
     return canonicalize(model.user_embeddings(X), model.item_embeddings()).items
 
 
 def remedies(X, cluster, seed):
-    """(kind, name): a function that returns its AUC, and the held-out loss of a training."""
+    """Return, by (kind, name), functions that compute the AUC of a remedy.
+
+    For a remedy of kind "training", the function also returns the held-out loss.
+    """
     model = LinearMF(K, random_state=seed).fit(X)
     items = model.item_embeddings()
     made = {}
@@ -198,7 +201,7 @@ def remedies(X, cluster, seed):
 
 
 def read(path):
-    """AUC and held-out loss (NaN for none) by (kind, name) and seed."""
+    """Return the AUC and the held-out loss (or NaN) by (kind, name) and seed."""
     found = {}
     if path.exists():
         with path.open(newline="") as file:
@@ -209,7 +212,7 @@ def read(path):
 
 
 def run(given):
-    """Fill the csv."""
+    """Score the remedies that the csv file does not contain, and append their lines."""
     found = read(given.output)
     new = not given.output.exists()
     with given.output.open("a", newline="") as file:
@@ -232,14 +235,14 @@ def run(given):
 
 
 def interval(differences):
-    """Mean and the half width of its 95 % t interval."""
+    """Return the mean and the half width of its 95 % t interval."""
     n = len(differences)
     width = scipy.stats.t.ppf(0.975, n - 1) * np.std(differences, ddof=1) / math.sqrt(n)
     return float(np.mean(differences)), float(width)
 
 
 def table(found):
-    """Markdown of all remedies by descending mean difference."""
+    """Return the Markdown table of all remedies, by descending mean difference."""
     plain = found[PLAIN]
     lines = []
     for (kind, name), scores in found.items():
@@ -250,7 +253,7 @@ def table(found):
         verdict = "=" if abs(mean) <= width else "+" if mean > 0 else "-"
         better = f"{int((differences > 0).sum())} of {len(seeds)}"
         shown = f"`{name}`" if kind == "measure" and name in summaries() else name
-        # Remedies that are equal by construction, or at this precision, share a row.
+        # Remedies with equal AUCs, up to this precision, share a row.
         equal = next((one for one in lines if one[5].round(4).tolist() == values.round(4).tolist()
                       and one[3] == kind), None)  # fmt: skip
         if equal is not None and (kind, name) != PLAIN:
@@ -272,7 +275,7 @@ def table(found):
 
 
 def machine():
-    """One line: processor and versions."""
+    """Return the processor and the versions as text."""
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -287,7 +290,7 @@ def machine():
 
 
 def main():
-    """Run what is missing, and write the table."""
+    """Score the remedies that are missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=20_000)
     parser.add_argument("--items", type=int, default=1_000)

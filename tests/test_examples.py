@@ -415,8 +415,8 @@ def test_recommender_runs_from_comparison_to_service(value, tmp_path):
     words = (*words, "--folder", tmp_path / "shop", "--port", 8791 + bool(value))
     status, out, err = ran("recommender", *words)
     assert status == 0, out + err
-    assert out.endswith("all commands ended with 0, and all answers are right\n")
-    assert "the service after changes and a restart: right" in out
+    assert out.endswith("all commands succeeded, and all answers are right\n")
+    assert "after changes and a restart, the service answers right" in out
     # lists of implicit's own, or the reason why not; and those of every day
     assert ("\nsimilar_items: " in out) != ("without implicit (" in out)
     assert all(f"\nday {day}: " in out for day in (1, 2, 3))
@@ -439,7 +439,7 @@ def test_text_collection_runs_from_a_table_to_a_store(tmp_path):
     words = (tmp_path / "chunks.parquet", "--folder", tmp_path / "t")
     status, out, err = ran("text_collection", *words)
     assert status == 0, out + err
-    assert out.endswith("all commands ended with 0, and all answers are right\n")
+    assert out.endswith("all commands succeeded, and all answers are right\n")
     assert "21 texts left out have a near-duplicate: right" in out
 
 
@@ -499,7 +499,9 @@ def test_audit_is_right_about_factors_of_known_origin(monkeypatch):
             assert wrong == [], (label, told)
             reports[label, told] = report
     keeps_start = reports["ALS, no decay", "not both"]
-    assert "scale of their dimensions therefore comes from the start" in keeps_start.verdict
+    assert (
+        "scale of their dimensions therefore depends on the initialisation" in keeps_start.verdict
+    )
     assert not reports["ALS, decay on both", "both"].is_free
     # the judge notices what is wrong
     truth = {"balanced": 1.8, "items_orthonormal": 3.0, "users_orthonormal": 4.0}
@@ -572,7 +574,7 @@ def overlap_of_encoders(tmp_path, noise, *options):
 @pytest.mark.slow
 def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
     _, _, first, _, _, last = overlap_of_encoders(tmp_path, 0.0, "--samples", 2)
-    assert last == "the interval holds the truth in 2 of 2"
+    assert last == "2 of 2 intervals contain the true overlap"
     # A rotated encoder finds the same texts in every corpus of its own.
     assert [cell.strip() for cell in first.split("|")[6:8]] == ["1.0000", "1.0000"]
     _, _, *rows, _, last = overlap_of_encoders(tmp_path, 0.3, "--samples", 3)
@@ -586,7 +588,7 @@ def test_mapped_encoder_compares_its_prediction_with_the_truth(tmp_path):
         assert abs(float(predicted) - float(truth)) < 0.1
         assert answer == ("yes" if low <= float(truth) <= high else "no")
         held += answer == "yes"
-    assert last == f"the interval holds the truth in {held} of 3"
+    assert last == f"{held} of 3 intervals contain the true overlap"
     # an encoder without a common meaning is found out
     _, _, first, *_ = overlap_of_encoders(tmp_path, 100.0, "--samples", 1)
     assert float(first.split("|")[4]) < 0.1
