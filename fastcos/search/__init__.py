@@ -34,7 +34,8 @@ The method of a plan determines the modules of ``fastcos.kernels`` that search t
     score_all       exhaustive_top_k.score_all_rows computes the float64 score of every pair
     rows_as_given   tile_top_k.search_grid compares float32 tiles of rows that are not packed
     packed          few_queries or projected_queries compare few queries, one by one, with the
-                    packed rows; tile_top_k compares many queries, in blocks
+                    packed rows; tile_top_k compares many queries, in blocks; the
+                    plan names one of the three in its field ``kernel``
     distinct        as for packed, but only one row of each group of equal rows is packed and
                     searched; exhaustive_top_k.expand_copies adds the other rows of the group
     repack          those of a second plan, usually packed, for only the allowed rows, which are
@@ -54,6 +55,26 @@ If the score of a measure is an inner product of encoded rows, a scan of the pac
 neighbours. If only an upper bound of the score is such an inner product, ``filter_refine`` finds
 candidates by the bound and ranks them by the measure. Inside the search, raw scores are compared,
 which have the same order as the scores; ``execute.finish`` converts raw scores to scores.
+
+Only the pure functions of ``plan``, and of ``task_grid`` and ``batches``, which it needs, decide
+how a search runs: by which method, with which kernel, and in which parts. All other branches on a
+search's path answer other questions. Arguments are checked and converted (``request``), what is
+asked selects the code that answers it (one list of items per query, groups, or all items), and a
+plan or a launch that is stored is used again. Two kinds of facts depend on values and not on sizes,
+so no plan can contain them: the norms of the queries, and the number of pairs that the bounds drop.
+
+As an example, an index with 1,000 random float32 rows of 64 columns finds the 10 nearest rows of
+one query, on a CPU with AVX-512 VNNI. ``fit`` has packed the rows: the 64 codes of a row are 16
+words of 4 bytes, and 1,000 rows fill 32 panels of 32 slots (64 KiB), except for 24 slots. The first
+search is planned, and its plan has the method "packed", the kernel "few_queries", ``first_rank``
+11, and a grid with one task. The plan is the same for all numbers of threads, so the index stores
+the launch under the numbers (1, 10) of queries and neighbours. The second search finds the launch
+there and calls ``few_queries.search_few_queries`` for the panels 0 to 32, in the calling thread.
+The kernel multiplies the codes of the query by the codes of every slot. The guessed threshold is
+the 11th largest of the 32 panels' largest products; on average, 13 slots reach it and are scored in
+float64. The 10th best of these scores is the proved threshold, which the upper bound of one further
+slot reaches, on average. The best 10 of these 14 scores are the result; 986 scores were never
+computed.
 
 The modules of the search, lower-level modules first:
 

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from fastcos import config, validation
+from fastcos.kernels import tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.parallel import memmap, readiness
 from fastcos.search import cost_model, scan
 from fastcos.search.batches import plan_batch
 from fastcos.search.estimate import Estimate, estimate_plan
 from fastcos.search.filters import no_exclusions
+from fastcos.search.group_search import needs_segments
 from fastcos.search.item_groups import ItemGroups
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_groups, plan_search
@@ -283,8 +285,9 @@ def explain_groups(
         n_items += np.diff(order.starts)
     n_queries = np.bincount(codes[codes >= 0], minlength=len(n_items))
     group_plan = plan_groups(
-        n_queries, n_items, n_columns, k, needs_segments=is_upper_bounded(items.measure)
-    )
+        n_queries, n_items, n_columns, k, needs_segments=needs_segments(items),
+        has_tiles=tiles.AVAILABLE,
+    )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
     # Two ways to search groups. Each entry says which groups are searched in this way, by how many
     # threads per group, and how many groups at a time.

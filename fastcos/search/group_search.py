@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fastcos import parallel
 from fastcos.kernels import exhaustive_top_k, records, tile_top_k, tiles
 from fastcos.kernels.simd.panel import PANEL
-from fastcos.search import cost_model, plan, scan, task_grid
+from fastcos.search import plan, scan, task_grid
 from fastcos.search.filters import ExcludedItems, kernel_filters
 from fastcos.search.item_groups import QueryGroups, SegmentOrder
 from fastcos.search.options import ExecutionOptions
@@ -66,13 +66,8 @@ class GroupSearch:
         n_items: Integers = sum(
             (np.diff(order.starts) for order in self._orders), np.zeros(n_groups, np.int64)
         )
-        # Every group must be searched as a segment if the measure is not an inner product, or if
-        # NumPy searches because the kernels are not compiled.
-        needs_segments = is_upper_bounded(items.measure) or any(
-            segment.uses_numpy() for segment in items.segments
-        )
         is_segment = plan.plan_groups(
-            n_queries, n_items, n_columns, request.k, needs_segments=needs_segments
+            n_queries, n_items, n_columns, request.k, needs_segments=needs_segments(items)
         ).is_segment
         n_in_launches = np.where(is_segment, 0, n_queries)
         self._tiled_groups = [
@@ -164,6 +159,17 @@ class GroupSearch:
         )  # fmt: skip
 
 
+def needs_segments(items: ItemSource) -> bool:
+    """Return whether every group must be searched as a segment.
+
+    This is the case if the measure is not an inner product, and also if NumPy searches because the
+    kernels are not compiled.
+    """
+    return is_upper_bounded(items.measure) or any(
+        segment.uses_numpy() for segment in items.segments
+    )
+
+
 def _score_pairs(
     segment: Segment,
     order: SegmentOrder,
@@ -219,18 +225,17 @@ def _search_panels(
     scaled_queries = pack_queries(panels, queries, exclusions)
     n_queries, k = results[0].shape
     n_panels = -(-int(n_items.max()) // PANEL)
-    grid, capacity, buffer_bytes = task_grid.plan_query_blocks(
-        int(np.diff(tasks).max()), float(k), k, panels.layout, queries.rows.shape[1], n_panels,
-        scan.machine_of(options._replace(n_threads=1), panels.layout.isa), cost_model.COSTS,
-        may_share=False,
+    made = plan.plan_group_panels(
+        int(np.diff(tasks).max()), k, panels.layout, queries.rows.shape[1], n_panels,
+        scan.machine_of(options, panels.layout.isa),
     )  # fmt: skip
-    n_threads = max(1, min(options.n_threads, int(options.working_memory / buffer_bytes)))
     thresholds = np.full(n_queries, _NO_THRESHOLD)
     unproved = np.full((1, n_queries), _NO_THRESHOLD)
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
     kinds = ("groups", *panels.kind, scaled_queries.rows.dtype.char)
+    queries_per_block = made.grid.queries_per_block
 
     def search_tasks(lo: int, hi: int) -> None:
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
@@ -240,10 +245,10 @@ def _search_panels(
             remaining = numbers[start:end]
             while len(remaining):
                 parallel.call(
-                    tile_top_k.search_grid, kinds, 0, -(-len(remaining) // grid.queries_per_block),
+                    tile_top_k.search_grid, kinds, 0, -(-len(remaining) // queries_per_block),
                     packed.addresses, scaled_queries, remaining,
                     records.BlockSearch(
-                        grid.queries_per_block, n_panels, 1, min(capacity, n_panels * PANEL + 1),
+                        queries_per_block, n_panels, 1, min(made.capacity, n_panels * PANEL + 1),
                         sample.stride, sample.rank, use_projection=False, is_whole_search=False,
                         must_check=False,
                     ),
@@ -256,4 +261,4 @@ def _search_panels(
 
     work = np.concatenate([[0], np.cumsum(np.diff(tasks) * n_items)])
     blocks = parallel.work_blocks(work, _TILED_PAIRS_PER_BLOCK)
-    parallel.run(search_tasks, blocks, n_threads=n_threads)
+    parallel.run(search_tasks, blocks, n_threads=made.grid.n_threads)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.search import cost_model
 from fastcos.search.index_state import IndexState
+from fastcos.search.plan import drops_excluded_ids
 from fastcos.search.request import as_pairs
 from fastcos.search.results import Neighbors
 from fastcos.validation import Integers
@@ -80,7 +80,7 @@ def as_filters(
         positions = _positions_of_ids("exclude_ids", exclude_ids, state, n_queries)
         if isinstance(positions, tuple):
             exclude = _with_pairs(exclude, positions, n_positions)
-        elif len(positions) <= cost_model.COSTS.max_dropped_ids:
+        elif drops_excluded_ids(len(positions)):
             dropped = positions
         elif lists is None and not validation.is_sparse(allowed):
             mask = np.ones(n_positions, np.bool_)

@@ -367,8 +367,10 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
-        is_plain = min_score is None and groups is None and working_memory is None
-        prepared = state.prepared if is_plain and exclude is None and progress is None else None
+        # This is the first of the three conditions of a prepared search, which ``prepared`` lists.
+        is_plain = exclude is None and min_score is None and groups is None
+        is_plain = is_plain and working_memory is None and progress is None
+        prepared = state.prepared if is_plain else None
         if prepared is not None and not has_ids:
             answer = prepared.search(queries, k, n_threads, allowed)
             if answer is not None:

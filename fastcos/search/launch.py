@@ -1,8 +1,8 @@
 """The launch of a kernel for few queries: a planned search in which only the queries are missing.
 
-A search of few queries that can be prepared (``SearchPlan.can_be_prepared``) is a single call of
-one kernel, or, if several threads share the rows, one call for each range of the rows. All
-arguments of these calls except the queries follow from the plan and from the packed rows.
+If a plan says so (``SearchPlan.is_one_launch``), a search of few queries is a single call of the
+kernel that the plan names, or, if several threads share the rows, one call for each range of the
+rows. All arguments of these calls except the queries follow from the plan and from the packed rows.
 ``prepared`` stores launches for the next searches of an index, and ``scan`` runs a launch once.
 """
 
@@ -37,7 +37,7 @@ class Launch(NamedTuple):
         The compiled kernel, from ``few_queries``, ``projected_queries`` or ``tile_top_k``.
     packed : PackedItems
         The packed rows that the kernel reads.
-    settings : kernels.records.FewQuerySearch or kernels.records.BlockSearch
+    settings : kernels.records.FewQuerySearch, ProjectedSearch or BlockSearch
         The plan, in the form that the kernel reads.
     filters : kernels.records.QueryFilters
         The rows that are allowed in the results.
@@ -93,7 +93,7 @@ class Launch(NamedTuple):
 def launch_of(
     plan: SearchPlan, packed: PackedItems, filters: Any, k: int, *, must_check: bool
 ) -> Launch:
-    """Return the launch that runs a plan of a search that can be prepared.
+    """Return the launch that runs a plan that is one launch.
 
     must_check says that the queries will be neither validated nor measured before the launch.
     """

@@ -252,6 +252,28 @@ def plan_groups(
     return GroupPlan((work > 0) & ~is_segment & ~is_tiled, is_tiled, is_segment)
 
 
+def plan_group_panels(
+    n_queries: int, k: int, layout: TileLayout, n_columns: int, n_panels: int, machine: Machine
+) -> SearchPlan:
+    """Return how the panels of groups are searched, by one thread for each group.
+
+    n_queries is the largest number of queries of one group that are searched at once, and n_panels
+    the largest number of panels of a group. The threads of the plan search different groups at the
+    same time, as many as the working memory allows. The sample of a group depends on its own number
+    of panels (``task_grid.sample_of_group``), so the plan contains no sample.
+    """
+    grid, capacity, buffers = plan_query_blocks(
+        n_queries, float(k), k, layout, n_columns, n_panels,
+        dataclasses.replace(machine, n_threads=1), cost_model.COSTS, may_share=False,
+    )  # fmt: skip
+    n_threads = max(1, min(machine.n_threads, int(machine.working_memory / buffers)))
+    return SearchPlan(
+        "packed", kernel="query_blocks", layout=layout,
+        grid=dataclasses.replace(grid, n_threads=n_threads), capacity=capacity,
+        needed_rows=float(k), buffer_bytes=n_threads * buffers,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class CandidatePlan:
     """The way in which the rows that may reach a score are found, for a range search.
@@ -443,6 +465,14 @@ def _plan_distinct(
         "distinct", layout=inner.layout, grid=inner.grid, buffer_bytes=inner.buffer_bytes,
         use_projection=inner.use_projection, inner=inner, reasons=(reason, *inner.reasons),
     )  # fmt: skip
+
+
+def drops_excluded_ids(n_excluded: int) -> bool:
+    """Return whether a search finds n_excluded additional neighbours, and drops excluded items.
+
+    If not, a mask excludes the items before the search.
+    """
+    return n_excluded <= cost_model.COSTS.max_dropped_ids
 
 
 def pays_grouping(ends: Integers, n: int) -> bool:

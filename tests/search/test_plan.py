@@ -438,3 +438,34 @@ def test_work_to_project_is_less_with_slower_tiles_and_few_neighbors():
     for isa in ("amx", "vnni", "avxvnni"):
         for k in (1, 10, 100):
             assert work("avx2", k) <= work(isa, k) == work("vnni", 10)
+
+
+def test_threads_search_as_many_groups_at_once_as_the_memory_allows():
+    layout = tile_layout("vnni", 64)
+    arguments = 100, 10, layout, 64, 40
+    usual = plan.plan_group_panels(*arguments, task_grid.Machine("vnni", 8, GIB))
+    assert (usual.kernel, usual.grid.n_threads, usual.grid.n_ranges) == ("query_blocks", 8, 1)
+    little = dataclasses.replace(MACHINE, n_threads=8, working_memory=usual.buffer_bytes / 3)
+    made = plan.plan_group_panels(*arguments, little)
+    assert 1 <= made.grid.n_threads < 8
+    assert made.buffer_bytes <= little.working_memory
+
+
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
+@pytest.mark.parametrize("has_projection", [False, True])
+def test_candidates_of_a_range_search_are_found_by_one_of_two_kernels(isa, has_projection):
+    layout = tile_layout(isa, 384)
+    facts = {"has_projection": has_projection, "has_tiles": True}
+    one, many = (plan.plan_candidates(n, 60_000, layout, **facts) for n in (1, 1000))
+    assert (one.kernel == "few_queries") == layout.quantised
+    if one.kernel == "few_queries":
+        assert one.use_projection == has_projection
+    assert (many.kernel, many.queries_per_block) == ("query_blocks", 128)
+    assert many.use_projection == (has_projection and isa != "amx")
+    facts["has_tiles"] = False
+    assert plan.plan_candidates(1, 60_000, layout, **facts).kernel is None
+
+
+def test_few_excluded_ids_are_dropped_after_the_search():
+    assert plan.drops_excluded_ids(64)
+    assert not plan.drops_excluded_ids(65)
