@@ -1,6 +1,6 @@
-"""An exact index of dense rows, which are packed once and searched many times.
+"""``SimilarityIndex``, an exact index of dense rows, which are packed once and searched many times.
 
-Changes take time proportional to the number of changed rows.
+The time for adding, replacing or removing items is proportional to the number of changed rows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 # Up to this k, results are padded however few items the index holds. A larger k is probably a
 # mistake, and its padding would fill the memory.
 _MAX_PADDED_K = 65_536
-# Names of methods and attributes in other libraries, and the corresponding names in this class.
+# The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
     "query": "search",
     "kneighbors": "search",
@@ -87,40 +87,43 @@ _ATTRIBUTE_HINTS = {
 
 @with_attribute_hints(_ATTRIBUTE_HINTS)
 class SimilarityIndex:
-    """Exact nearest neighbours among items that have ids and can change.
+    """An index that finds exact nearest neighbours among items that have ids and can change.
 
-    Every item has an id, which the caller chooses, and a position, which counts the items in the
-    order in which they were added. The id and the position of an item stay the same until the item
-    is removed, and no position is used twice. Searches return positions and ids. Equal scores are
-    ordered by position. Results are bit-for-bit identical to the results of a new index of the same
-    rows in the order of their positions.
+    Every item has an id, which you choose, and a position, which counts the items in the order in
+    which they were added. The id and the position of an item stay the same until the item is
+    removed, and no position is used twice. Searches return positions and ids. Items with equal
+    scores are ordered by position. Results are bit-for-bit identical to the results of a new index
+    of the same rows in the order of their positions.
 
-    For measures with the capability ``append``, the methods ``add``, ``upsert`` and ``remove`` take
-    time proportional to the number of changed rows, on average. These measures learn nothing from
-    the items and compare the original rows (cosine, dot, neg_euclidean, angular). For other
-    measures, every change fits the measure and packs all items again. Many threads may search at
-    the same time, even while another thread changes the index: a search uses either all items from
-    before a change or all items from after the change. An index works after a fork.
+    If the measure has the capability ``append``, the methods ``add``, ``upsert`` and ``remove``
+    take time proportional to the number of changed rows, on average. The measures with this
+    capability learn nothing from the items and compare the original rows (cosine, dot,
+    neg_euclidean, angular). With any other measure, every change fits the measure again and packs
+    all items again. Many threads may search at the same time, even while another thread changes the
+    index: a search uses either all items from before a change or all items from after the change.
+    An index can be used in a forked child process.
 
     A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``
     writes the changes, and ``refresh`` loads changes that another process has saved.
 
-    Memory-mapped rows (``np.load(path, mmap_mode="r")``) stay on disk, for measures with the
-    capability ``blocks``. Mapped rows are not packed. Every search reads all rows once, in blocks
-    that fit its working_memory, so one search for many queries is faster than many searches; the
-    results are bit-for-bit identical. An index of mapped rows has ids, but cannot be changed or
-    saved. A measure that learns from the items reads the rows once more, in ``fit``.
+    If the measure has the capability ``blocks``, memory-mapped rows
+    (``np.load(path, mmap_mode="r")``) stay on disk and are not packed. Every search then reads all
+    rows once, in blocks that fit its working_memory, so one search with many queries is faster than
+    many searches; the results are bit-for-bit identical to those of rows in memory. An index of
+    memory-mapped rows has ids, but cannot be changed or saved. If the measure learns from the
+    items, ``fit`` reads all rows as well.
 
     Parameters
     ----------
     measure : str or Measure
-        A name or an object, as in :func:`fastcos.top_k`. The measure is fitted to the items.
+        The name of a measure, or a Measure, as in :func:`fastcos.top_k`. ``fit`` fits the measure
+        to the items.
     n_threads : int, optional
         The number of threads that pack items. Default: the setting ``n_threads``.
     model : str, optional
-        Name and version of the model that made the rows, such as ``"minilm@2"``, which is saved
-        with the index. An error is raised if the index is opened for another model, refreshed from
-        an index of another model, saved over an index of another model, or searched with the
+        The name and version of the model that made the rows, such as ``"minilm@2"``. The name is
+        saved with the index. An error is raised if the index is opened for another model, refreshed
+        from an index of another model, saved over an index of another model, or searched with the
         calibration of another model.
 
     Attributes
@@ -128,12 +131,13 @@ class SimilarityIndex:
     n_items_ : int
         The number of items in the index, without removed items.
     n_positions_ : int
-        The number of positions that were assigned, including the positions of removed items. A mask
-        for ``allowed`` has this length.
+        The number of positions, including the positions of removed items. A mask for ``allowed``
+        has this length.
     n_features_in_ : int
         The number of columns of the items.
     memory_ : IndexMemory
-        The memory of codes and rows in bytes, and the part of this memory in memory-mapped files.
+        The memory in bytes that the codes and the rows take, and how much of it is in memory-mapped
+        files.
 
     Examples
     --------
@@ -164,11 +168,11 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # The files and header fields of a save that is running or was interrupted.
+        # The content that a running or interrupted save gives the directory, and its header fields.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
-        """Describe the index: the number of items and columns, the measure and the model."""
+        """Return a description: the numbers of items and columns, the measure and the model."""
         if self._state is None:
             return f"SimilarityIndex(measure={self.measure!r}), not fitted"
         name = printable(self._state.items.measure.name)
@@ -180,30 +184,32 @@ class SimilarityIndex:
     def fit(
         self, items: Any, ids: Any = None, *, groups: Any = None, copy: bool = True
     ) -> SimilarityIndex:
-        """Fit the measure and pack the items, which get the positions 0 to p - 1. Time O(p d).
+        """Replace all items of the index by these items, which get the positions 0 to p - 1.
+
+        The method fits the measure to the items and packs them, which takes O(p d) time.
 
         Parameters
         ----------
         items : array_like (p, d), float32, float64, float16, bfloat16 or int8
-            One row per item. For measures with the capability ``append``, rows of float16, bfloat16
-            and int8 are never converted to float32 as a whole. Rows of a memory map are checked
-            when they are read, which happens in every search. ``np.empty((0, d))`` makes an empty
-            index.
+            One row per item. If the measure has the capability ``append``, rows of float16,
+            bfloat16 and int8 are not converted to float32. Memory-mapped rows are checked whenever
+            a search reads them. ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
-            The ids must be distinct, and none may be -1 or "". Default: the positions.
+            The ids of the items. They must be distinct, and no id may be -1 or "". Default: the
+            positions.
         groups : array_like (p,), int64 or str, optional
             The group of each item, such as a tenant, a language or a category: a whole number or a
             string, but not -1 or "". ``search(queries, groups=...)`` then finds only items in the
-            group of each query, and takes as long as a search of this group alone. Items in a
-            memory map cannot have groups.
+            group of each query, and takes as long as a search of this group alone. Memory-mapped
+            items cannot have groups.
         copy : bool, default True
-            Whether the index copies the rows, so that the caller may change or free them
-            afterwards. The copy has the type of the rows and takes as much memory. With
-            ``copy=False`` the index uses C-contiguous rows without a copy. The caller must then not
-            change the rows: searches, and an index that is saved later, would return wrong
-            neighbours without an error. Rows that must be converted (lists, other types, another
-            memory order) are new arrays in either case. Rows of a memory map stay on disk and are
-            never copied.
+            Whether the index copies the rows, so that you may change or free them afterwards. The
+            copy has the same type and takes as much memory as the rows. With ``copy=False``, the
+            index uses C-contiguous rows without a copy. You must then not change the rows:
+            searches, and an index that is saved later, would return wrong neighbours without an
+            error. Rows that must be converted (lists, other types, another memory order) are
+            converted to a new array in either case. Memory-mapped rows stay on disk and are never
+            copied.
 
         Returns
         -------
@@ -234,17 +240,17 @@ class SimilarityIndex:
         return self
 
     def add(self, items: Any, ids: Any = None, *, groups: Any = None) -> Ids:
-        """Add items, which get the next positions. The index copies the rows.
+        """Add items, which get the next positions. The index copies their rows.
 
         Parameters
         ----------
         items : array_like (new, d)
             The new rows. Their type may differ from the type of the rows in the index.
-        ids : array_like (new,), int64 or str, the type of the ids of the index
-            No id may be in the index. Default: the positions, if the ids of the index are also its
-            positions.
-        groups : array_like (new,), int64 or str, the type of the groups of the index
-            The group of each item; required if the index has groups.
+        ids : array_like (new,), int64 or str, of the same type as the ids of the index
+            The ids of the new items, none of which may be in the index. Default: the positions, if
+            the ids of the other items are their positions as well.
+        groups : array_like (new,), int64 or str, of the same type as the groups of the index
+            The group of each item. Required if the index has groups.
 
         Returns
         -------
@@ -259,18 +265,18 @@ class SimilarityIndex:
         return self._add_or_replace(items, ids, groups, may_replace=False)
 
     def upsert(self, items: Any, ids: Any, *, groups: Any = None) -> None:
-        """Add items, or replace the items that have these ids. The index copies the rows.
+        """Add items, or replace the items that have the same ids. The index copies the rows.
 
-        A replaced item keeps its position.
+        If an item is replaced, the new item gets its position.
 
         Parameters
         ----------
         items : array_like (new, d)
-            The rows.
-        ids : array_like (new,), int64 or str, the type of the ids of the index
-            The ids must be distinct.
-        groups : array_like (new,), int64 or str, the type of the groups of the index
-            The group of each item; required if the index has groups.
+            The new rows.
+        ids : array_like (new,), int64 or str, of the same type as the ids of the index
+            The ids of the new items, which must be distinct.
+        groups : array_like (new,), int64 or str, of the same type as the groups of the index
+            The group of each item. Required if the index has groups.
 
         Raises
         ------
@@ -282,11 +288,13 @@ class SimilarityIndex:
         self._add_or_replace(items, ids, groups, may_replace=True)
 
     def remove(self, ids: Any) -> None:
-        """Remove items. The other items keep their positions, and the index may become empty.
+        """Remove the items with these ids. The other items keep their positions.
+
+        You may also remove all items.
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str, the type of the ids of the index
+        ids : array_like (m,), int64 or str, of the same type as the ids of the index
             The ids must be distinct, and all of them must be in the index.
 
         Raises
@@ -300,7 +308,7 @@ class SimilarityIndex:
             self._state = index_changes.remove(state, measure, removed_ids, self.n_threads)
 
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
-        """Add items, or replace items with the same ids if may_replace is true; return the ids."""
+        """Add items and return their ids; if may_replace, replace items that have the same ids."""
         measure = get_measure(self.measure)
         rows = memmap.as_stored("items", as_index_rows("items", items, measure, in_memory=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
@@ -328,29 +336,32 @@ class SimilarityIndex:
         working_memory: float | None = None,
         progress: parallel.Progress | None = None,
     ) -> IndexNeighbors:
-        """Return the k items most similar to every query, exactly as :func:`fastcos.top_k` does.
+        """Return the k items most similar to each query, exactly as :func:`fastcos.top_k` does.
 
         Parameters
         ----------
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query; n may be 0.
         k : int
-            The number of neighbours per query, at most 65,536 or the number of positions. If a
-            query is allowed to find fewer items, its results are padded.
+            The number of neighbours per query. The largest value is 65,536, or the number of
+            positions if this number is larger. If a query can find fewer than k items, its
+            neighbours are padded.
         allowed : array_like, or sparse (n, p), optional
             A mask over all positions, or an array of positions (``positions_of(ids)``). Only items
             at these positions can be found. If allowed is a sparse matrix, its non-zeros are the
             items that each query is allowed to find, and all of these items are scored.
         exclude : sparse (n, p), optional
-            The non-zeros are pairs of a query and a position that must not be found. A matrix that
-            was made before items were added has fewer columns, and does not exclude the new items.
-        allowed_ids, exclude_ids : array_like of ids, or a list of them for each query, optional
-            With allowed_ids, only items with these ids can be found; with exclude_ids, no item with
-            these ids can be found. Ids that are not in the index have no effect.
+            A matrix whose non-zeros are pairs of a query and a position that must not be found. A
+            matrix that was made before items were added has fewer columns, and does not exclude any
+            of the new items.
+        allowed_ids, exclude_ids : array_like of ids, or list of such arrays, optional
+            With allowed_ids, only items with these ids can be found; with exclude_ids, no items
+            with these ids can be found. A list of n arrays contains separate ids for each query.
+            Ids that are not in the index have no effect.
         groups : array_like (n,) of groups, or one group for all queries, optional
-            The groups of the queries, for an index that was fitted with groups. Each query finds
-            only items of its group, which may be empty. The search takes as long as a search of
-            these groups alone.
+            The group of each query, if the index was fitted with groups. A query finds only items
+            of its group, which may be empty. The search takes as long as a search of these groups
+            alone.
         min_score, n_threads, working_memory, progress
             The same arguments as in :func:`fastcos.top_k`.
 
@@ -362,8 +373,8 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            The queries contain NaN or infinity, or their number of columns is not the number of
-            columns of the items; k is below 1; or the index was not fitted.
+            The queries contain NaN or infinity, or do not have as many columns as the items; k is
+            below 1 or too large; or the index was not fitted.
         """
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
@@ -374,7 +385,7 @@ class SimilarityIndex:
         if prepared is not None and not has_ids:
             answer = prepared.search(queries, k, n_threads, allowed)
             if answer is not None:
-                return answer  # a warm search of few queries ends here
+                return answer
         n_positions, measure = state.n_positions, state.items.measure
         k = validation.as_count("k", k, high=max(n_positions, _MAX_PADDED_K))
         Q = as_index_queries(queries, measure, state.width, in_memory=groups is not None)
@@ -416,8 +427,8 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str, the type of the ids of the index; or a single id
-            All ids must be in the index.
+        ids : array_like (m,), int64 or str, of the same type as the ids of the index; or one id
+            The ids of the items whose neighbours are searched. All ids must be in the index.
         k, allowed_ids, exclude_ids, min_score, groups, n_threads
             The same arguments as in :meth:`search`.
 
@@ -443,9 +454,8 @@ class SimilarityIndex:
         k, state = validation.as_count("k", k), self._fitted_state()
         item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
         positions = state.positions_of(item_ids)
-        # Every item is a neighbour of itself. The search therefore finds k + 1 neighbours, and the
-        # item itself is dropped afterwards, because a search that excludes items cannot be
-        # prepared.
+        # A search that excludes items cannot be prepared. Therefore the search finds k + 1
+        # neighbours, which usually include the item itself, and the item is dropped afterwards.
         neighbors = self.search(
             state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
             min_score=min_score, groups=groups, n_threads=n_threads,
@@ -465,7 +475,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> SearchExplanation:
-        """Explain how a search would run, without running it.
+        """Return an explanation of how a search would run, without running it.
 
         Parameters
         ----------
@@ -477,9 +487,9 @@ class SimilarityIndex:
         Returns
         -------
         SearchExplanation
-            The method, the reasons against the other methods, the division of the work among
-            threads, the bytes that are read, the memory of the buffers, and the estimated time.
-            ``print`` shows the explanation as text.
+            The method of the search, why other methods are not used, how the work is divided among
+            threads, how many bytes are read, how much memory the buffers take, and the estimated
+            time. ``print`` shows the explanation as text.
 
         Raises
         ------
@@ -516,7 +526,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> sp.csr_array:
-        """Return items that score at least min_score, as :func:`fastcos.neighbors_above` does.
+        """Return all items that score at least min_score, as :func:`fastcos.neighbors_above` does.
 
         Parameters
         ----------
@@ -525,21 +535,22 @@ class SimilarityIndex:
         min_score : float or Calibration
             The same argument as in :func:`fastcos.neighbors_above`.
         allowed : array_like, optional
-            A mask over all positions, or an array of positions; only items there can be found.
+            A mask over all positions, or an array of positions. Only items at these positions can
+            be found.
         n_threads, working_memory
             The same arguments as in :func:`fastcos.neighbors_above`.
 
         Returns
         -------
         csr_array (n, p), float32
-            The scores, with a column for each position that was assigned. Columns are ascending
-            within a row, and ``ids_of(result.indices)`` are the ids of the found items.
+            The scores, with one column for each position. The column numbers of a row are
+            ascending. ``ids_of(result.indices)`` returns the ids of the items.
 
         Raises
         ------
         ValueError
-            There are more pairs than working_memory holds, or the queries contain NaN or infinity,
-            or their number of columns is not the number of columns of the items.
+            The pairs do not fit into working_memory, the queries contain NaN or infinity, or they
+            do not have as many columns as the items.
         TypeError
             The items are memory-mapped.
         """
@@ -569,27 +580,27 @@ class SimilarityIndex:
     ) -> NearDuplicates:
         """Group the items that are connected by pairs with a score of at least min_score.
 
-        The method works like :func:`fastcos.search.near_duplicates`, but the items are already
-        packed. To keep only one item of each group, call ``remove(ids_of(positions))`` with the
+        The method works like :func:`fastcos.search.near_duplicates`, but does not need to pack the
+        items. To keep only one item of each group, call ``remove(ids_of(positions))`` with the
         positions of all other items. If items were added or removed since ``fit``, the rows are
-        copied once, which takes memory besides working_memory.
+        copied once, which takes memory in addition to working_memory.
 
         Parameters
         ----------
         min_score : float or Calibration
-            The score from which two items are connected, as in :func:`fastcos.neighbors_above`.
+            The smallest score that connects two items, as in :func:`fastcos.neighbors_above`.
         n_threads, working_memory
             The same arguments as in :func:`fastcos.neighbors_above`.
 
         Returns
         -------
         NearDuplicates
-            The label of a position without an item is -1. Representatives and pairs are positions.
+            Items are identified by their positions. The label of a position without an item is -1.
 
         Raises
         ------
         ValueError
-            There are more pairs than working_memory holds.
+            The pairs do not fit into working_memory.
         TypeError
             The items are memory-mapped.
         """
@@ -610,10 +621,10 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> Rescored:
-        """Return the k best candidates of each query, and the number of true neighbours they miss.
+        """Return the k best of each query's candidates, and how many true neighbours are missing.
 
-        The method works like :func:`fastcos.search.rescore`, but ``missing`` is exact: the method
-        also searches the index for the true neighbours, which takes as long as ``search``.
+        The method works like :func:`fastcos.search.rescore`, but ``missing`` is exact, because the
+        method also searches the index for the true neighbours. This takes as long as ``search``.
 
         Parameters
         ----------
@@ -630,13 +641,14 @@ class SimilarityIndex:
         Returns
         -------
         Rescored
-            indices (n, k) int64, which are positions; scores (n, k) float32 and missing (n,) int64.
+            indices (n, k) int64, which are positions; scores (n, k) float32; and missing (n,)
+            int64, the number of the k nearest items of each query that are not in indices.
 
         Raises
         ------
         ValueError
-            A candidate or k is out of range, or the number of columns of the queries is not the
-            number of columns of the items.
+            A candidate or k is out of range, or the queries do not have as many columns as the
+            items.
         """
         state = self._fitted_state()
         state.parts_in_memory("to score candidates")
@@ -658,40 +670,41 @@ class SimilarityIndex:
     def save(self, path: storage.PathLike, *, canaries: Any = None, replace: bool = False) -> None:
         """Write the index to a directory. The write is atomic and durable.
 
-        If the index was opened from this directory or was saved to this directory before, only the
-        changes are written. Processes that write to the same directory wait for each other. If
-        another process has saved a newer version since then, ``save`` raises an error and does not
-        overwrite this version.
+        If the index was opened from this directory, or was saved to it before, only the changes are
+        written. Only one process writes to a directory at a time; others wait. If another process
+        has saved a newer version since this index was opened or saved, ``save`` raises an error
+        instead of overwriting the newer version.
 
         Parameters
         ----------
         path : path-like
-            A new directory, or a directory that this function wrote.
+            A new directory, or a directory to which an index was saved before.
         canaries : array_like (c, d), optional
-            The rows of a few fixed inputs, embedded by the model of this index, for
-            ``check_canaries``. They stay in the directory until other canaries are given.
+            The rows of a few fixed inputs, embedded by the model of this index, with which
+            ``check_canaries`` later compares new embeddings of the same inputs. They stay in the
+            directory until you pass other canaries.
         replace : bool
-            Whether the save may replace an index of another model in path. Two indexes are of
-            different models if their numbers of columns differ, if their models have different
-            names, or if the model of this index has a name and the model of the old index has none.
-            In a process that has opened the old index, ``refresh`` raises an error, and searches
-            continue to use the old index.
+            Whether this index may replace an index of another model in the directory. Two indexes
+            are of different models if their numbers of columns differ, or if the old index has a
+            model name and this index has another name or none. If another process has opened the
+            old index, its ``refresh`` then raises an error, and its searches continue to use the
+            old index.
 
         Raises
         ------
         TypeError
-            The measure cannot be stored, because it is an object of a class that is not registered
-            or was made with a model; only names, numbers and arrays can be stored. The error is
-            also raised for memory-mapped rows.
+            The rows are memory-mapped; or the measure cannot be stored, because its class is not
+            registered, or because it contains objects other than names, numbers and arrays, such as
+            a model.
         ValueError
-            path holds something else, or an index of another model, or a version that another
-            process has saved since this index was opened.
+            The directory contains something else, or an index of another model, or a version that
+            another process has saved since this index was opened or saved.
         """
         may_replace = validation.as_flag("replace", replace)
         with parallel.writer_lock():
             self._finish_interrupted_save()
             state = self._fitted_state()
-            state.parts_in_memory()  # raises an error for a memory map before canaries are replaced
+            state.parts_in_memory()  # for memory-mapped rows, the error must precede any change
             if canaries is not None:
                 self._canaries = model_check.as_canaries(canaries, state.width)
             target = validation.as_path("path", path).absolute()
@@ -716,7 +729,7 @@ class SimilarityIndex:
             self._unfinished_save = None
 
     def _finish_interrupted_save(self) -> None:
-        """Record a save that was interrupted after it had replaced the header of the directory."""
+        """Update _saved if the last save was interrupted after it had replaced the header."""
         if self._unfinished_save is not None:
             self._saved = index_directory.find_finished_save(*self._unfinished_save) or self._saved
             self._unfinished_save = None
@@ -725,21 +738,21 @@ class SimilarityIndex:
     def open(
         cls, path: storage.PathLike, *, verify: bool = False, model: str | None = None
     ) -> SimilarityIndex:
-        """Return a saved index, whose arrays are memory maps that threads and processes share.
+        """Return a saved index, whose arrays are memory maps that processes can share.
 
-        For measures with the capability ``append``, no row is read: the sizes of the files are
-        checked, and the saved norms and codes are used. Other measures are fitted again.
+        If the measure has the capability ``append``, no row is read: the sizes of the files are
+        checked, and the saved norms and codes are used. Any other measure is fitted again.
 
         Parameters
         ----------
         path : path-like
-            A directory that ``save`` wrote. An index that was saved on a CPU with another layout of
-            packed rows is packed again.
+            A directory to which ``save`` has written an index. If it was saved on a CPU that packs
+            rows in another layout, the rows are packed again.
         verify : bool
-            Whether to read every file and compare its checksum.
+            Whether to read every file and compare it with its checksum.
         model : str, optional
-            The name of the model of the queries. An error is raised if the index has the name of
-            another model, or no name.
+            The name of the model that embeds your queries. An error is raised if the index has
+            another or no model name.
 
         Returns
         -------
@@ -751,9 +764,9 @@ class SimilarityIndex:
         FileNotFoundError
             The directory does not exist.
         FastcosFormatError
-            The directory is damaged, or holds something else.
+            The directory is damaged, or contains something other than an index.
         ValueError
-            The index has the name of another model, or no name.
+            You pass a model, and the index has another or no model name.
         """
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()
@@ -766,21 +779,21 @@ class SimilarityIndex:
     def refresh(self) -> bool:
         """Load the version that another process has saved since this index was opened or saved.
 
-        Running searches finish with the items with which they started. Changes of this index that
-        were not saved are lost. The arrays of unchanged parts are not mapped again.
+        Searches that are running finish with the old items. Changes of this index that were not
+        saved are lost. Arrays that have not changed are not loaded again.
 
         Returns
         -------
         bool
-            Whether there was a new version.
+            Whether there was a newer version.
 
         Raises
         ------
         ValueError
-            The index was not opened from a directory or saved to a directory. The error is also
-            raised if the directory now has rows of another model: this index has the name of a
-            model, and the saved index has another name, no name, or another number of columns. In
-            this case nothing is loaded, and searches continue to use the items that the index had.
+            The index was neither opened from a directory nor saved to one. The error is also raised
+            if the directory now contains an index of another model: its number of columns differs,
+            or this index has a model name and the saved index has another name or none. In this
+            case nothing is loaded, and searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()
@@ -801,7 +814,10 @@ class SimilarityIndex:
     def _load(
         self, path: Path, stored: storage.Stored, saved_fields: dict[str, index_files.Fields]
     ) -> None:
-        """Replace the items by those in a directory; for saved_fields, see ``read_state``."""
+        """Replace the content of this index by the content of a directory.
+
+        saved_fields is an argument of ``index_state.read_state``.
+        """
         old_parts = () if self._state is None else self._state.parts_in_memory()
         new_index = index_directory.read_directory(path, stored, old_parts, saved_fields)
         self.measure, self.model, self._state = new_index.measure, new_index.model, new_index.state
@@ -811,15 +827,15 @@ class SimilarityIndex:
     # Ids, positions and rows
 
     def __len__(self) -> int:
-        """The number of items in the index, without removed items; 0 before ``fit``."""
+        """Return the number of items in the index, without removed items; 0 before ``fit``."""
         return 0 if self._state is None else self._state.n_live
 
     def __contains__(self, id: Any) -> bool:
-        """Return whether an item has this id."""
+        """Return whether an item of the index has this id."""
         state = self._fitted_state()
         try:
             positions = state.find_positions(as_ids("id", [id]))
-        except (TypeError, ValueError):  # the value is not an id, or an id of another type
+        except (TypeError, ValueError):  # id is not a valid id, or is not of the type of the ids
             return False
         return bool(positions[0] >= 0)
 
@@ -834,7 +850,7 @@ class SimilarityIndex:
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str, the type of the ids of the index
+        ids : array_like (m,), int64 or str, of the same type as the ids of the index
             The ids must be distinct, and all of them must be in the index.
 
         Returns
@@ -856,8 +872,8 @@ class SimilarityIndex:
         Parameters
         ----------
         positions : array_like of int64
-            Positions in an array of any shape. The id at the position -1, or at the position of a
-            removed item, is -1, or "" if ids are strings.
+            Positions in an array of any shape. For -1, and for the position of a removed item, the
+            result contains -1, or "" if the ids are strings.
 
         Returns
         -------
@@ -870,11 +886,11 @@ class SimilarityIndex:
         return self._fitted_state().ids_at(array.astype(np.int64).ravel()).reshape(array.shape)
 
     def vectors_of(self, ids: Any) -> npt.NDArray[Any]:
-        """Return the rows of the items with these ids. Time O(m d).
+        """Return the rows of the items with these ids, in O(m d) time.
 
         Parameters
         ----------
-        ids : array_like (m,), int64 or str, the type of the ids of the index
+        ids : array_like (m,), int64 or str, of the same type as the ids of the index
             All ids must be in the index.
 
         Returns
@@ -895,15 +911,15 @@ class SimilarityIndex:
     def check_canaries(self, rows: Any, *, min_cosine: float = 0.99) -> Floats:
         """Return the cosine of each canary with the row that was saved for it.
 
-        The cosines are 1, up to rounding, if the model has not changed.
+        If the model has not changed, all cosines are 1, except for rounding errors.
 
         Parameters
         ----------
         rows : array_like (c, d)
-            The present embeddings of the same inputs as the saved canaries, in the same order.
+            New embeddings of the inputs of the saved canaries, in the same order.
         min_cosine : float
-            The smallest cosine that is accepted. A value below 1 allows for rounding and for other
-            hardware.
+            The smallest cosine that is accepted. It should be less than 1, because embeddings have
+            rounding errors that depend on the hardware.
 
         Returns
         -------
@@ -940,7 +956,7 @@ class SimilarityIndex:
 
     @property
     def n_positions_(self) -> int:
-        """The number of positions that were assigned, including the positions of removed items."""
+        """The number of positions, including the positions of removed items."""
         return self._fitted_state().n_positions
 
     @property
@@ -950,18 +966,18 @@ class SimilarityIndex:
 
     @property
     def memory_(self) -> IndexMemory:
-        """The memory of codes and rows in bytes, and the memory-mapped part of this memory."""
+        """The memory in bytes that codes and rows take, and how much of it is memory-mapped."""
         return self._fitted_state().memory
 
     def _fitted_state(self) -> IndexState:
-        """Return the state; raise an error if the index was not fitted."""
+        """Return the state; raise ValueError if the index was not fitted."""
         return validation.check_fitted(KIND, self._state)
 
     # Pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        # Only the rows are pickled. Packed arrays would be writable after unpickling, and kernels
-        # would be compiled once more for writable arrays.
+        # The packed arrays are not pickled, because they would be writable after unpickling, and
+        # kernels would be compiled a second time for writable arrays.
         attributes = vars(self) | {"_state": None, "_saved": None, "_unfinished_save": None}
         if self._state is not None:
             contents = self._state.contents()
