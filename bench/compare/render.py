@@ -378,7 +378,7 @@ def draw(documents, path):
         notes += "Where a bar is missing, nothing was measured. "
     note = (
         "Time of the other library divided by the time of fastcos, on a logarithmic scale. "
-        "Thin lines: 95 % intervals for a second run on an unchanged machine. "
+        "Thin lines: intervals of the ratio; above 1, fastcos is faster. "
         f"{notes}{threads} threads, {dates[-1]}."
     )
     axes.set_xlabel(textwrap.fill(note, 80), fontsize=9, loc="left")
