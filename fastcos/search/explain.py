@@ -27,7 +27,14 @@ from fastcos.search.filters import no_exclusions
 from fastcos.search.group_search import needs_segments
 from fastcos.search.item_groups import ItemGroups
 from fastcos.search.options import ExecutionOptions, as_options
-from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_groups, plan_search
+from fastcos.search.plan import (
+    RequestSizes,
+    SearchPlan,
+    SegmentSizes,
+    n_candidates,
+    plan_groups,
+    plan_search,
+)
 from fastcos.search.prepared import can_be_prepared
 from fastcos.search.request import SearchRequest
 from fastcos.search.sources import ItemSource, block_sizes
@@ -224,20 +231,22 @@ def explain_source(
     batch = min(n_queries, items.batch_size(request, options))
     row_type = memmap.from_bits(items.rows).dtype.name
     reasons: tuple[str, ...] = ()
-    width = k
-    if is_upper_bounded(items.measure):
-        width = k + cost_model.COSTS.extra_candidates
+    is_bounded = is_upper_bounded(items.measure)
+    if is_bounded:
         reasons = (
-            f"{items.measure.name} only bounds an inner product: {width} candidates of each query "
-            "are found first, and refined by the measure, whose time is not estimated",
+            f"{items.measure.name} only bounds an inner product: {n_candidates(k, n_allowed)} "
+            "candidates of each query are found first, and refined by the measure, whose time is "
+            "not estimated",
         )
     planned: list[_Planned] = []
     if items.segments:
         for segment, allowed, _, memory in items.tasks(request, options, None):
             segment_options = options._replace(working_memory=memory)
-            segment_request = scan.SegmentRequest(
-                width, no_exclusions(1), allowed, None, items.n_live
-            )
+            segment_request = scan.SegmentRequest(k, no_exclusions(1), allowed, None, items.n_live)
+            if is_bounded:
+                n_items = len(segment.numbers) if allowed is None else allowed.count
+                width = n_candidates(k, n_items)
+                segment_request = scan.SegmentRequest(width, no_exclusions(1), allowed)
             plan = scan.plan_segment(segment, batch, segment_request, segment_options)
             request_sizes = scan.request_sizes(segment, batch, segment_request)
             machine = scan.machine_of(segment_options, config.isa())
@@ -245,9 +254,9 @@ def explain_source(
     else:
         blocks = block_sizes(items.rows, request, items.measure, options)
         machine = scan.machine_of(options._replace(working_memory=blocks.memory), config.isa())
-        request_sizes = RequestSizes(batch, width)
         for first in range(0, items.n_items, blocks.items):
             n = min(blocks.items, items.n_items - first)
+            request_sizes = RequestSizes(batch, n_candidates(k, n) if is_bounded else k)
             sizes = SegmentSizes(n, n_columns, n, n_distinct=n, has_moderate_norms=True)
             planned.append(
                 (sizes, request_sizes, machine, plan_search(sizes, request_sizes, machine))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastcos import parallel, validation
-from fastcos.search import cost_model, scan
+from fastcos.search import cost_model, plan, scan
 from fastcos.search.filters import AllowedRows
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.range_candidates import find_candidates
@@ -50,7 +50,7 @@ def filter_and_refine(
     n = len(queries.rows)
     precomputed = measure.precompute(segment.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
-    width = min(n_items, k + cost_model.COSTS.extra_candidates)
+    width = plan.n_candidates(k, n_items)
     row_numbers, scores = unfilled(n, k)
     last_scores = parallel.unfilled(n, np.float64)
     unfinished = []

@@ -62,8 +62,10 @@ class Launch(NamedTuple):
         from 1, row_numbers[0, 0] is ``few_queries.NOT_ORDINARY``, and the other results are not
         valid.
         """
-        packed, grid = self.packed, self.grid
-        rows = match_row_type(queries, packed.arrays.rows.dtype)
+        packed, grid, rows = self.packed, self.grid, queries
+        row_type = packed.arrays.rows.dtype
+        if rows.dtype != row_type:
+            rows = match_row_type(rows, row_type)
         n_panels, shape = len(packed.arrays.statistics), (grid.n_ranges, len(rows), self.k)
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
         arguments = (packed.addresses, rows, self.filters, self.settings, scores, row_numbers)

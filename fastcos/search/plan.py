@@ -467,6 +467,15 @@ def _plan_distinct(
     )  # fmt: skip
 
 
+def n_candidates(k: int, n_items: int) -> int:
+    """Return how many of n_items items a measure scores that has only an upper bound.
+
+    These items have the largest upper bounds; if the k best of them might not be the k best of all
+    items, more items are scored (``filter_refine``).
+    """
+    return min(n_items, k + cost_model.COSTS.extra_candidates)
+
+
 def drops_excluded_ids(n_excluded: int) -> bool:
     """Return whether a search finds n_excluded additional neighbours, and drops excluded items.
 

@@ -92,7 +92,8 @@ class PreparedSearches:
             rankings.append((row_numbers, raw_scores))
         # No row number is -1, because a search is prepared only if every query finds k rows.
         if self._ids_of_rows is not None:
-            positions, ids = row_numbers, self._ids_of_rows.take(row_numbers)
+            positions, raw_scores = rankings[0]
+            ids = self._ids_of_rows.take(positions)
         else:
             positions, raw_scores = self._merge(rankings, k)
             ids = ids_at(self._parts, positions)

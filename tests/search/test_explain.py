@@ -39,6 +39,15 @@ def test_the_plan_that_is_explained_is_the_plan_that_runs(plans_run, n, k, allow
     assert explained.n_batches == 1
 
 
+@pytest.mark.parametrize(("n_items", "k"), [(5000, 10), (300, 295)])
+def test_the_search_of_candidates_is_planned_as_it_is_explained(plans_run, n_items, k):
+    index = SimilarityIndex("mutual_proximity").fit(ROWS[:n_items])
+    explained = index.explain(20, k, n_threads=3)
+    plans_run.clear()
+    index.search(ROWS[:20], k, n_threads=3)
+    assert explained.plans[0] == plans_run[0]
+
+
 def test_parts_of_an_index_are_explained_together():
     index = SimilarityIndex().fit(ROWS)
     index.add(ROWS[:7])
