@@ -15,12 +15,14 @@ import argparse
 import ast
 import csv
 import datetime
+import functools
 import itertools
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -228,38 +230,71 @@ def commits_since(renewal: Renewal, code: tuple[str, ...]) -> list[str] | None:
 
 def is_too_old(renewal: Renewal, one: Published) -> bool:
     """Return whether too many commits changed more than comments and docstrings of the code."""
-    commits = commits_since(renewal, one.code) or []
+    since = f"{renewal.commit}..HEAD"
+    raw = ("--raw", "--no-abbrev", "--no-renames")
+    history = git("log", "--format=tformat:commit", *raw, since, "--", *one.code) or ""
+    # The line of a file names its blobs before and after the commit: ":mode mode BLOB BLOB M path"
+    commits = [
+        [line.split() for line in commit.splitlines() if line.startswith(":")]
+        for commit in history.split("commit\n")[1:]
+    ]
     if len(commits) <= one.most_commits:
         return False
-    changes = (commit for commit in commits if changes_code(commit, one.code))
+    text_of = contents(sorted({blob for files in commits for file in files for blob in file[2:4]}))
+    changes = (
+        files
+        for files in commits
+        if any(
+            not path.endswith(".py")
+            or not is_same_code(syntax_tree(text_of[before]), syntax_tree(text_of[after]))
+            for _, _, before, after, _, path in files
+        )
+    )
     return sum(1 for _ in itertools.islice(changes, one.most_commits + 1)) > one.most_commits
 
 
-def changes_code(commit: str, code: tuple[str, ...]) -> bool:
-    """Return whether a commit changes more than the comments and docstrings of Python files."""
-    names = git("diff-tree", "--no-commit-id", "--name-only", "-r", commit, "--", *code) or ""
-    return any(
-        not name.endswith(".py")
-        or statements(f"{commit}^:{name}") != statements(f"{commit}:{name}")
-        for name in names.splitlines()
-    )
+def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
+    """Return the contents of blobs, and None for those that do not exist, such as 000...0."""
+    words = ("git", "-C", str(ROOT), "cat-file", "--batch")
+    answer = subprocess.run(
+        words, input="\n".join(blobs).encode(), capture_output=True, check=True
+    ).stdout
+    text_of: dict[str, bytes | None] = {}
+    start = 0
+    for blob in blobs:
+        head, start = answer[start : answer.index(b"\n", start)], answer.index(b"\n", start) + 1
+        if head.endswith(b"missing"):
+            text_of[blob] = None
+        else:
+            end = start + int(head.split()[2])
+            text_of[blob], start = answer[start:end], end + 1
+    return text_of
 
 
-def statements(version: str) -> str | None:
-    """Return the syntax tree of a file without docstrings, or None if there is no such file."""
-    text = git("show", version)
-    if text is None:
-        return None
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [
-                line
-                for line in body
-                if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-            ]
-    return ast.dump(tree)
+# A tree takes about 2 MB, so only a few are cached. Neighbouring commits often change the same files,
+# so most files are parsed only once.
+@functools.lru_cache(maxsize=32)
+def syntax_tree(text: bytes | None) -> ast.Module | None:
+    """Return the syntax tree of a Python file, or None if there is no file."""
+    return None if text is None else ast.parse(text)
+
+
+def is_same_code(one: object, other: object) -> bool:
+    """Return whether two parts of syntax trees are equal except for their docstrings."""
+    if isinstance(one, ast.AST):
+        return type(one) is type(other) and all(
+            is_same_code(getattr(one, field, None), getattr(other, field, None))
+            for field in one._fields
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        lists = [[part for part in parts if not is_docstring(part)] for parts in (one, other)]
+        return len(lists[0]) == len(lists[1]) and all(map(is_same_code, *lists))
+    return type(one) is type(other) and one == other
+
+
+def is_docstring(part: object) -> bool:
+    """Return whether a statement is a constant by itself."""
+    return isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
 
 
 def show(path: Path) -> None:
