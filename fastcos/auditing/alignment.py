@@ -116,8 +116,9 @@ class Alignment(Record):
         if self.self_match_rate_before is not None:
             before = f" ({self.self_match_rate_before:.1%} before the alignment)"
         return (
-            f"For {self.self_match_rate:.1%} of the shared items, the new vector of the same item "
-            f"is nearest to the old vector{before}; the relative residual is {self.residual:.2g}."
+            f"For {self.self_match_rate:.1%} of the shared items, a search of the new vectors with "
+            f"the old vector finds the same item{before}; the relative residual is "
+            f"{self.residual:.2g}."
         )
 
     def sections(self) -> tuple[Section]:

@@ -43,7 +43,7 @@ et al. 2024 (Eq. 2). A rescaling D is a diagonal matrix that scales the latent d
 changing the predictions. The score of a measure states how well the measure recovers the labels or,
 without --labels, predicts held-out interactions, on a sample of 2,000 items. With --all, the
 command evaluates every measure and a grid of rescalings, on 10,000 items. The command prints a
-conclusion in one sentence, the ranking of the measures, a table of the rescalings as in the paper,
+conclusion, the ranking of the measures, a table of the rescalings as in the paper,
 and the ten nearest neighbours of popular items under several rescalings. The command writes
 comparison.html, a page on which you can sort the measures and open the details of each one;
 measures.csv, .png and .svg; comparison.csv, .png, .svg and .json; neighbors.csv; and, with labels
@@ -56,8 +56,8 @@ html, csv, png and svg file.
 
 For a model that you have trained (--model, a file with items and users, such as implicit saves),
 the command evaluates the same twelve measures by how well they predict the interactions in
---held-out, on which the model was not trained. INTERACTIONS must then contain the
-interactions that happened before, such as the training data.
+--held-out, on which the model was not trained. INTERACTIONS must then contain the interactions that
+happened before, such as the training data.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 SUMMARY = "find pairs of items that are nearly the same"
 DESCRIPTION = """\
 Find all pairs of items whose score is at least a threshold. You give the threshold itself
-(--min-score), or the share of random pairs whose score reaches it (--fpr). The command
-prints the pairs just above the threshold, so that you can judge whether the threshold is right. It
-writes a table of all pairs, with the score and the group of each pair, and with the item to keep,
-which is the first item of the group. With --kept, it also writes the ids of all items that remain.
-The command deletes nothing."""
+(--min-score), or the share of random pairs whose score reaches it (--fpr). The command prints the
+pairs just above the threshold, so that you can judge whether the threshold is right. It writes a
+table of all pairs, with the score and the group of each pair, and with the item to keep, which is
+the first item of the group. With --kept, it also writes the ids of all items that remain. The
+command deletes nothing."""
 # Number of pairs that are printed. The printed pairs are those with scores nearest to the
 # threshold.
 N_SHOWN = 10

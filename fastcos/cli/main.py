@@ -42,8 +42,7 @@ SHELLS = ("bash", "zsh", "tcsh")
 DESCRIPTION = """\
 Find exact nearest neighbours, and measure how much the cosines of your embeddings depend on the
 arbitrary scale of the latent dimensions. For examples, run fastcos COMMAND --help. The exit status
-is 0 for success, 1 if a check fails, and
-2 for bad input."""
+is 0 for success, 1 if a check fails, and 2 for bad input."""
 
 
 class _Parser(argparse.ArgumentParser):

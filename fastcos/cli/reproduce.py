@@ -17,12 +17,11 @@ DESCRIPTION = """\
 Simulate the interactions of the paper, train both of its objectives, and report how well cosine
 similarity recovers the true clusters of the items under each rescaling D of the first objective. (D
 is a diagonal matrix, which scales the latent dimensions.) All rescalings give the same predictions
-and the same loss, but the clusters are recovered differently well. The command writes figure1.html,
-a page on which you can change D; figure1.png, with five panels as in the paper; figure1.svg,
-figure1.csv, figure1.json and exponents.png. With --only-data, it writes the simulated interactions
-and stops: interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json
-(all
-parameters and versions)."""
+and the same loss, but the cosines recover the clusters well under some of them and badly under
+others. The command writes figure1.html, a page on which you can change D; figure1.png, with five
+panels as in the paper; figure1.svg, figure1.csv, figure1.json and exponents.png. With --only-data,
+it writes the simulated interactions and stops: interactions.npz (SciPy CSR), items.csv (item,
+cluster, popularity) and simulation.json (all parameters and versions)."""
 EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper

@@ -382,26 +382,28 @@ def _plan_rows_as_given(
     is_large = work >= costs.min_work_as_given
     if not (costs.min_queries_as_given <= n <= costs.max_queries_as_given and is_large):
         reasons.append(
-            "rows are not multiplied as they are given: that pays for "
-            f"{costs.min_queries_as_given} to {costs.max_queries_as_given} queries and from "
-            f"2^{round(math.log2(max(1, costs.min_work_as_given)))} multiply-adds on"
+            "the rows are not multiplied without packing: that saves time "
+            f"only for {costs.min_queries_as_given} to {costs.max_queries_as_given} queries, and "
+            f"from 2^{round(math.log2(max(1, costs.min_work_as_given)))} multiply-adds on"
         )
         return None
     # The int8 tiles of AVX2 are wider than its float32 tiles, so packing is faster with AVX2.
     is_slow = machine.isa in ("avx2", "avxvnni")
     if not machine.has_tiles or segment.row_type != "float32" or is_slow:
         reasons.append(
-            "rows are not multiplied as they are given: the tiles of the instruction set "
+            "the rows are not multiplied without packing: the tiles of the instruction set "
             f"{machine.isa} do not read {segment.row_type} rows, or not fast enough"
         )
         return None
     if segment.n_rows < PANEL:
-        reasons.append(f"rows are not multiplied as they are given: there are fewer than {PANEL}")
+        reasons.append(
+            f"the rows are not multiplied without packing: there are fewer than {PANEL} rows"
+        )
         return None
     if segment.has_moderate_norms is None:
         return SearchPlan("rows_as_given", needs="moderate_norms")
     if not segment.has_moderate_norms:
-        reasons.append("rows are not multiplied as they are given: float32 might overflow")
+        reasons.append("the rows are not multiplied without packing: float32 might overflow")
         return None
     capacity = full_capacity(request.k, costs)
     per_thread = n * (36 * capacity + 24 * request.k + 4 * segment.n_columns)
@@ -418,7 +420,7 @@ def _plan_rows_as_given(
         n, needed_rows, request.k, layout, segment.n_columns, n_panels, machine, costs
     )
     reasons.append(
-        f"float32 tiles multiply the rows as they are given: {n} queries do not pay for packing"
+        f"the rows are multiplied without packing: for {n} queries, packing saves no time"
     )
     n_remaining = segment.n_rows - n_tiled
     remaining_grid = plan_exhaustive(
@@ -514,7 +516,9 @@ def _plan_allowed(
         reason = f"the {m:,} allowed rows are so few that scoring each of them is faster"
         return _plan_score_all(segment, request, machine, costs, (*reasons, reason))
     if n <= costs.max_queries_sharing_rows:
-        reasons.append("a mask drops rows that are not allowed: few queries do not pay for packing")
+        reasons.append(
+            "a mask drops rows that are not allowed: for few queries, packing saves no time"
+        )
         return None
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
     codes = m * (4 * layout.words + costs.bytes_beside_codes)
@@ -569,11 +573,11 @@ def _plan_packed(
     if not machine.has_tiles:
         fault = "there are no tiles without Numba's compiler"
     elif n_packed > costs.max_rows_for_tiles:
-        fault = f"the tiles number at most {costs.max_rows_for_tiles:,} rows"
+        fault = f"tiles can number at most {costs.max_rows_for_tiles:,} rows"
     elif n_packed < costs.min_rows_for_tiles and not is_scanned:
-        fault = f"tiles need {costs.min_rows_for_tiles} rows to be faster"
+        fault = f"tiles are faster only from {costs.min_rows_for_tiles} rows on"
     elif needed_rows > costs.max_neighbor_share * n_packed and not is_scanned:
-        fault = "k is more than an eighth of the rows, of which a filter drops too few"
+        fault = "k is more than an eighth of the rows, so bounds would drop too few of them"
     if fault:
         return _plan_score_all(
             segment, request, machine, costs, (*reasons, f"every pair is scored: {fault}")
@@ -650,7 +654,7 @@ def _plan_few(
         return dataclasses.replace(plan, reasons=(*reasons, reason))
     sample = guess_in_range(k, needed_rows, per_range, costs, costs.min_sampled_panels // 2)
     if sample.stride <= 1:
-        reason = "no projection: its first threshold would need codes of all rows"
+        reason = "no projection: to find a first threshold, the codes of all rows would be read"
         return dataclasses.replace(plan, reasons=(*reasons, reason))
     return dataclasses.replace(
         plan, kernel="projected_queries", sample=sample, use_projection=True, reasons=reasons
@@ -660,8 +664,8 @@ def _plan_few(
 def _reason_against_projection(segment: SegmentSizes, request: RequestSizes) -> str:
     """Return the reason why a search uses no projection."""
     if segment.projected_words == 0:
-        return "no projection: the rows have none"
-    return f"no projection: {_queries(request.n_queries)} with k = {request.k} gain nothing by it"
+        return "no projection: the rows are stored without short codes"
+    return f"no projection: it saves no time for {_queries(request.n_queries)} with k = {request.k}"
 
 
 def plan_pass(
