@@ -271,8 +271,8 @@ def contents(blobs: Sequence[str]) -> dict[str, bytes | None]:
     return text_of
 
 
-# A tree takes about 2 MB, so only a few are cached. Neighbouring commits often change the same files,
-# so most files are parsed only once.
+# A tree takes about 2 MB, so only a few are cached. Neighbouring commits often change the same
+# files, so most files are parsed only once.
 @functools.lru_cache(maxsize=32)
 def syntax_tree(text: bytes | None) -> ast.Module | None:
     """Return the syntax tree of a Python file, or None if there is no file."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fastcos import validation
+from fastcos import config, validation
 from fastcos.comparison.candidates import (
     DEFAULT,
     NO_MODEL,
@@ -55,9 +55,11 @@ from fastcos.validation import Integers
 # ranked. With 2,000 sampled items, 10,000 items are ranked, so that even a label carried by 0.2 %
 # of the items occurs 20 times.
 RANKED_PER_SAMPLED = 5
-# The columns of X are compared without a model only if X has at most this number of entries, which
-# take 128 MiB in float32.
-MAX_ENTRIES = 2**25
+# Bytes of memory per entry of X while the columns of X are compared without a model: the entry in
+# float32, once among all columns and once among the labelled ones, and the entry after it was
+# converted to float64, normalised and packed. With the default working memory of 1 GiB, columns are
+# compared if X has at most 2^25 entries.
+BYTES_PER_COLUMN_ENTRY = 32
 
 
 def compare(
@@ -367,9 +369,11 @@ def _candidates(
     measure_candidates, left_out = select_candidates(measures, embeddings, with_users=with_users)
     model_candidates = under_rescalings(measure_candidates, names)
     column_candidates = [Candidate(name, NO_MODEL) for name in OF_COLUMNS] if with_columns else []
-    if column_candidates and X.shape[0] * X.shape[1] > MAX_ENTRIES:
+    memory = config.working_memory()
+    if X.shape[0] * X.shape[1] * BYTES_PER_COLUMN_ENTRY > memory * 2**20:
+        rule = f"X to be small enough for a working_memory of {memory:g} MiB"
+        left_out |= {str(candidate): rule for candidate in column_candidates}
         column_candidates = []
-        left_out["cosine with no model"] = f"at most {MAX_ENTRIES:,} entries of X"
     preprocessed_candidates = [
         replace(candidate, preprocessing=name)
         for name in preprocessings[1:]

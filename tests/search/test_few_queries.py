@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fastcos
+from fastcos import validation
 from fastcos.kernels import tiles
 from fastcos.search import packing, plan, projection, task_grid
 from fastcos.search.launch import launch_of
@@ -28,7 +29,13 @@ def best_of_all(queries, rows, k, measure):
 
 
 def searching(made, packed, k):
-    return launch_of(made, packed, kernel_records.NO_FILTERS, k, must_check=False)
+    """Return a function that finds the neighbours of queries.
+
+    The queries are read-only, as in every search, because Numba compiles the kernels anew for
+    arrays that may be written.
+    """
+    launch = launch_of(made, packed, kernel_records.NO_FILTERS, k, must_check=False)
+    return lambda queries: launch.run(validation.read_only(queries))[0]
 
 
 @pytest.mark.parametrize("measure", FORMS)
@@ -71,7 +78,7 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
         pytest.skip("this instruction set compares queries in blocks")
     grid = dataclasses.replace(made.grid, panels_per_range=n_panels, n_ranges=-(-125 // n_panels))
     made = dataclasses.replace(made, first_rank=rank, grid=grid)
-    found, _ = searching(made, packed, 9).run(queries)
+    found = searching(made, packed, 9)(queries)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, "cosine"))
 
 
@@ -97,7 +104,7 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
     search = searching(made, packed, 10)
     slots = packed.arrays.order.reshape(-1, 32)
     for query in (*slots[4], *slots[20], *slots[1]):
-        found, _ = search.run(rows[query : query + 1])
+        found = search(rows[query : query + 1])
         np.testing.assert_array_equal(
             found, best_of_all(rows[query : query + 1], rows, 10, "cosine")
         )
@@ -118,12 +125,16 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
         "packed", kernel="one_block", grid=grid, sample=task_grid.ThresholdSample(*sample),
         capacity=1024,
     )  # fmt: skip
-    found, _ = searching(made, packed, 9).run(queries)
+    found = searching(made, packed, 9)(queries)
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, measure))
 
 
-def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_care():
-    rows, queries = random_rows(1000, 24), random_rows(40, 24, 1).astype(np.float64)
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float64, pytest.param(np.float32, marks=pytest.mark.slow)],  # compiles for mixed types
+)
+def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_care(dtype):
+    rows, queries = random_rows(1000, 24).astype(dtype), random_rows(40, 24, 1).astype(np.float64)
     index = fastcos.SimilarityIndex().fit(rows)
     for factor in (0.0, 1e-150, 1e120):
         queries[7] = factor * rows[3].astype(np.float64)
