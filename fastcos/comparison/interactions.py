@@ -139,8 +139,9 @@ def compare(
         The measures of the leaderboard; the cosine is always added. If omitted, all measures whose
         requirements the model meets are compared. "default" stands for twelve of these measures,
         which have different rankings and take O(queries p k) time. In both cases, the cosine and
-        the correlation of the columns of X are also compared, without a model. Pass a measure with
-        further requirements as an object, such as ``get_measure("soft_cosine", matrix=S)``.
+        the correlation of the columns of X are also compared, without a model, if 32 n p bytes fit
+        into the setting ``working_memory``. Pass a measure with further requirements as an object,
+        such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
@@ -369,10 +370,10 @@ def _candidates(
     measure_candidates, left_out = select_candidates(measures, embeddings, with_users=with_users)
     model_candidates = under_rescalings(measure_candidates, names)
     column_candidates = [Candidate(name, NO_MODEL) for name in OF_COLUMNS] if with_columns else []
-    memory = config.working_memory()
-    if X.shape[0] * X.shape[1] * BYTES_PER_COLUMN_ENTRY > memory * 2**20:
-        rule = f"X to be small enough for a working_memory of {memory:g} MiB"
-        left_out |= {str(candidate): rule for candidate in column_candidates}
+    column_memory = X.shape[0] * X.shape[1] * BYTES_PER_COLUMN_ENTRY / 2**20
+    if column_memory > config.working_memory():
+        requirement = f"a working_memory of at least {math.ceil(column_memory)} MiB"
+        left_out |= {str(candidate): requirement for candidate in column_candidates}
         column_candidates = []
     preprocessed_candidates = [
         replace(candidate, preprocessing=name)

@@ -1,11 +1,22 @@
 """Leaderboards: scores of candidates on tasks, intervals, and conclusions."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.stats
 from sklearn.metrics import roc_auc_score
 
-from fastcos import LinearMF, compare, compare_vectors, get_measure, list_measures, metrics, top_k
+from fastcos import (
+    LinearMF,
+    compare,
+    compare_vectors,
+    get_measure,
+    list_measures,
+    metrics,
+    set_config,
+    top_k,
+)
 from fastcos.comparison import Candidate, bootstrap, scoring
 from fastcos.comparison.candidates import Embeddings, select_candidates
 from fastcos.comparison.tasks import rated_pairs
@@ -395,6 +406,20 @@ def test_compare_without_a_model_compares_columns(labelled):
         row.candidate.rescaling == "no model"
         for row in compare(X, clusters, n_components=6, measures=["dot"]).leaderboard.rows
     )
+
+
+def test_columns_that_exceed_the_working_memory_are_left_out():
+    X, clusters = clustered_interactions()
+    enough = 32 * X.shape[0] * X.shape[1] / 2**20
+    names = {"cosine with no model", "layer_norm_cosine with no model"}
+    for memory, is_enough in ((enough, True), (0.99 * enough, False)):
+        set_config(working_memory=memory)
+        leaderboard = compare(X, clusters, n_components=6, measures="default").leaderboard
+        compared = {str(row.candidate) for row in leaderboard.rows}
+        assert names & compared == (names if is_enough else set())
+        reasons = {name: leaderboard.left_out[name] for name in names & {*leaderboard.left_out}}
+        reason = f"a working_memory of at least {math.ceil(enough)} MiB"
+        assert reasons == ({} if is_enough else dict.fromkeys(names, reason))
 
 
 def test_compare_fits_a_model_per_preprocessing():
