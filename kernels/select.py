@@ -87,10 +87,12 @@ def sort_ascending(values):
 def sort_best_first(keys, rows, count):
     """Sort the first `count` entries in place by descending key, and equal keys by lower row.
 
-    The rows must differ. Lists of medium length are sorted by counting, for each entry, the entries
-    that precede it. This sort by counting has no branch, and is 3 times as fast as Shell's sort for
-    100 entries. Shorter and longer lists are sorted by Shell's sort.
+    The rows must differ. A key that is NaN, which only damaged rows have, is replaced by -inf.
+    Lists of medium length are sorted by counting, for each entry, the entries that precede it. This
+    sort by counting has no branch, and is 3 times as fast as Shell's sort for 100 entries. Shorter
+    and longer lists are sorted by Shell's sort.
     """
+    _replace_nan(keys, count)
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
         _sort_by_counting(keys, rows, count)
         return
@@ -106,13 +108,22 @@ def sort_best_first(keys, rows, count):
             keys[j], rows[j] = key, row
 
 
+@borrowing_kernel
+def _replace_nan(keys, count):
+    """Replace NaN among the first `count` keys by -inf, so that NaN precedes no number.
+
+    Comparisons with NaN are false. A sort by comparisons would therefore leave better entries
+    behind a NaN, and counting would give several entries the same rank.
+    """
+    for i in range(count):
+        if keys[i] != keys[i]:
+            keys[i] = -np.inf
+
+
 @kernel
 def _sort_by_counting(keys, rows, count):
     """Sort as sort_best_first does; the rank of an entry is the number of entries before it."""
     ranks, total = np.empty(count, np.int64), 0
-    for i in range(count):
-        if keys[i] != keys[i]:  # NaN, from a damaged row, would give several entries the same rank
-            keys[i] = -np.inf
     for i in range(count):
         key, rank = keys[i], 0
         for j in range(count):
@@ -140,9 +151,10 @@ def _sort_by_counting(keys, rows, count):
 def select_best(keys, rows, count, k, scratch):
     """Move the best k of the first `count` entries to the front, in any order; count must be >= k.
 
-    The function returns the k-th best key. scratch (>= count,) has the type of the keys and is
-    overwritten.
+    The function returns the k-th best key. A key that is NaN is replaced by -inf. scratch (>=
+    count,) has the type of the keys and is overwritten.
     """
+    _replace_nan(keys, count)
     for i in range(count):
         scratch[i] = keys[i]
     bound = kth_largest(scratch, count, k)
@@ -159,7 +171,7 @@ def select_best(keys, rows, count, k, scratch):
 def keep_best(keys, rows, count, k, scratch):
     """Move the best k of the first `count` entries to the front, sorted; return min(k, count).
 
-    scratch (>= count,) has the type of the keys and is overwritten.
+    A key that is NaN is replaced by -inf. scratch (>= count,) has the type of the keys and is overwritten.
     """
     if count > k:
         select_best(keys, rows, count, k, scratch)

@@ -132,7 +132,7 @@ def test_rows_kernels_fill_their_rows_only():
     np.fill_diagonal(scores, -2)
     neighbors = np.argsort(-scores, axis=1)[:, :9]
     sample = records.SampledRows(*frozen(items, norms, np.arange(30)))
-    (neighbors,) = frozen(np.ascontiguousarray(neighbors))
+    neighbors, levels = frozen(np.ascontiguousarray(neighbors), np.array([1.1, 1.5, 2.0]))
     z, radii = np.full((30, 9), -7.0), np.full((30, 3), -7.0)
     certificates.linear_radii(10, 20, sample, neighbors, z, radii)
     assert (z[10:20] > -7).all()
@@ -143,8 +143,7 @@ def test_rows_kernels_fill_their_rows_only():
     radii[:], partial, truncated = -7.0, np.full((30, 3), 2.0), np.full(30, 249, np.uint8)
     certificates.rescaling_radii(
         10, 20, sample, neighbors,
-        records.CertificateSearch(3, False, np.array([1.1, 1.5, 2.0]), 6), partial, radii,
-        truncated,
+        records.CertificateSearch(3, False, levels, 6), partial, radii, truncated,
     )  # fmt: skip
     assert (radii[10:20] >= 1).all()
     assert (truncated[10:20] <= 1).all()

@@ -47,20 +47,28 @@ def test_kth_largest_ranks_nan_below_all_numbers():
                 np.testing.assert_equal(kth_largest(scores.copy(), count, k), descending[k - 1])
 
 
-@pytest.mark.parametrize("count", [17, 100, 256])
-def test_nan_precedes_no_number_in_lists_of_medium_length(count):
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 100, 256, 257, 1000])
+@pytest.mark.parametrize("nan_share", [0.1, 0.5, 1.0])
+def test_nan_precedes_no_number(count, nan_share):
     """A damaged row must not displace a sound row from the best."""
     rng = np.random.default_rng(count)
     keys, columns = rng.integers(-5, 5, count) * 1.0, rng.permutation(count)
-    is_nan = np.arange(count) % 3 == 0
-    keys[is_nan] = np.nan
-    order = np.lexsort((columns[~is_nan], -keys[~is_nan]))
-    expected = keys[~is_nan][order], columns[~is_nan][order]
-    damaged = np.sort(columns[is_nan])
-    sort_best_first(keys, columns, count)
-    np.testing.assert_array_equal(keys[: len(order)], expected[0])
-    np.testing.assert_array_equal(columns[: len(order)], expected[1])
-    np.testing.assert_array_equal(np.sort(columns[len(order) :]), damaged)
+    keys[rng.random(count) < nan_share] = np.nan
+    numbers = np.where(np.isnan(keys), -np.inf, keys)
+    order = np.lexsort((columns, -numbers))
+    sorted_keys, sorted_columns = keys.copy(), columns.copy()
+    sort_best_first(sorted_keys, sorted_columns, count)
+    np.testing.assert_array_equal(sorted_keys, numbers[order])
+    np.testing.assert_array_equal(sorted_columns, columns[order])
+    for k in {1, count // 3 + 1, count}:
+        best_keys, best_columns = keys.copy(), columns.copy()
+        kth = select_best(best_keys, best_columns, count, k, np.empty(count))
+        assert kth == numbers[order][k - 1]
+        assert set(best_columns[:k]) == set(columns[order][:k])
+        best_keys, best_columns = keys.copy(), columns.copy()
+        assert keep_best(best_keys, best_columns, count, k, np.empty(count)) == k
+        np.testing.assert_array_equal(best_keys[:k], numbers[order][:k])
+        np.testing.assert_array_equal(best_columns[:k], columns[order][:k])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 11, 700, 5000])
