@@ -18,6 +18,8 @@ _TAIL = (1 - LEVEL) / 2
 # Number of bootstrap samples. With this number, the standard error of the ends of an interval is
 # about 1.5 % of the width of the interval.
 N_RESAMPLES = 2000
+# Number of blocks in which bootstrap samples are drawn.
+N_BLOCKS = 20
 # Largest number of candidates that the conclusion lists besides the recommended candidate.
 _MAX_LISTED = 3
 
@@ -110,8 +112,8 @@ def rank(
     """
     n = evaluation.n_units
     all_units = np.ones((1, n))
-    samples = _samples(all_units, random)
-    scores_on_samples = evaluation.estimate(samples, range(len(candidates)))
+    samples = _Samples(all_units, random)
+    scores_on_samples = samples.scores(evaluation.estimate, range(len(candidates)))
     rows = _rows(evaluation, candidates, all_units, scores_on_samples)
     if evaluation.trivial:
         baseline = rows[0].score.value, scores_on_samples[:, 0]
@@ -176,7 +178,7 @@ def _rows(
 def _trivial_row(
     evaluation: Evaluation,
     all_units: Floats,
-    samples: Floats,
+    samples: "_Samples",
     baseline: float,
     baseline_on_samples: Floats,
 ) -> LeaderboardRow:
@@ -186,7 +188,7 @@ def _trivial_row(
     sample of the units.
     """
     chance = evaluation.chance or evaluation.estimate
-    value, on_samples = float(chance(all_units, [0])[0, 0]), chance(samples, [0])[:, 0]
+    value, on_samples = float(chance(all_units, [0])[0, 0]), samples.scores(chance, [0])[:, 0]
     other_scores = {
         name: float(estimate(all_units, [0])[0, 0])
         for name, estimate in evaluation.trivial_scores.items()
@@ -243,6 +245,25 @@ def _tied(
     return [candidate for candidate in candidates_by_score if candidate in ties - {recommended}]
 
 
+class _Samples:
+    """Bootstrap samples of the units for which mask (1, n) is 1.
+
+    The samples are stored as the counts of the units, in 2 bytes each, and drawn in blocks, because
+    the int64 counts that NumPy draws and the float64 weights of an estimate take four times as much
+    memory.
+    """
+
+    def __init__(self, mask: Floats, random: np.random.Generator) -> None:
+        size = int(mask.sum())
+        self._counts = np.empty((N_RESAMPLES, mask.shape[1]), np.uint16)
+        for block in np.array_split(self._counts, N_BLOCKS):
+            block[:] = random.multinomial(size, mask[0] / size, len(block))
+
+    def scores(self, estimate: Estimate, numbers: Sequence[int]) -> Floats:
+        """Return the estimates for these candidates on every sample, (r, c)."""
+        return estimate(self._counts.astype(np.float64), numbers)
+
+
 class _CrossFitting:
     """Two random halves of the units, and bootstrap samples of each half."""
 
@@ -250,7 +271,7 @@ class _CrossFitting:
         first = np.zeros((1, n))
         first[0, random.permutation(n)[: n // 2]] = 1
         self._halves = first, 1 - first
-        self._samples = [_samples(half, random) for half in self._halves]
+        self._samples = [_Samples(half, random) for half in self._halves]
 
     def lead(
         self, estimate: Estimate, numbers: Sequence[int], reference: Estimate
@@ -264,7 +285,8 @@ class _CrossFitting:
             best = numbers[int(estimate(self._halves[choice], numbers)[0].argmax())]
             half, samples = self._halves[test], self._samples[test]
             values.append(estimate(half, [best])[0, 0] - reference(half, [0])[0, 0])
-            scores_on_samples.append((estimate(samples, [best]) - reference(samples, [0]))[:, 0])
+            lead = samples.scores(estimate, [best]) - samples.scores(reference, [0])
+            scores_on_samples.append(lead[:, 0])
         return _interval(float(np.mean(values)), np.mean(scores_on_samples, axis=0))
 
 
@@ -370,12 +392,6 @@ def _advice(board: Leaderboard, candidates: Sequence[Candidate], units: str) -> 
 
 def _gain_in_words(gain: BootstrapInterval) -> str:
     return f"{gain.value:.3f} (95 % interval {gain.low:.3f} to {gain.high:.3f})"
-
-
-def _samples(mask: Floats, random: np.random.Generator) -> Floats:
-    """Draw bootstrap samples of the units for which mask (1, n) is 1; return counts (r, n)."""
-    size = int(mask.sum())
-    return random.multinomial(size, mask[0] / size, N_RESAMPLES).astype(np.float64)
 
 
 def _interval(value: float, scores_on_samples: Floats) -> BootstrapInterval:
