@@ -63,6 +63,19 @@ def test_search_of_rows_with_nan_ends(saved, row, value):
         assert result.indices.max() < 300
 
 
+@pytest.mark.parametrize("k", [3, 16, 100])
+@pytest.mark.parametrize("n_queries", [2, 60])
+def test_rows_with_nan_displace_no_other_row(saved, k, n_queries):
+    damaged = np.flatnonzero(np.arange(300) % 3)
+    change(saved, "rows", damaged * 24 + 5, np.nan)
+    sound = np.setdiff1d(np.arange(300), damaged)
+    queries = np.random.default_rng(1).standard_normal((n_queries, 24)).astype(np.float32)
+    scores = queries.astype(np.float64) @ ROWS[sound].T.astype(np.float64)
+    expected = sound[np.argsort(-scores, axis=1)[:, :k]]
+    found = SimilarityIndex.open(saved).search(queries, k)
+    np.testing.assert_array_equal(found.indices, expected)
+
+
 def test_lists_of_a_damaged_index_keep_the_scores_of_the_others(saved):
     change(saved, "rows", slice(1 * 24, 2 * 24), np.nan)
     index = SimilarityIndex.open(saved)
