@@ -171,7 +171,8 @@ def select_best(keys, rows, count, k, scratch):
 def keep_best(keys, rows, count, k, scratch):
     """Move the best k of the first `count` entries to the front, sorted; return min(k, count).
 
-    A key that is NaN is replaced by -inf. scratch (>= count,) has the type of the keys and is overwritten.
+    A key that is NaN is replaced by -inf. scratch (>= count,) has the type of the keys and is
+    overwritten.
     """
     if count > k:
         select_best(keys, rows, count, k, scratch)
