@@ -81,12 +81,10 @@ class QueryCodes(NamedTuple):
 
     Attributes
     ----------
-    words : int32 array (n * words,)
-        The codes of all queries, one query after the other, 4 codes per word.
-    run_words : int32 array (n * run_stride,)
-        The same codes in the form that ``score_run`` or ``score_run_by_item`` reads.
-    run_stride : int
-        The number of words per query in run_words.
+    words : int32 array (n * words_per_query,)
+        The codes of all queries, one query after the other, 4 codes per word. If ``score_run``
+        reads them, each word is repeated 8 times, except with AMX.
+    words_per_query : int
     corrections : int32 array (n,)
         For each query, the number that is added to the products of its codes: -128 times the sum of
         the codes, because 128 is added to the codes of items.
@@ -97,8 +95,7 @@ class QueryCodes(NamedTuple):
     """
 
     words: Any
-    run_words: Any
-    run_stride: Any
+    words_per_query: Any
     corrections: Any
     bound_terms: Any
     steps: Any
@@ -187,7 +184,7 @@ def encode_queries(queries, items):
     width = padded_width(max(queries.rows.shape[1], LANES))
     buffer, row_codes = np.empty(width, np.float32), np.empty(width, np.int8)
     measured, row_words = np.empty(2, np.float32), row_codes.view(np.int32)
-    all_words = np.empty(n * words, np.int32)
+    all_words, per_query = np.empty(n * words, np.int32), words
     bound_terms = np.empty((N_BOUND_TERMS, PANEL), np.float32)
     steps, corrections = np.empty(PANEL, np.float32), np.empty(n, np.int32)
     all_words[:], bound_terms[:] = 0, np.float32(0.0)
@@ -200,12 +197,11 @@ def encode_queries(queries, items):
         steps[i], corrections[i] = step, correction
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
-    if has_tile_registers(isa) or items.projection.words > 0:
-        return QueryCodes(all_words, all_words, words, corrections, bound_terms, steps)
-    # The words of a group of items lie together, so one word of the query is needed for each item.
-    return QueryCodes(
-        all_words, repeated_words(all_words), words * GROUP, corrections, bound_terms, steps
-    )
+    if not has_tile_registers(isa) and items.projection.words == 0:
+        # In a panel of items, the same word of 8 items lies together, and the word of the query is
+        # needed for each of them.
+        all_words, per_query = repeated_words(all_words), words * GROUP
+    return QueryCodes(all_words, per_query, corrections, bound_terms, steps)
 
 
 @kernel
@@ -237,15 +233,13 @@ def multiply_codes(
             run_products, run_largest = products[i, at * PANEL :], largest_products[i, at:]
             if items.projection.words == 0:
                 score_run(
-                    items.isa, items.packed, panel * size, size, count, items.words,
-                    codes.run_words, i * codes.run_stride, codes.corrections[i], run_products,
-                    run_largest,
+                    items.isa, items.packed, panel * size, size, count, items.words, codes.words,
+                    i * codes.words_per_query, codes.corrections[i], run_products, run_largest,
                 )  # fmt: skip
             else:
                 score_run_by_item(
-                    items.isa, items.packed, panel * size, size, count, items.words,
-                    codes.run_words, i * codes.run_stride, codes.corrections[i], run_products,
-                    run_largest,
+                    items.isa, items.packed, panel * size, size, count, items.words, codes.words,
+                    i * codes.words_per_query, codes.corrections[i], run_products, run_largest,
                 )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def projection_costs_more(n_hits, n_panels, n_queries, items):
 def project_few_queries(queries, items, codes):
     """Return the ProjectedQueries of few queries, and the words of their projected codes.
 
-    The words have the form of QueryCodes.run_words. If the queries are unlike the items, or if the
+    Each word is repeated 8 times, except with AMX. If the queries are unlike the items, or if the
     items have no projection, the queries are not projected, and uses_full_codes[0] is 1.
     """
     n, words = queries.rows.shape[0], items.projection.words
