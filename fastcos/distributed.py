@@ -65,8 +65,9 @@ __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 # The largest number of queries in a block. A task reads and packs its items once for all queries of
 # its block, so larger blocks save work.
 QUERIES_PER_TASK = 1 << 17
-# The smallest number of blocks, so that the work can be divided evenly. Two workers are 1.43 times
-# as fast as one worker with four blocks, and 1.75 to 1.83 times as fast with eight blocks.
+# The smallest number of blocks. With too few blocks, the work cannot be divided evenly: with four
+# blocks, two workers are only 1.43 times as fast as one worker; with eight blocks, they are 1.75 to
+# 1.83 times as fast.
 MIN_BLOCKS = 8
 # The smallest number of items in a task. Dividing the items into one more range costs, for each
 # query, as much time as scoring 100,000 items. With 2^18 items per task, all tasks together took
@@ -266,7 +267,7 @@ def _evaluate(file: str, cell: Any) -> Any:
 
 
 class _Search(NamedTuple):
-    """A search as it is described to each task, by the paths of its files instead of arrays."""
+    """The description of a search that is sent to each task: paths of files, but no arrays."""
 
     queries: str
     items: str | None
@@ -304,8 +305,8 @@ class _Search(NamedTuple):
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
         """Return the final indices and scores of queries [lo, hi).
 
-        best holds their best items and the raw scores, merged over all items. This method runs on a
-        worker.
+        best contains the best items of these queries with their raw scores, merged over all ranges
+        of items. This method runs on a worker.
         """
         items, request = self.open()
         return finish(
@@ -354,10 +355,10 @@ def _open_rows(name: str, path: Any) -> Any:
 
 
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
-    """Return the number of bytes that one task may use, from working_memory in MiB.
+    """Return the number of bytes that one task may use.
 
-    The limit of a worker is divided by the number of its threads, because it runs as many tasks at
-    the same time.
+    working_memory is the argument of ``top_k``, in MiB; if it is None, the setting is used, but at
+    most as much memory as every worker has per task.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
@@ -465,7 +466,7 @@ class _ClusterOperator(Operator):
 
 
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
-    """Combine adjacent parts in pairs, then their results in pairs, and so on; return the last one.
+    """Combine pairs of adjacent parts, then pairs of results, and so on, until one result is left.
 
     combine is called on the workers with the results of two futures. If a level of this tree has an
     odd number of parts, the last part is passed on to the next level unchanged.
@@ -507,7 +508,11 @@ def threads_of_this_worker() -> int:
 
 
 def use_threads_of_this_worker() -> None:
-    """If this process is a worker of its own, set n_threads to the worker's number of threads."""
+    """Set n_threads to the number of threads of the Dask worker for which this process was started.
+
+    If this process is not such a process, for example because the worker is a thread of the client,
+    the setting stays unchanged.
+    """
     try:
         worker = get_worker()
     except ValueError:
@@ -517,10 +522,11 @@ def use_threads_of_this_worker() -> None:
 
 
 def smallest_worker(client: Client) -> tuple[float, str]:
-    """Return the memory per task of the worker for which it is smallest, and its address.
+    """Return the smallest memory per task of any worker, in bytes, and the address of this worker.
 
-    The memory per task, in bytes, is half of the worker's memory limit divided by the number of its
-    threads. It is infinite if no worker has a memory limit.
+    The memory per task is half of the worker's memory limit divided by the number of its threads,
+    because a worker runs as many tasks at the same time as it has threads. The result is infinite
+    if no worker has a memory limit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {

@@ -34,8 +34,9 @@ _FLAGS = {
 class _Child(NamedTuple):
     """A compiling process, with what is needed to find out how it ended.
 
-    errors is the file that receives its error messages. From the time deadline on
-    (time.monotonic()), it counts as failed. parent is the id of the process that started it.
+    errors is the file that receives the error messages of the process. From the time deadline on
+    (in seconds of time.monotonic()), the process counts as failed. parent is the id of the process
+    that started it.
     """
 
     process: subprocess.Popen[bytes]
@@ -44,10 +45,9 @@ class _Child(NamedTuple):
     parent: int
 
 
-# The running process that compiles the search kernels for each row type, by the name of the type.
+# For each row type, by name, the process that compiles its search kernels.
 _children: dict[str, _Child] = {}
-# The reason why no other process compiles the search kernels for a row type, by the name of the
-# type.
+# For each row type whose search kernels no other process can compile, by name, the reason.
 failures: dict[str, str] = {}
 
 

@@ -25,9 +25,9 @@ _state = _State()
 # or computes a product, the child hangs, and the parent may hang. Therefore a fork waits until no
 # thread of the process is in a call of BLAS. A call that may use several BLAS threads holds the
 # first lock, so that only one such call runs at a time. OpenBLAS runs these calls one after the
-# other in any case, and two calls that started its threads at the same time after a fork would
-# hang. A call that is limited to one BLAS thread holds one of the other locks, chosen by the id of
-# its thread, so that these calls rarely wait for each other.
+# other in any case, and after a fork, two calls that start the threads of OpenBLAS at the same time
+# would hang. A call that is limited to one BLAS thread holds one of the other locks, chosen by the
+# id of the calling thread, so that these calls rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
@@ -109,7 +109,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _is_unnoticed() -> bool:
-    """Return whether all other threads are daemons, which hardly ever depend on BLAS threads."""
+    """Return whether all other threads are daemons, which rarely use the number of BLAS threads."""
     current = threading.current_thread()
     return all(thread is current or thread.daemon for thread in threading.enumerate())
 

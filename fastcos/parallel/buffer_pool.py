@@ -1,7 +1,8 @@
 """A buffer pool, which reuses the memory of a large array after its last view has been freed.
 
-The operating system fills every new page with zeros. This takes about 40% of the time of a product
-X A if X is sparse and A has 64 columns (bench/lab/curves.py). Therefore the pool keeps a few freed
+The operating system fills every new page of memory with zeros before a process can use it. In a
+product X A of a sparse matrix X and a matrix A with 64 columns, filling the pages of the result
+with zeros takes about 40% of the time (bench/lab/curves.py). Therefore the pool keeps a few freed
 blocks of memory, which together fit into working_memory, and places the next array of about the
 same size in one of these blocks. The pool marks freed blocks with MADV_FREE, as allocators like
 jemalloc do, so that the operating system can take back the pages of a block that is not in use. On
@@ -26,11 +27,10 @@ _HUGE_PAGE = 2**21
 # The pool is used for arrays of at least this many bytes, because NumPy requests huge pages for
 # arrays of this size.
 _LARGE = 2**22
-# The largest number of freed blocks that the pool keeps. All of them together fit into
-# working_memory.
+# The largest number of freed blocks that the pool keeps, which together fit into working_memory.
 MAX_FREE_BLOCKS = 4
-# The value for madvise that allows the system to take back the pages of a block. None on systems
-# that lack this value.
+# The advice for madvise that allows the system to take back the pages of a block, or None on
+# systems that do not have this advice.
 MADV_FREE = getattr(mmap, "MADV_FREE", None)
 
 _free_blocks: collections.deque["_Block"] = collections.deque(maxlen=MAX_FREE_BLOCKS)

@@ -1,10 +1,9 @@
 """Read rows that are memory-mapped, or that have low precision, as valid rows in memory.
 
-Other modules need not know how the rows that a caller passes are stored. This module distinguishes
-three ways. Mapped rows lie in a memory-mapped file, which is read block by block. Narrow rows are
-rows in memory with one or two bytes per number, for example int8 or float16; unless kernels can
-read them directly, they are converted to float32 block by block. All other rows are float32 or
-float64 rows in memory.
+Only this module distinguishes three kinds of rows. Mapped rows lie in a memory-mapped file, which
+is read block by block. Narrow rows are rows in memory with one or two bytes per number, for example
+int8 or float16; unless kernels can read them directly, they are converted to float32 block by
+block. All other rows are float32 or float64 rows in memory.
 
 Kernels can read the narrow types int8, float16 and bfloat16. Numba supports neither float16 nor
 bfloat16, so float16 rows are passed to kernels as uint16 and bfloat16 rows as int16, and the
@@ -26,13 +25,13 @@ from fastcos import parallel, validation
 # The smallest number of rows that are read as one block. With fewer rows, the overhead of reading
 # the block would be larger than the time to search it.
 _MIN_ROWS = 64
-# take_rows copies this many scattered rows of a map, and then releases their pages. It must release
-# pages often, because the operating system maps up to 16 pages for each row.
+# take_rows copies this many scattered rows of a map before it releases their pages. The number must
+# be small, because the operating system maps up to 16 pages of memory for each row.
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22
-# The narrow types (with one or two bytes per number) that kernels can read. Each name is followed
-# by the type as which an array of this type is passed to a kernel.
+# The narrow types (with one or two bytes per number) that kernels can read, by name. Each value is
+# the integer type of the view by which rows of the narrow type are passed to a kernel.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
@@ -46,8 +45,8 @@ def is_narrow(X: Any) -> bool:
 def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
     """Return whether X is a memory-mapped file or a view of one.
 
-    The class of X does not tell, because ``copy`` and ``astype`` of an np.memmap return an array in
-    memory that is also an np.memmap.
+    It is not enough that X is an np.memmap, because the methods ``copy`` and ``astype`` of an
+    np.memmap return an array in memory that is also an np.memmap.
     """
     return isinstance(X, np.memmap) and _map_of(X) is not None
 

@@ -2,10 +2,10 @@
 
 The thread that calls ``run`` runs blocks itself, and the threads of the pool help it. The threads
 of the pool are started at first use and wait for work on a queue. A forked child process starts
-threads of its own. A call of ``run`` is divided into many small blocks, so that threads whose rows
-need less work take more blocks, so that progress can be reported between blocks, and so that Ctrl-C
-takes effect as soon as the running blocks have ended. When ``run`` raises an error, no block is
-running any more, so no thread still writes into the caller's arrays.
+threads of its own. Callers should divide their rows into many small blocks: a thread whose blocks
+need little work then takes more of them, progress is reported between blocks, and Ctrl-C takes
+effect as soon as the running blocks have ended. When ``run`` raises an error, no block is running
+any more, so no thread still writes into the caller's arrays.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ class _State:
         self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
         self.is_forked = is_forked
-        # None until prange has been tried in this process; then "" if prange is safe, or the reason
-        # why it is not safe.
+        # The value is None until prange has been tried in this process, then "" if prange is safe,
+        # or the reason why prange is not safe.
         self.prange_fault: str | None = None
         # The lock of every attribute that is being computed, and the number of threads that hold
         # this lock or wait for it. The key is the id of the object and the attribute's name.
@@ -162,10 +162,10 @@ def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
     """Return the boundaries of blocks of consecutive rows that take about the same work.
 
-    cumulative[i] is the total work of the rows before row i, for i from 0 to n. An example is the
-    indptr of a CSR matrix, for which the work of a row is its number of stored entries. One unit of
-    work is added for every row, so that rows without work are also divided among the blocks. The
-    boundaries depend only on the arguments, and not on the number of threads.
+    cumulative[i] is the total work of the rows before row i, for i from 0 to n. For example, if
+    cumulative is the indptr of a CSR matrix, the work of a row is its number of stored entries. One
+    unit of work is added for every row, so that rows without work are also divided among the
+    blocks. The boundaries depend only on the arguments, and not on the number of threads.
     """
     n = len(cumulative) - 1
     total = int(cumulative[-1]) + n
@@ -386,7 +386,8 @@ def _work(state: _State) -> None:
 def _prange_is_safe() -> bool:
     """Return whether several threads of this process may run prange loops at the same time.
 
-    The answer depends on the threading layer of Numba. If it is False, one warning is issued.
+    Only some threading layers of Numba allow this. The first call with the result False issues a
+    warning.
     """
     state = _state
     # On the workqueue layer, Numba aborts the process if two threads run prange at the same time.

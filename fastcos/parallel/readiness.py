@@ -1,7 +1,7 @@
 """Decide whether a search runs compiled kernels, or runs in NumPy because they are not compiled.
 
 Compiling the search kernels takes about half a minute of processor time, once per machine. Until
-then, :mod:`fastcos.search.numpy_search` answers searches, while
+the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, while
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
 kernels itself. This is the strategy for the ski-rental problem: the searches of the process take at
@@ -119,8 +119,8 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # config.isa() imports LLVM, which takes 0.4 s, to find the default instruction set. Therefore
-    # it is called only if the user has chosen an instruction set.
+    # If the user has not chosen an instruction set, config.isa() would import LLVM, which takes
+    # 0.4 s, to find the default instruction set. Therefore it is not called in this case.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"
@@ -170,8 +170,8 @@ def seconds_in_numpy() -> Iterator[None]:
 def explain(dtype: npt.DTypeLike, *, may_use_numpy: bool = True) -> str:
     """Return one phrase that says which code runs searches of rows of a type, and why.
 
-    may_use_numpy says whether searches may run in NumPy until the kernels are compiled. They may
-    not if many rows are duplicates.
+    may_use_numpy says whether searches may run in NumPy until the kernels are compiled. If many
+    rows are duplicates, searches never run in NumPy.
     """
     search_grid = tile_top_k.search_grid
     if not hasattr(search_grid, "py_func"):

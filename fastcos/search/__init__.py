@@ -56,25 +56,25 @@ neighbours. If only an upper bound of the score is such an inner product, ``filt
 candidates by the bound and ranks them by the measure. Inside the search, raw scores are compared,
 which have the same order as the scores; ``execute.finish`` converts raw scores to scores.
 
-Only the pure functions of ``plan``, and of ``task_grid`` and ``batches``, which it needs, decide
-how a search runs: by which method, with which kernel, and in which parts. All other branches on a
-search's path answer other questions. Arguments are checked and converted (``request``), what is
-asked selects the code that answers it (one list of items per query, groups, or all items), and a
-plan or a launch that is stored is used again. Two kinds of facts depend on values and not on sizes,
-so no plan can contain them: the norms of the queries, and the number of pairs that the bounds drop.
+Only the pure functions of ``plan``, and the functions of ``task_grid`` and ``batches`` that
+``plan`` calls, decide how a search runs: by which method, with which kernel, and in which parts.
+All other branches in the code of a search have other purposes: they check and convert arguments
+(``request``), they select the code for the form of the request (one list of items per query,
+groups, or all items), or they use a stored plan or launch again. A plan depends only on sizes, so
+it cannot depend on the norms of the queries, or on the number of pairs that the bounds rule out.
 
-As an example, an index with 1,000 random float32 rows of 64 columns finds the 10 nearest rows of
-one query, on a CPU with AVX-512 VNNI. ``fit`` has packed the rows: the 64 codes of a row are 16
-words of 4 bytes, and 1,000 rows fill 32 panels of 32 slots (64 KiB), except for 24 slots. The first
-search is planned, and its plan has the method "packed", the kernel "few_queries", ``first_rank``
-11, and a grid with one task. The plan is the same for all numbers of threads, so the index stores
-the launch under the numbers (1, 10) of queries and neighbours. The second search finds the launch
-there and calls ``few_queries.search_few_queries`` for the panels 0 to 32, in the calling thread.
-The kernel multiplies the codes of the query by the codes of every slot. The guessed threshold is
-the 11th largest of the 32 panels' largest products; on average, 13 slots reach it and are scored in
-float64. The 10th best of these scores is the proved threshold, which the upper bound of one further
-slot reaches, on average. The best 10 of these 14 scores are the result; 986 scores were never
-computed.
+As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
+the 10 nearest rows of one query, on a CPU with AVX-512 VNNI. ``fit`` has packed the rows: the 64
+codes of a row are 16 words of 4 bytes, and the rows fill all but 24 slots of 32 panels with 32
+slots each (64 KiB). The first search is planned: the plan has the method "packed", the kernel
+"few_queries", ``first_rank`` 11, and a grid with one task. The plan is the same for any number of
+threads, so the index stores the launch under the key (1, 10): the numbers of queries and of
+neighbours. The second search finds this launch and calls ``few_queries.search_few_queries`` for the
+panels 0 to 32, in the calling thread. The kernel multiplies the codes of the query by the codes of
+every slot. The first threshold is a guess: the 11th largest of the largest products of the 32
+panels. On average, 13 slots reach this threshold and are scored in float64. The 10th best of these
+scores is a proved threshold, which the upper bound of one more slot reaches, on average. The 10
+best of the 14 scores are the result; the scores of the other 986 rows are never computed.
 
 The modules of the search, lower-level modules first:
 

@@ -12,8 +12,8 @@ from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import as_exclude_self, rounded_scores
 from fastcos.search.results import Neighbors
 
-# The measures of packed bits, each with the number by which the kernel knows it. The score of the
-# first is minus the Hamming distance, and the score of the second is the cosine.
+# The measures of packed bits, each with the number by which the kernel knows it. The score by
+# "hamming" is minus the Hamming distance, and the score by "bit_cosine" is the cosine.
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 
 # The number of queries in one block. The kernel rearranges the bits of the items once for all
@@ -77,7 +77,8 @@ def bit_top_k(
 def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
     """Return the number of threads, the number of queries per block, and the number per batch.
 
-    A thread searches one block at a time. The results of a batch are converted at once.
+    A thread searches one block at a time. A batch consists of several blocks, whose scores are
+    converted to float32 together.
     """
     bytes_in_block = float(_BYTES_PER_NEIGHBOR * (4 * k + 64) * 1.5)
     bytes_in_batch = float(_BYTES_PER_NEIGHBOR * k)

@@ -22,9 +22,9 @@ def community_detection(
     The function forms communities from neighbourhoods. The neighbourhood of a row consists of every
     row whose cosine with this row, its centre, is at least threshold. The neighbourhoods are
     considered in turn, the largest first. A neighbourhood is skipped if an earlier community
-    already contains its centre. Otherwise, those of its rows that belong to no earlier community
-    form a new community, unless there are fewer than min_community_size of these rows. Every member
-    of a community is similar to its centre; by contrast, two rows in a group of
+    already contains its centre. Otherwise, the rows of the neighbourhood that belong to no earlier
+    community form a new community, if there are at least min_community_size of these rows. Every
+    member of a community is similar to its centre; by contrast, two rows in a group of
     :func:`fastcos.search.near_duplicates` may be connected only by a chain of similar rows.
 
     The result is exact: cosines are computed in float64 from the original embeddings and compared

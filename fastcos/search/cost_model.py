@@ -23,8 +23,9 @@ class CostModel:
     rows with a panel of 32 queries. The scores of tiles are approximate; rows that may be among the
     best are candidates, which are scored exactly in float64.
 
-    Thresholds that compare methods are in multiply-adds, in bytes, or in units of the time in which
-    the tiles read one row. None of them is in seconds, so they are valid for many CPUs.
+    The thresholds by which methods are compared are in multiply-adds, in bytes, or in units of the
+    time in which the tiles read one row. They are not in seconds, so that they are valid for many
+    CPUs.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -58,24 +59,24 @@ class CostModel:
     # order, its bias and its factors.
     bytes_beside_codes: int = 160
     # If exclude_ids excludes at most this many items for all queries, the search finds as many
-    # additional neighbours, from which the excluded items are then removed. If it excludes more
-    # items, the search gets a mask of allowed items, whose construction takes time proportional to
-    # the number of all items.
+    # additional neighbours, from which the excluded items are then removed. If exclude_ids excludes
+    # more items, the search uses a mask of allowed items, whose construction takes time
+    # proportional to the number of all items.
     max_dropped_ids: int = 64
     # Equal rows are grouped only if the number of copies of a row, itself included, is at least
-    # this number on average over all rows. If it is smaller, most groups are single rows, and
-    # grouping takes longer than it saves.
+    # this number on average over all rows. If the average is smaller, most groups are single rows,
+    # and grouping takes longer than it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items, of which each query searches one ----------------------------------------
     # A group is searched as a segment of its own if its rows have at least this many entries in
     # total. In such a search, all threads share the rows of the group, and wide rows can be
-    # projected. Its overhead is about 0.3 ms per group.
+    # projected, but the overhead is about 0.3 ms per group.
     min_entries_of_segment: int = 2**23
     # A smaller group is searched by tiles, in one thread, if comparing its queries with its items
-    # takes at least this many multiply-adds. Such a search has an overhead of about 0.1 ms per
-    # group. With this much work, computing the float64 score of every pair would take twice as
-    # long.
+    # takes at least this many multiply-adds. The overhead of tiles is about 0.1 ms per group. For a
+    # group with this many multiply-adds, computing the float64 score of every pair would take twice
+    # as long as tiles.
     min_work_of_panels: int = 2**20
     # A group is searched by tiles only if it has at least this many items, because a tile compares
     # 32 items at once.
@@ -114,8 +115,8 @@ class CostModel:
     block_overhead_panels: float = 0.5
     # A search with many queries divides only the queries among at most max_threads_without_ranges
     # threads. With more threads, it also divides the rows into ranges if it is then estimated to
-    # take less than max_share_of_time_in_ranges times the time without ranges. A smaller gain is
-    # not worth it, because each range collects candidates of its own.
+    # take less than max_share_of_time_in_ranges times the time without ranges. For a smaller gain,
+    # ranges are not used, because each range collects candidates of its own.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. Another pass, without
@@ -143,10 +144,11 @@ class CostModel:
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
     min_capacity: int = 1024
-    # The first threshold of a query is a score that probably at least k rows reach. It is estimated
-    # from the best score in each panel of a sample: it is one of these scores, of a certain rank.
-    # The rank is larger than the expected rank by this many standard deviations, so that the
-    # threshold is too high for only one query in a hundred. Such a query is searched again.
+    # The first threshold of a query is a score that probably at least k rows reach. To estimate it,
+    # the best score of each panel in a sample is computed; the threshold is the score with a
+    # certain rank among these scores. The rank is the expected number of the k best rows that are
+    # in the sample, plus this many standard deviations of this number, so that the threshold is too
+    # high for only one query in a hundred. Such a query is searched again.
     threshold_deviations: float = 2.33
     # The sample contains at least one in this many panels.
     max_sample_stride: int = 16
@@ -154,8 +156,9 @@ class CostModel:
     # estimate is reliable. In a search of very few queries, half as many panels are enough, because
     # such a search scores the sampled panels twice.
     min_sampled_panels: int = 32
-    # Because the codes have rounding errors, a number is added to this rank: the first number if
-    # the sample contains some of the panels, and the second number if it contains all of them.
+    # Because the codes have rounding errors, a number is added to the rank of the first threshold:
+    # the first number if the sample contains only some of the panels, and the second number if it
+    # contains all panels.
     rank_margin_of_sample: float = 1.5
     rank_margin_of_all: float = 2.5
 
@@ -167,8 +170,8 @@ class CostModel:
     # The number of axes onto which rows are projected: None stands for the number that a sample of
     # the rows suggests, and 0 for no projection. Tests and benchmarks set other numbers.
     projected_columns: int | None = None
-    # Rows are projected only if there are at least this many rows and columns. With fewer, drawing
-    # the sample of rows takes longer than the projection saves.
+    # Rows are projected only if there are at least this many rows and columns. With fewer rows or
+    # columns, drawing the sample of rows takes longer than the projection saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
     # If ``fit`` added no projection to an index, a projection is added once the searches of the
@@ -183,19 +186,21 @@ class CostModel:
     # axes to the number of columns. With a larger ratio, the projection saves too little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
-    # The number of axes is chosen by the scores of a sample of this many rows; of these rows, the
-    # second number serve as queries.
+    # The number of axes is chosen by the scores in a sample of projection_sample_rows rows, of
+    # which projection_sample_queries rows serve as queries.
     projection_sample_rows: int = 2048
     projection_sample_queries: int = 64
-    # The effective number of columns tells along how many axes the rows vary. It is estimated from
+    # The effective number of columns tells along how many axes the rows vary; it is estimated from
     # a sample of spread_sample_rows rows. A projection is considered only if the effective number
-    # is at most max_spread times the number of columns. This ratio is 0.15 for a text model whose
-    # embeddings vary mainly along few axes, and 1 for independent columns.
+    # of columns is at most max_spread times the number of columns. The ratio of these numbers is
+    # 0.15 for a text model whose embeddings vary mainly along few axes, and 1 for independent
+    # columns.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
-    # While the rows are read, the threshold of a query rises to its k-th best score. Each pair
-    # contains a number k and the average rank of the threshold, during this time, among all scores
-    # of the query. The number of axes is chosen by the mean cost over the values of k in usual_k.
+    # While the rows are read, the threshold of a query rises to its k-th best score. In
+    # threshold_ranks, each pair contains a number k, and the average rank that the threshold has
+    # meanwhile among all scores of the query. The number of axes is chosen by the mean cost over
+    # the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -209,8 +214,8 @@ class CostModel:
     pair_cost_per_column: float = 2.0
     # A projection is added only if the tiles are estimated to be at least this many times as fast
     # with the projection as without it. The first number holds for few queries, and the second for
-    # many. Small gains are not worth it, because a projection does not reduce the number of float64
-    # scores, and because every query must be projected.
+    # many. For smaller gains, no projection is added, because the estimate does not contain the
+    # time for the float64 scores, which a projection does not reduce, and for projecting queries.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -223,8 +228,8 @@ class CostModel:
     batch_bytes_per_query: int = 128
     # If items are read in blocks, segment_search_share of the working memory is reserved for
     # searching a segment, and the queries of a batch may take at most read_queries_share. A segment
-    # of items gets the rest. Both should be large, because all items are packed again for every
-    # batch, and all queries of a batch are packed again for every segment.
+    # of items gets the rest. Batches and segments should be large, because all items are packed
+    # again for every batch, and all queries of a batch are packed again for every segment.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
@@ -244,8 +249,8 @@ class CostModel:
     # least low_precision_bytes_per_column bytes per column.
     low_precision_memory: float = float(1 << 25)
     low_precision_bytes_per_column: float = 5120.0
-    # The number of queries that a search in NumPy compares at once. With more queries, a matrix
-    # product takes as long per query.
+    # The number of queries that a search in NumPy compares at once. With more queries at once, a
+    # matrix product is no faster per query.
     numpy_batch_queries: int = 1024
     # The bytes that a candidate takes in a search in NumPy, including the copies that are made of
     # it while the best candidates are selected.
@@ -254,10 +259,10 @@ class CostModel:
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
     # For each query, the measure scores this many candidates in addition to k.
     extra_candidates: int = 14
-    # If these candidates do not suffice, all items whose bound is high enough are collected. The
-    # list of a query has this capacity at first.
+    # If these candidates do not suffice for a query, all items whose bound is high enough are
+    # collected in a list, which has this capacity at first.
     refined_capacity: int = 256
-    # If a list is too short, its capacity is multiplied by this factor.
+    # If the list is too short, its capacity is multiplied by this factor.
     refined_growth: int = 8
     # The bytes that a candidate takes while the measure scores it.
     refined_bytes_per_candidate: int = 128
@@ -296,7 +301,8 @@ class CostModel:
     # number of seconds for each column.
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
-    # The same two numbers for a search that scores every pair. A pair then takes less time than a
+    # In a search that scores every pair, scoring a pair takes the first number of seconds, and in
+    # addition the second number of seconds for each column. A pair takes less time than a
     # candidate, because the rows are read from memory one after the other.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10

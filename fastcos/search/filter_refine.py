@@ -3,8 +3,8 @@
 The search first ranks items by the raw score of the bound, an inner product from which an upper
 bound of the exact score follows. It then computes the exact scores of the few items with the best
 raw scores. A query is finished if its k-th best exact score exceeds the bounds of all other items.
-If it is not finished, every item whose bound reaches the k-th best exact score is scored exactly as
-well.
+If a query is not finished, every item whose bound reaches the k-th best exact score is scored
+exactly as well.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """
@@ -63,8 +63,8 @@ def filter_and_refine(
         )
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
-        # The candidates of a query are all items that the query may find if there are as many
-        # candidates as items, or if the last candidate is padding. No item can be missing then.
+        # If there are as many candidates as items, or if the last candidate of a query is padding,
+        # then the candidates are all items that the query may find, so no item is missing.
         places = np.flatnonzero(candidates[:, -1] >= 0) if width < n_items else batch[:0]
         if len(places):
             bounds = measure.upper_bound(part.rows[places], last_scores[batch[places]])
@@ -92,10 +92,7 @@ def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> F
 
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
-    """Yield consecutive parts of the queries, with ``width`` candidates per query, that fit memory.
-
-    Memory means the working memory.
-    """
+    """Yield the queries in parts, so small that ``width`` candidates per query fit in memory."""
     size = max(
         1, int(options.working_memory / (cost_model.COSTS.refined_bytes_per_candidate * width))
     )
@@ -131,7 +128,7 @@ def _refine_all(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
-    All items are scored exactly whose raw score, of the bound, is at least min_raw_scores (n,).
+    The items whose raw score of the bound is at least min_raw_scores (n,) are scored exactly.
     """
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
@@ -166,11 +163,11 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return for each query a raw score of the bound that all items to be scored reach.
+    """Return for each query the raw score of the bound from which on items are scored exactly.
 
-    No item with a lower raw score has an exact score of at least min_scores (n,). The search for
-    this raw score starts at last_scores (n,), the raw scores of the last candidates. It lowers the
-    raw score by steps that double each time, until the upper bound that follows from it is below
+    No item with a lower raw score has an exact score of at least min_scores (n,). The function
+    starts at last_scores (n,), the raw scores of the last candidates. It lowers the raw score by
+    steps that double each time, until the upper bound that follows from the raw score is below
     min_scores, and then bisects the last step. The result is -inf if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9

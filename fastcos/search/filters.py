@@ -16,7 +16,7 @@ from fastcos.validation import Integers
 class ExcludedItems(NamedTuple):
     """The items that each query must not find.
 
-    Items are numbered by the positions of an index, or by the rows of one segment.
+    Items are identified by their positions in an index, or by their row numbers in a segment.
 
     Attributes
     ----------

@@ -77,7 +77,8 @@ class GroupSearch:
             ).is_tiled
             for order in self._orders
         ]  # fmt: skip
-        # The code -1, of queries whose group has no items, selects the last entry of these arrays.
+        # A query whose group has no items has the code -1, which selects the last entry of these
+        # arrays.
         self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:
@@ -116,7 +117,7 @@ class GroupSearch:
         return positions, raw_scores
 
     def _search_alone(self, queries: QueryBatch, group: int) -> Ranking:
-        """Search the items of one group, which become segments of their own, for its queries."""
+        """Search the items of one group as segments of their own; all queries are of this group."""
         segments = [
             order.restrict(segment, group)
             for segment, order in zip(self._items.segments, self._orders, strict=True)

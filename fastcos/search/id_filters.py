@@ -124,7 +124,8 @@ def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbo
 def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
     """Raise TypeError if value is a list of ids, but must be positions or a sparse matrix.
 
-    A list of strings is a list of ids. is_refused_as_list says that a list of numbers is, too.
+    A list of strings counts as a list of ids. With is_refused_as_list, a list of numbers also
+    counts as a list of ids.
     """
     if not isinstance(value, list) or validation.is_empty_list(value):
         return
@@ -206,7 +207,7 @@ def _find_positions(name: str, ids: Any, state: IndexState) -> Integers:
 
 
 def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
-    """Return a sparse matrix of excluded pairs with further pairs of a query and a position.
+    """Return exclude, a sparse matrix of excluded pairs of a query and a position, with more pairs.
 
     pairs is (indptr, positions). If exclude is None, the result contains only these pairs.
     """

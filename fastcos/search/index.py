@@ -108,10 +108,10 @@ class SimilarityIndex:
 
     If the measure has the capability ``blocks``, memory-mapped rows
     (``np.load(path, mmap_mode="r")``) stay on disk and are not packed. Every search then reads all
-    rows once, in blocks that fit its working_memory, so one search with many queries is faster than
-    many searches; the results are bit-for-bit identical to those of rows in memory. An index of
-    memory-mapped rows has ids, but cannot be changed or saved. If the measure learns from the
-    items, ``fit`` reads all rows as well.
+    rows once, in blocks that fit its working_memory. Therefore one search with many queries is
+    faster than many searches. The results are bit-for-bit identical to those for rows in memory. An
+    index of memory-mapped rows has ids, but cannot be changed or saved. If the measure learns from
+    the items, ``fit`` reads all rows as well.
 
     Parameters
     ----------
@@ -192,8 +192,8 @@ class SimilarityIndex:
         ----------
         items : array_like (p, d), float32, float64, float16, bfloat16 or int8
             One row per item. If the measure has the capability ``append``, rows of float16,
-            bfloat16 and int8 are not converted to float32. Memory-mapped rows are checked whenever
-            a search reads them. ``np.empty((0, d))`` makes an empty index.
+            bfloat16 and int8 are stored in their type. Memory-mapped rows are checked whenever a
+            search reads them. ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
             The ids of the items. They must be distinct, and no id may be -1 or "". Default: the
             positions.

@@ -25,9 +25,9 @@ def add_or_replace(
 ) -> tuple[IndexState, Ids]:  # fmt: skip
     """Return the state after items are added, and the ids of these items.
 
-    If may_replace is True, an item whose id is already in the index replaces the item with this id.
-    measure is not fitted; rows and ids are already validated. If ids is None, the new positions are
-    the ids.
+    If may_replace is True, and an id is already in the index, the new item replaces the item with
+    this id. measure is not fitted; rows and ids are already validated. If ids is None, the new
+    positions are the ids.
     """
     parts, n_positions = state.parts_in_memory(), state.n_positions
     model_check.check_width("items", rows, state.width)

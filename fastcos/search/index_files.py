@@ -87,9 +87,9 @@ def parts_to_save(
     """Return the arrays and fields that must be written to save these parts in a directory.
 
     ``saved_fields`` are the fields of the parts that are already in the directory, by key, and
-    ``saved_arrays`` are the names of its arrays. The arrays of such a part are not written again,
-    although they may differ from its arrays in memory: a process on another CPU has packed the rows
-    in another layout, or a search has added a projection.
+    ``saved_arrays`` are the names of all arrays in the directory. The arrays of a part that is
+    already in the directory are not written again, although its arrays in memory may be different:
+    this CPU may pack rows in another layout, or a search may have added a projection.
     """
     arrays: Arrays = {}
     fields: list[Fields] = []

@@ -39,8 +39,8 @@ _SMALL_PART = 4096
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
 # In a directory, the array NAME of a projection is called prefix_NAME, except for these arrays.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
-# When there are this many parts of one range of sizes, they are merged to one part. It is also the
-# ratio of the upper to the lower end of a range.
+# When there are this many parts of one range of sizes, they are merged to one part. The same number
+# is the ratio of the upper to the lower end of a range of sizes.
 _MERGE_FACTOR = 4
 # A part is rewritten without its removed rows if less than this share of its rows are live.
 _MIN_LIVE_SHARE = 0.5
@@ -239,7 +239,8 @@ def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
     There must be at least one part.
     """
     if len(parts) == 1:
-        # Most indexes have only one part. Reading its ids without a mask is three times as fast.
+        # Most indexes have only one part. For a single part, reading the ids without a mask is
+        # three times as fast.
         row_numbers, is_live = parts[0].find_rows(positions)
         if is_live.all():
             return parts[0].ids_of(row_numbers)
@@ -332,9 +333,10 @@ def merged(
 
 
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
-    """Return the parts that must be merged next: too many parts of one range of sizes, or none.
+    """Return the parts that must be merged next, or an empty list.
 
-    Only parts of the same row type are merged, so float32 rows are never converted to float64.
+    These are the parts of one range of sizes, if there are too many of them. Only parts of the same
+    row type are merged, so float32 rows are never converted to float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

@@ -26,8 +26,8 @@ class SegmentOrder:
 
     numbers (m,) contains the row numbers of all items, one group after the other, in ascending
     order within each group. The row numbers of group g are numbers[starts[g] : starts[g + 1]]. This
-    object must not refer to its segment: it is the value of a WeakKeyDictionary whose key is the
-    segment, so the segment would never be freed.
+    object must not refer to its segment. It is the value of a WeakKeyDictionary whose key is the
+    segment; if it referred to the segment, the segment would never be freed.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:

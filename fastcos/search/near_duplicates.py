@@ -28,7 +28,9 @@ _BYTES_PER_CONNECTION = 48
 
 @as_table
 class NearDuplicates(NamedTuple):
-    """Groups of items that pairs with a high score connect, in the order of their first members.
+    """Groups of items that are connected by pairs with a high score, and these pairs.
+
+    The groups are in the order of their first members.
 
     Attributes
     ----------
@@ -189,9 +191,9 @@ def connected_contents(
 
 
 def connected_items(pairs: sp.csr_array) -> NearDuplicates:
-    """Return the groups of items that a matrix (m, m) of pairs with their scores connects.
+    """Return the groups of items that are connected by the pairs in a sparse matrix (m, m).
 
-    The values of the matrix are overwritten.
+    The values of the matrix are the scores of the pairs; they are overwritten.
     """
     from scipy.sparse.csgraph import connected_components
 

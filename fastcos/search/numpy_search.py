@@ -2,9 +2,9 @@
 
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
 queries and a block gives approximate scores, whose error is proved to be at most a margin. A pair
-of a query and an item is a candidate as long as its approximate score plus the margin reaches the
-k-th largest approximate score minus the margin of this query. The candidates that remain at the end
-are scored exactly, by sums in the same order as in :mod:`fastcos.kernels.pair_scores`.
+of a query and an item is a candidate as long as its approximate score plus the margin is at least
+the k-th largest approximate score of the query minus the margin. The candidates that remain at the
+end are scored exactly, by sums in the same order as in :mod:`fastcos.kernels.pair_scores`.
 
 The margin is derived as follows. Let u be the unit roundoff of the type of the product, x and y
 rows with d entries, and g(n) = n u / (1 - n u). In any order of summation, with or without fused
@@ -25,13 +25,15 @@ u = 2^-53. In total, the approximate score and the exact score differ by at most
 All of these differences are below the margin c S with c = 1.1 (4 d + 24) u. S is
 |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, where the
 maxima are over the items of a block. The factor 1.1 covers the rounding of the norms and of S. If
-the norms of both rows are in the range of ``_SAFE_NORMS``, their product neither overflows nor
-loses more than c S to underflow. In a block with other norms, every pair is a candidate.
+the norms of two rows are in the range of ``_SAFE_NORMS``, the inner product of the rows neither
+overflows nor loses more than c S to underflow. In a block that contains a row with another norm,
+every pair is a candidate.
 
-No item among the k best is lost. The k-th largest lower bound of a query, its approximate score
-minus the margin, is at most the exact score of the k-th best item. An item that is among the k
-best, or ties with the k-th best, has an exact score of at least this bound, so its upper bound also
-reaches it, and the item remains a candidate.
+The candidates include the k best items for the following reason. The approximate score of a pair
+minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
+query is at most the exact score of its k-th best item. An item that is among the k best, or ties
+with the k-th best, has an exact score of at least this bound. Its approximate score plus the margin
+is at least its exact score, so the item remains a candidate.
 """
 
 from typing import Any, NamedTuple

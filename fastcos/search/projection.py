@@ -50,8 +50,9 @@ _SEED = 20261124
 class Axes(NamedTuple):
     """The axes (p / 32, d, 32), eta (1,) and largest_k (2,) of a kernels.records.Projection.
 
-    eta bounds the relative rounding errors of projected rows. largest_k contains the largest k for
-    which searches with few and with many queries use the projection.
+    eta bounds the relative rounding errors of projected rows. largest_k contains two numbers: the
+    largest k for which a search with few queries uses the projection, and the largest k for which a
+    search with many queries uses it.
     """
 
     panels: Floats32
@@ -316,7 +317,8 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
         sample -= (scaling.coefficients[numbers, np.newaxis] * scaling.shift).astype(np.float32)
     query_places = slice(0, cost_model.COSTS.projection_sample_queries)
     encoded = sampled_items.take(query_places)
-    # Low-precision rows that serve as queries are converted to float64, as those of a search are.
+    # Low-precision rows that serve as queries are converted to float64, like the queries of a
+    # search.
     if memmap.from_bits(rows) is not rows or rows.dtype == np.int8:
         wide_rows = memmap.from_bits(encoded.rows).astype(np.float64)
         encoded = encoded._replace(rows=validation.read_only(wide_rows))

@@ -199,10 +199,9 @@ def pairs_above(
 class _RawScoreBounds:
     """Two thresholds (n,) for the raw scores of each query.
 
-    A pair belongs to the result if its exact raw score is at least ``exact``. A pair can belong to
-    the result only if the raw score that the tiles bound is at least ``candidates``. The two
-    thresholds differ if the measure is not an inner product but only has an upper bound that is
-    one.
+    The tiles find candidates by the threshold ``candidates``, and a candidate belongs to the result
+    if its exact raw score is at least ``exact``. The two thresholds differ only if the scores of
+    the measure are not inner products, so that the tiles bound the raw scores of an upper bound.
     """
 
     exact: Floats
@@ -342,7 +341,7 @@ def _scores_of_pairs(
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return the thresholds for raw scores with which a pair's float32 score reaches min_score."""
+    """Return the raw scores from which on the float32 score of a pair is at least min_score."""
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 
@@ -363,7 +362,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 number that is at least threshold in float32."""
+    """Return n copies of the smallest float64 number that, in float32, is at least threshold."""
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
         smallest = (np.float64(lower) + np.float64(threshold)) / 2

@@ -26,8 +26,8 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities, encode_q
 from fastcos.similarity.encoded_rows import EncodedRows
 from fastcos.validation import Integers, Rows
 
-# The largest min_score that is accepted for cosine. It is above 1, because users may pass a cosine
-# that they have computed in float32, which rounding errors may raise above 1.
+# The largest min_score that is accepted for cosine. The limit is above 1, because users may pass a
+# cosine that was computed in float32, which rounding errors may raise above 1.
 _LARGEST_COSINE = 1.001
 
 
@@ -122,10 +122,10 @@ class SearchRequest(NamedTuple):
 def _encoded_items(
     measure: Measure, items: EncodedRows, rows: Rows, numbers: slice | Integers
 ) -> EncodedRows | None:
-    """Return queries that are items themselves in encoded form, from the encoded items.
+    """Return the encoded rows of queries that are items themselves, taken from the encoded items.
 
-    The result is None if the measure encodes queries and items differently. numbers are the row
-    numbers of the queries.
+    numbers are the row numbers of the queries among the items. The result is None if the measure
+    encodes queries and items differently.
     """
     encode = getattr(type(measure), "encode_queries", None)
     # Low-precision queries are converted to float32, but low-precision items are not.

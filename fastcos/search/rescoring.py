@@ -1,4 +1,4 @@
-"""Score candidates that another system found exactly, and bound how many neighbours it missed."""
+"""Compute exact scores of another system's candidates, and bound how many neighbours it missed."""
 
 from typing import Any, NamedTuple
 
@@ -44,8 +44,8 @@ class Rescored(NamedTuple):
         The scores of these items, with -inf for the remaining entries.
     missing : ndarray (n,), int64, or None
         For each query, an upper bound on the number of its k nearest items that are not among the
-        returned items. If it is 0, the returned items are certainly the k nearest items. None if no
-        upper bounds on the scores of other items were passed.
+        returned items. If the bound is 0, the returned items are certainly the k nearest items. The
+        attribute is None if no ``upper_bounds`` were passed.
     """
 
     indices: npt.NDArray[np.int64]

@@ -418,8 +418,8 @@ def _proved_thresholds(
 
     queries (m,) contains numbers of queries, and kth_scores (m,) contains the k-th best score of
     each of them among all panels. initial_thresholds (n,) contains one threshold for every query of
-    the search; rows below it may be skipped. The tasks report a threshold that is not proved after
-    rounding it up by a quarter of SLACK.
+    the search; rows below it may be skipped. Before a task reports a threshold that is not proved,
+    the task rounds it up by a quarter of SLACK.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

@@ -61,7 +61,7 @@ def search_segments(
 def _segment_progress(
     progress: parallel.Progress | None, queries: QueryBatch, n: int
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Return a function that makes a progress callback for one segment, or None.
+    """Return a function that makes a progress callback for one segment; None without progress.
 
     The argument of the function is the start and the end of the segment, as shares of all items.
     The callback converts progress within the segment to the number of answered queries, out of all

@@ -1,8 +1,8 @@
 """A segment: a block of rows that is searched as a unit, with the packed forms of its rows.
 
-The rows of a segment never change. They are packed when a search needs packed rows for the first
-time, so a call with few queries packs no rows. Rows in memory form one segment, but an index to
-which items were added may have several segments, and memory-mapped rows are read as several
+The rows of a segment never change. The rows are packed when a search needs packed rows for the
+first time, so a call with few queries packs no rows. Rows in memory form one segment, but an index
+to which items were added may have several segments, and memory-mapped rows are read as several
 segments. A row number identifies a row within its segment, and a position identifies an item among
 all segments. ``plan`` decides how a segment is searched, and ``scan`` searches it.
 """
@@ -141,9 +141,9 @@ class Segment:
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
-        """Return which rows are allowed if only the items at these ascending positions are.
+        """Return the allowed rows of this segment if only these ascending positions are allowed.
 
-        The result is None if searches may return every packed row. positions=None allows all items.
+        positions=None allows all positions. The result is None if all packed rows are allowed.
         """
         if positions is None:
             return self.live
@@ -206,7 +206,7 @@ class Segment:
                 )  # fmt: skip
 
     def wait_for_projection(self) -> None:
-        """Wait until the thread that adds a projection to the packed rows has finished, if any."""
+        """If a thread is adding a projection to the packed rows, wait until it has finished."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None

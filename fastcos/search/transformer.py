@@ -33,8 +33,8 @@ class NeighborsTransformer(
     n_neighbors : int
         The number of neighbours of each row.
     mode : {"distance", "connectivity"}
-        Whether the entries are distances or ones. With "connectivity", they are ones, and each row
-        has only n_neighbors entries.
+        Whether the entries are distances or ones. With "connectivity", the entries are ones, and
+        each row has only n_neighbors entries.
     measure : {"cosine", "neg_euclidean"}
         The measure, as in :func:`top_k`.
 

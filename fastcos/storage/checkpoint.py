@@ -36,9 +36,9 @@ from fastcos.storage.directory import (
 )
 from fastcos.storage.locks import LOCK_FILE, lock_directory
 
-# The number of multiplications that each thread performs between two writes. A thread that performs
-# 130 billion multiplications per second takes about 17 s for them. If a run is killed, at most this
-# much work per thread is lost.
+# The number of multiplications that each thread performs between two writes. This takes about 17 s
+# if a thread performs 130 billion multiplications per second. If a run is killed, at most the work
+# since the last write is lost.
 WORK_PER_THREAD = 1 << 41
 # The name of the file with the request, and the name of the array of flags, one per block.
 _RUN = "run.json"
@@ -75,9 +75,10 @@ class Checkpoint:
     block; a resumed run uses the block size with which the run was started.
 
     Only one thread of one process writes a directory at a time. A second writer of the same
-    directory issues a warning that names the first writer, and waits. Afterwards it finds the
-    complete result, or resumes the run. A checkpoint is a context manager: at the end of the with
-    block, even after an error, it releases its lock, so that the next writer can continue.
+    directory issues a warning that names the first writer, and waits. When the first writer has
+    ended, the second writer finds the complete result, or resumes the run. A checkpoint is a
+    context manager: at the end of the with block, even after an error, it releases its lock, so
+    that the next writer can continue.
     """
 
     def __init__(

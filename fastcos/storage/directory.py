@@ -38,7 +38,7 @@ _HEADER = "header.json"
 # The largest allowed size of a header in bytes. A larger file counts as damaged.
 _LARGEST_HEADER = 1 << 26
 # The patterns of the names of array files and of temporary files. A writer removes only files whose
-# names match one of them.
+# names match one of these patterns.
 _ARRAY_FILE = re.compile(r"[^\W\d]\w*-[0-9a-f]{16}\.npy")
 _UNIQUE = re.compile(r"\.[0-9a-f]{32}")
 
@@ -479,7 +479,7 @@ def _native_type(name: str) -> np.dtype[Any] | None:
 def _open_regular(path: Path) -> io.BufferedReader:
     """Open a regular file, or a link to a regular file; raise an error for pipes and devices.
 
-    Otherwise, opening a pipe would wait for its writer, and reading some devices would never end.
+    Opening a pipe would wait for its writer, and reading some devices would never end.
     """
 
     def opener(name: str, flags: int) -> int:

@@ -31,8 +31,8 @@ from pathlib import Path
 
 # The name of the file on which the lock of a directory is held.
 LOCK_FILE = ".lock"
-# The name of the file of a brief lock. If the file is older than this number of seconds, its
-# process must have been killed, and another process may remove the file.
+# The name of the file of a brief lock. If the file is older than _SECONDS_OF_BRIEF_LOCK, the
+# process that created it must have been killed, and another process may remove the file.
 BRIEF_LOCK_FILE = ".replacing"
 _SECONDS_OF_BRIEF_LOCK = 30.0
 # The error numbers with which lockf may fail if another process holds the lock. POSIX allows both.
@@ -44,7 +44,7 @@ class LockedError(OSError):
 
 
 class _ThreadLock:
-    """The lock of a directory among the threads of this process, and the id of its holder."""
+    """The lock of a directory among the threads of this process, and the id of its owner thread."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -60,8 +60,8 @@ class _State:
 
 
 _state = _State()
-# The reasons of which this process has warned, because a directory could not be locked. It warns
-# only once of each reason.
+# The reasons for which a directory could not be locked and of which this process has warned. A
+# process warns only once of each reason.
 warned: set[str] = set()
 
 

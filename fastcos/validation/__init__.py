@@ -42,12 +42,12 @@ from fastcos.validation.containers import (
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
 # An error message shows at most this many values of a list.
 _MAX_SHOWN_VALUES = 4
-# The largest number of threads that a call accepts. It is larger than the number of CPUs of any
-# machine, and a process can start as many threads.
+# The largest number of threads that a call accepts. No machine has so many CPUs, and a process can
+# start as many threads.
 MAX_THREADS = 4096
 # distinct_numbers sorts the item numbers if there are more than this many items per number.
-# Otherwise it marks them in a mask of all items. A mask of 30,000 items takes about as long as
-# sorting 500 numbers.
+# Otherwise, distinct_numbers marks the item numbers in a mask of all items. Filling a mask of
+# 30,000 items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -130,7 +130,7 @@ def as_thread_count(name: str, value: Any) -> int:
 def check_progress(progress: Any) -> None:
     """Raise TypeError if progress is neither None nor callable.
 
-    Public functions call this before they start to compute.
+    Public functions call this function before they start to compute.
     """
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be callable or None, got {format_value(progress)}")
@@ -592,7 +592,7 @@ def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.
 def check_memory(name: str, limit: float, needed: float) -> None:
     """Raise ValueError if limit, the memory that the argument allows, is below the needed memory.
 
-    Both are in bytes; the error message shows them in MiB.
+    Both arguments are in bytes; the error message shows MiB.
     """
     if limit < needed:
         rule = f"at least {needed / 2**20:.2f} MiB here"

@@ -21,8 +21,8 @@ NAME_WORDS = frozenset(("name", "title", "description"))
 # The endings that column_word removes. For example, movieId, User_ID, anime_ids and StockCode
 # become movie, user, anime and stock.
 ENDINGS = ("ids", "id", "code", "number")
-# The pattern of the names of columns that hold ids. It matches id, user_id and itemID, but not grid
-# or covid.
+# The pattern of the names of columns that hold ids: id, user_id and itemID, for example, but not
+# grid or covid.
 _ID = re.compile(r"(?i:ids?|.*[\W_]ids?)|.*[a-z](Id|ID)s?")
 
 

@@ -57,7 +57,8 @@ def from_container(name: str, values: Any) -> Any:
     # NumPy would convert a LazyFrame of polars to an array with the LazyFrame as its only entry.
     if type(values).__name__ == "LazyFrame":
         raise TypeError(f"{name} must be read, got a LazyFrame (use .collect())")
-    # If numpy.ma has not been imported, values is no masked array. Importing it would take 15 ms.
+    # If numpy.ma has not been imported, values cannot be a masked array. Importing numpy.ma here
+    # would take 15 ms.
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
         got = "a masked array (use .filled(value))"
         raise TypeError(f"{name} must be an array without a mask, got {got}")
@@ -208,7 +209,7 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
 def _common_length(name: str, lengths: Array) -> int:
     """Return the common length of all rows, or 0 if there are none.
 
-    lengths holds the length of each row. ValueError is raised if they differ.
+    lengths holds the length of each row. ValueError is raised if the lengths differ.
     """
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):

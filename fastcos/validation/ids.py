@@ -15,8 +15,8 @@ from fastcos import validation
 
 Ids = npt.NDArray[Any]
 
-# Results contain this id where there is no item, if the ids of the index are whole numbers. If they
-# are strings, results contain "" instead.
+# The id that results contain where there is no item, if the ids of the index are whole numbers. If
+# the ids of the index are strings, results contain "" instead.
 NO_ID = -1
 # The longest id, in letters, that is stored in an array of fixed-width strings. With ids of this
 # width, the ids of ten results take 20 kB.
