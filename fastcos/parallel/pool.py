@@ -326,8 +326,9 @@ class _Job:
         The method returns False if that takes longer than `seconds`; -1 stands for no limit.
         """
         # _running is read before _busy is acquired, because a KeyboardInterrupt between acquire and
-        # release leaves _busy locked although no block is running. If interrupted system calls are
-        # restarted, as they are after an import of polars, every interrupt arrives at this point.
+        # release leaves _busy locked although no block is running. If the operating system restarts
+        # interrupted system calls, as it does after an import of polars, every KeyboardInterrupt is
+        # raised between acquire and release.
         with self._lock:
             if self._running == 0:
                 return True

@@ -57,7 +57,7 @@ class State:
     """The row types whose kernels are compiled, and the time spent on searches in NumPy."""
 
     def __init__(self) -> None:
-        # These seconds are set to 0 when a row type becomes ready, so that searches of every row
+        # seconds_in_numpy is set to 0 when a row type becomes ready, so that searches of every row
         # type can run in NumPy for _SECONDS_IN_NUMPY.
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False

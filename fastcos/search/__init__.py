@@ -41,10 +41,11 @@ The method of a plan determines the modules of ``fastcos.kernels`` that search t
     repack          those of a second plan, usually packed, for only the allowed rows, which are
                     packed for this search
 
-``SimilarityIndex.fit`` packs the rows if the search kernels are compiled; otherwise, the first
-search after their compilation packs the rows. When few queries are searched for the first time, the
-index stores the plan of the search together with the arguments of the kernel (``prepared``). The
-next search with the same number of queries and the same k then calls the kernel at once.
+``SimilarityIndex.fit`` packs the rows if the search kernels are compiled; otherwise, the rows are
+packed by the first search that runs after the kernels have been compiled. When few queries are
+searched for the first time, the index stores the plan of the search together with the arguments of
+the kernel (``prepared``). The next search with the same number of queries and the same k then calls
+the kernel at once.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a

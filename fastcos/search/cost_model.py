@@ -24,8 +24,8 @@ class CostModel:
     best are candidates, which are scored exactly in float64.
 
     The thresholds by which methods are compared are in multiply-adds, in bytes, or in units of the
-    time in which the tiles read one row. They are not in seconds, so that they are valid for many
-    CPUs.
+    time in which the tiles read one row. None of these thresholds is in seconds, so that the
+    thresholds are valid for many CPUs.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------
@@ -144,11 +144,11 @@ class CostModel:
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
     min_capacity: int = 1024
-    # The first threshold of a query is a score that probably at least k rows reach. To estimate it,
-    # the best score of each panel in a sample is computed; the threshold is the score with a
-    # certain rank among these scores. The rank is the expected number of the k best rows that are
-    # in the sample, plus this many standard deviations of this number, so that the threshold is too
-    # high for only one query in a hundred. Such a query is searched again.
+    # The first threshold of a query is a score that probably at least k rows reach. To estimate
+    # this score, the best score of each panel in a sample is computed; the threshold is the score
+    # with a certain rank among the best scores. The rank is the expected number of the k best rows
+    # that are in the sample, plus this many standard deviations of the number, so that the
+    # threshold is too high for only one query in a hundred. Such a query is searched again.
     threshold_deviations: float = 2.33
     # The sample contains at least one in this many panels.
     max_sample_stride: int = 16
@@ -214,8 +214,8 @@ class CostModel:
     pair_cost_per_column: float = 2.0
     # A projection is added only if the tiles are estimated to be at least this many times as fast
     # with the projection as without it. The first number holds for few queries, and the second for
-    # many. For smaller gains, no projection is added, because the estimate does not contain the
-    # time for the float64 scores, which a projection does not reduce, and for projecting queries.
+    # many. The gain must be large, because a projection does not reduce the time for the float64
+    # scores, and because every query must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -259,8 +259,8 @@ class CostModel:
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
     # For each query, the measure scores this many candidates in addition to k.
     extra_candidates: int = 14
-    # If these candidates do not suffice for a query, all items whose bound is high enough are
-    # collected in a list, which has this capacity at first.
+    # If k + extra_candidates candidates do not suffice for a query, all items whose bound is high
+    # enough are collected in a list, which has this capacity at first.
     refined_capacity: int = 256
     # If the list is too short, its capacity is multiplied by this factor.
     refined_growth: int = 8

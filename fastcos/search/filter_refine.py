@@ -1,8 +1,8 @@
 """Exact top-k search by a measure whose upper bound is an inner product (multi-step search).
 
 The search first ranks items by the raw score of the bound, an inner product from which an upper
-bound of the exact score follows. It then computes the exact scores of the few items with the best
-raw scores. A query is finished if its k-th best exact score exceeds the bounds of all other items.
+bound of the exact score follows. The search then scores the few items with the best raw scores
+exactly. A query is finished if its k-th best exact score exceeds the bounds of all other items.
 If a query is not finished, every item whose bound reaches the k-th best exact score is scored
 exactly as well.
 

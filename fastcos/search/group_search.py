@@ -36,10 +36,9 @@ from fastcos.validation import Integers
 
 # The largest number of queries of one group that a thread searches at once.
 _QUERIES_PER_TASK = 512
-# The number of pairs of a query and an item that a block contains if every pair is scored in
-# float64.
+# The number of pairs of a query and an item in a block in which every pair is scored in float64.
 _PAIRS_PER_BLOCK = 20_000
-# The number of pairs that a block contains if tiles compare them.
+# The number of pairs of a query and an item in a block in which tiles compare the pairs.
 _TILED_PAIRS_PER_BLOCK = 200_000
 # The initial threshold of a query for whose k-th best score no lower bound is known.
 _NO_THRESHOLD = np.float32(-3e38)
@@ -55,7 +54,8 @@ class GroupSearch:
     def __init__(
         self, items: ItemSource, request: SearchRequest, options: ExecutionOptions
     ) -> None:
-        groups: QueryGroups = request.groups  # type: ignore[assignment]  # execute has checked it
+        # ``execute`` uses this class only if the request has groups.
+        groups: QueryGroups = request.groups  # type: ignore[assignment]
         self._items, self._request, self._options = items, request, options
         self._codes = groups.codes[groups.order]
         self._orders = [

@@ -190,7 +190,8 @@ def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Inte
 
 def _find_repeated_positions(name: str, ids: list[Any], state: IndexState) -> Integers:
     """Return the positions (m,) of ids, -1 for unknown ids; a repeated id is looked up once."""
-    if set(map(type, ids)) not in ({str}, {int}):  # 1, True and 1.0 would be the same key
+    # A dict would treat 1, True and 1.0 as the same key.
+    if set(map(type, ids)) not in ({str}, {int}):
         return _find_positions(name, ids, state)
     distinct_ids = list(dict.fromkeys(ids))
     positions = _find_positions(name, distinct_ids, state)

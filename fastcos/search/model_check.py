@@ -30,7 +30,8 @@ class ModelFacts:
     @classmethod
     def of_header(cls, fields: Mapping[str, Any]) -> "ModelFacts":
         """Return the facts about the model that the header of a saved index contains."""
-        return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]  # damaged
+        # The header is not checked here; the fields of a damaged header may have any type.
+        return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]
 
     def difference(self, other: "ModelFacts") -> str:
         """Return how the model of another index differs from this one, for an error message.

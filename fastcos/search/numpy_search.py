@@ -1,4 +1,4 @@
-"""Exact search in NumPy, used until the kernels are compiled, with bit-for-bit identical results.
+"""Exact search in NumPy, until the kernels are compiled, with bit-for-bit the kernels' results.
 
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
 queries and a block gives approximate scores, whose error is proved to be at most a margin. A pair

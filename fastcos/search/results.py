@@ -13,7 +13,10 @@ _MAX_LISTED = 5
 
 
 class NeighborTables:
-    """Methods that convert neighbours to tables of other libraries, with one row per neighbour."""
+    """Methods that convert neighbours to tables of other libraries, with one row per neighbour.
+
+    Subclasses have the attributes ``indices`` and ``scores``.
+    """
 
     __slots__ = ()
 
@@ -91,7 +94,7 @@ class NeighborTables:
         return _as_frame("pyarrow", self._columns(ids, query_ids))
 
     def _columns(self, ids: Any, query_ids: Any) -> dict[str, npt.NDArray[Any]]:
-        indices: npt.NDArray[np.int64] = self.indices  # type: ignore[attr-defined]  # of subclasses
+        indices: npt.NDArray[np.int64] = self.indices  # type: ignore[attr-defined]
         index_ids = getattr(self, "ids", None)
         is_item = indices >= 0
         queries, items = np.nonzero(is_item)[0], indices[is_item]
@@ -103,7 +106,7 @@ class NeighborTables:
             "query": _ids_of("query_ids", query_ids, queries, len(indices)),
             "rank": np.nonzero(is_item)[1] + 1,
             "neighbor": neighbors,
-            "score": self.scores[is_item],  # type: ignore[attr-defined]  # of subclasses
+            "score": self.scores[is_item],  # type: ignore[attr-defined]
         }
 
 

@@ -96,7 +96,7 @@ class Segment:
         return pack_items(self.metric_type, self.encoded, first, self._n_threads, self.scaling)
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment with the same rows that returns only items with these row numbers.
+        """Return a segment with the same rows, whose searches return only rows with these numbers.
 
         The row numbers are ascending.
         """
@@ -106,7 +106,7 @@ class Segment:
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
-        """Return a segment with the same rows that never returns items with these row numbers.
+        """Return a segment with the same rows, whose searches skip the rows with these numbers.
 
         The new segment shares the packed rows and has a mask by which searches skip the removed
         items, so it takes O(p) bytes. If only one row of each group of equal rows is packed, the

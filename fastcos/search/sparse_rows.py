@@ -33,11 +33,11 @@ class SparseRows:
 
     ``by_row`` and ``by_column`` are computed at first use. Each is a tuple (indptr, indices, data)
     as in a CSR matrix, where indptr is int64, and data is None if all values are 1. The indices of
-    ``by_row`` are int32, or int64 if there are too many columns. The indices of ``by_column`` are
-    uint16 if there are at most 2^16 rows, and otherwise int32 or int64. ``are_whole`` says whether
-    all values are whole numbers that fit int16. ``packed`` (nnz,) int32, or None, contains the
-    entries of ``by_column`` in one array: the row number in the lower 16 bits of each entry, and
-    the value in the upper 16 bits.
+    ``by_row`` are int32, or int64 if there are 2^31 or more columns. The indices of ``by_column``
+    are uint16 if there are at most 2^16 rows, and otherwise int32 or int64. ``are_whole`` says
+    whether all values are whole numbers that fit int16. ``packed`` (nnz,) int32, or None, contains
+    the entries of ``by_column`` in one array: the row number in the lower 16 bits of each entry,
+    and the value in the upper 16 bits.
     """
 
     def __init__(
@@ -228,10 +228,11 @@ def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
 def _empty_entries(
     nnz: int, index_type: npt.DTypeLike, with_values: bool
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
-    """Return empty arrays for inverted lists: packed entries or None, items, and values or None.
+    """Return three new arrays for inverted lists: the packed entries, the items and the values.
 
     If there are values and the item numbers have 16 bits, then items and values are views of the
-    two halves of the packed 32-bit entries. Otherwise, there are no packed entries.
+    two halves of the packed 32-bit entries. Otherwise, the packed entries are None. If all values
+    are 1 (with_values is False), the values are None.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

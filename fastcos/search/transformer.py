@@ -17,7 +17,7 @@ _COMPARED_AT_ONCE = 4096
 
 
 class NeighborsTransformer(
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # untyped there
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):

@@ -38,7 +38,7 @@ from fastcos.validation.containers import (
     is_sparse as is_sparse,
 )
 
-# The largest numbers of characters of an error message, and of a value that it shows.
+# The largest number of characters of an error message, and of a value that the message shows.
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
 # An error message shows at most this many values of a list.
 _MAX_SHOWN_VALUES = 4
@@ -340,9 +340,9 @@ def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
-    """Raise ValueError if the number of rows is not length, which is the length of `of`.
+    """Raise ValueError if the number of rows is not length.
 
-    `of` is a name for the error message.
+    `of` is the name of the argument or object with this length, for the error message.
     """
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
