@@ -128,7 +128,7 @@ class VariantScores(Record):
 def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
     """Return the table of the variants, with a column for the AUC if there are labels."""
     auc = ("AUC",) if any(row.auc is not None for row in rows) else ()
-    header = ("embeddings", "Jaccard", "overlap", "RSA", "hubness", *auc, "condition", "compares")
+    header = ("embeddings", "Jaccard", "overlap", "RSA", "hubness", *auc, "condition", "meaning")
     lines = [
         (row.name, Estimate(row.jaccard, row.jaccard_error), row.overlap, row.rsa, row.hubness,
          *(row.auc for _ in auc), row.condition, row.meaning)

@@ -39,23 +39,25 @@ Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
 _FORMS = {
     BALANCED: (
         0.25,
-        "users and items have the same Gram matrix, as after training with weight decay on both, "
-        "or with small initial factors",
+        "users and items have the same Gram matrix, as after training with weight decay on both "
+        "or from small initial factors",
     ),
     "items_orthonormal": (
         0.0,
-        "directions of the items, equally weighted, as in the components of a truncated SVD",
+        "the columns of the items are orthonormal, as in the components of a truncated SVD",
     ),
     "users_orthonormal": (
         0.5,
-        "columns of predictions, as in LSA, PureSVD of RecTools, and the paper's remedy for items",
+        "the columns of the users are orthonormal, so the cosines compare columns of predictions, "
+        "as in LSA, the PureSVD of RecTools, and the remedy of the paper for items",
     ),
 }
 # Descriptions of the forms in which the weighted Gram matrices of users and items are equal.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
         "users and items have the same Gram matrix if each row is weighted by its number of "
-        "interactions, as after weight decay in ALS-WR or after long SGD with equal noise"
+        "interactions, as after training with the weight decay of ALS-WR, or after long training "
+        "by SGD with equal gradient noise"
     ),
     NOISE_BALANCED: (
         "users and items have the same Gram matrix if each row is weighted by its gradient noise "
@@ -142,15 +144,18 @@ def invariant_baselines(
     if users is not None:
         metric = metric_factor(users)
         if metric.shape[1]:
-            meaning = "correlation over users of predicted scores"
+            meaning = (
+                "a cosine is the correlation, over users, of the predicted scores of two items"
+            )
             if is_ranking:
-                meaning += ", after each user's mean score is subtracted"
+                meaning += ", after the mean score of each user is subtracted"
             transform = _center_and_map(metric, items.mean if is_ranking else None)
             yield Variant("query_metric", meaning, None, transform)
     values, vectors = _eigen(items.covariance)
     if len(values):
         whitening = _center_and_map(vectors * values**-0.5, items.mean)
-        yield Variant("whitened", "directions of the items, equally weighted", None, whitening)
+        meaning = "the items after whitening, which gives all directions the same weight"
+        yield Variant("whitened", meaning, None, whitening)
 
 
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     # predictions, so the biases are read as additional columns.
     model = read_factors(args.items, args.users, args, keep_biases=form == "canonical")
     users = validation.as_instance(
-        "--users", model.users, np.ndarray, "given: both forms need users"
+        "--users", model.users, np.ndarray, "given, because both forms need the users"
     )
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(

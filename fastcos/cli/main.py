@@ -206,7 +206,8 @@ def _format_error(error: Exception, parser: argparse.ArgumentParser) -> str:
     text = str(error) or type(error).__name__
     text = text.replace("(give vector_column)", "(give --vector-column)")
     text = text.replace(" must be None ", " must be left out ")  # A flag has no value None.
-    text = re.sub(r", got None$", ", but it is missing", text)
+    if " must be given" in text:  # Without an option, there is no value that was received.
+        text = text.removesuffix(", got None")
     names = {"random_state": "--seed", "n_components": "--rank"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
         for action in parser._actions

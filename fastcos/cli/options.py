@@ -121,8 +121,8 @@ def column_arguments(args: argparse.Namespace) -> dict[str, Any]:
 def add_vectors(parser: "argparse._ActionsContainer") -> None:
     """Add the options for the columns of a file of vectors."""
     help_ = (
-        "column of a table, or array of an .npz or .safetensors file, that contains the vectors "
-        "of the items and of --queries (default: the only column or array that contains vectors)"
+        "column of the tables, or array of the .npz or .safetensors files, that contains the "
+        "vectors (default: the only column or array that contains vectors)"
     )
     parser.add_argument("--vector-column", metavar="C", help=help_)
     help_ = (

@@ -85,8 +85,8 @@ def start(dtype: str) -> None:
     _children[dtype] = _Child(process, errors, time.monotonic() + _MAX_SECONDS, os.getpid())
     _say(
         f"fastcos: compiling the search of {dtype} rows in the background, once on this machine; "
-        "until it is done, after about a minute, NumPy searches more slowly "
-        "(fastcos warmup compiles everything beforehand)"
+        "until then, for about a minute, searches run in NumPy and are slower "
+        "(fastcos warmup compiles all kernels in advance)"
     )
 
 

@@ -34,7 +34,7 @@ compare missing.csv                                  | missing.csv: no such file
 compare empty.csv                                    | empty.csv must start with a header line
 compare columns.csv                                  | --user must be given for columns.csv: no col
 compare seen.csv --user person                       | --user must name one column of seen.csv (use
-compare seen.csv --labels kinds.csv                  | --label-column must be given with --labels,
+compare seen.csv --labels kinds.csv                  | --label-column must be given with --labels
 compare seen.csv --label-column kind                 | --label-column must be left out without --la
 compare seen.csv --labels kinds.csv --label-column no | --label-column must name one column of kinds
 compare seen.csv --labels kinds.csv --label-column kind --label-item no | --label-item must name one
@@ -110,11 +110,11 @@ audit items.npy --fail-under sure=1                  | --fail-under must be one 
 audit items.npy --fail-under certified               | --fail-under certified must be a number
 audit items.npy --fail-under certified=2             | --fail-under certified must be a finite numb
 audit items.npy --fail-under unchanged=0.5           | --against must be given for --fail-under unc
-audit items.npy --labels kinds.csv                   | --label-column must be given with --labels,
+audit items.npy --labels kinds.csv                   | --label-column must be given with --labels
 audit items.npy --out items.npy                      | --out must be a directory
 index export                                         | arguments are required: ITEMS
 index export missing.npy                             | missing.npy: no such file or directory
-index export items.npy                               | --users must be given: both forms need users
+index export items.npy                               | --users must be given, because both forms
 index export items.npy --users five.npy              | --users must have as many columns as items (
 index export items.npy --form raw                    | --form must be one of query_metric, canonica
 index export items.npy --users missing.npy           | missing.npy: no such file or directory

@@ -69,7 +69,7 @@ class ThresholdRange(Record):
         return (
             f"Rescalings D of condition {self.condition:g} move the threshold for a rate of "
             f"{self.fpr:g} from {self.given:.3f} to between {self.low:.3f} and {self.high:.3f} "
-            f"(pairs of {self.n_rows:,} items)."
+            f"(counted on the pairs of {self.n_rows:,} items, without a model of the tail)."
         )
 
     def sections(self) -> tuple[Section]:
