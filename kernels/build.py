@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 # The module whose function native_jobs() lists the jobs. It is named by a string, because this
-# package must not import a package of a higher floor.
+# package must not import the packages that are built on it.
 OPERATIONS = "fastcos.cli.warmup"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 

@@ -50,7 +50,8 @@ class _Absent:
 ir = importlib.import_module("llvmlite.ir") if has_compiler() else _Absent()
 
 
-# The module `compiler` once it is imported, and the lock under which it is imported.
+# The module `compiler`, or None if it has not been imported yet, and the lock that is held during
+# its import.
 _imported, _importing = None, threading.RLock()
 
 

@@ -155,8 +155,8 @@ def _pack_chunk(
     for i in range(last - first):
         row = np.int64(order[first + i])
         next_start = order[min(first + i + 1, order.shape[0] - 1)] * depth
-        # The next row is prefetched in thirds, between the steps, because the CPU can wait for only
-        # a limited number of cache lines at the same time.
+        # The next row is prefetched in three parts, one before each step for the current row,
+        # because the CPU can wait for only a limited number of cache lines at the same time.
         prefetch_row(flat, next_start, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
         prefetch_row(flat, next_start + third, third)

@@ -24,7 +24,7 @@ from .simd.panel import N_STATISTICS, PANEL
 # product. With a larger weight, one float32 could not hold both precisely enough.
 _MAX_OFFSET_WEIGHT = 2.0**20
 # A query is *ordinary* if its norm lies between these limits. The products of an ordinary query
-# with items that can be scored neither overflow nor vanish.
+# with an item neither overflow nor vanish, provided that the item can be scored at all.
 _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
 # The table of an ItemAddresses has two entries for each of these fields of Items, in this order:
 # the address and the number of elements of the array.
@@ -32,9 +32,11 @@ ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
     "tile_configuration", "scaling",
 )  # fmt: skip
-# After the entries of Items, the table has two entries for each of these fields of Projection.
+# In the table, the entries of Items are followed by two entries for each of these fields of
+# Projection.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
-# For each array, the index of its address in the table. The next entry is its number of elements.
+# For each array, the index in the table at which its address is stored. The next entry of the table
+# is the number of elements of the array.
 (
     _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,
@@ -46,7 +48,7 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 # row, and the number of words of a projected row.
 _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 5)
 TABLE_SIZE = _PROJECTED_WORDS + 1
-# Empty arrays, from which ``array_at`` takes the type of an array.
+# Empty arrays that tell ``array_at`` the type of the array at an address.
 _FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
 _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 
@@ -74,7 +76,7 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
                 intercept = 0.5 * norms[i] * norms[i] * slope
                 slope *= 0.5
         coefficient = 0.0
-        # For a zero row, the component along the shift is not computed: it is zero.
+        # The component of a zero row along the shift is zero, so it is not computed.
         if shift.shape[0] > 0 and norms[i] > 0.0:
             along_shift = product(flat, i * depth, shift, 0, depth) / norm
             coefficient = along_shift - square + 1.0

@@ -122,9 +122,9 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # tiny is the smallest positive number of float64. If the factors are float32, the smallest
-    # normal number takes its place: scaled sums are then sums of integers times a factor, and are
-    # larger.
+    # tiny is the smallest positive number of float64. In float32, this number rounds to 0, so the
+    # smallest normal number takes its place. Scaled sums in float32 are sums of integers times a
+    # factor, and therefore larger than tiny.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny

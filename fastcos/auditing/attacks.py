@@ -15,9 +15,9 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# An attack first looks for weights that bring the k items after the neighbour nearer to the item.
-# It then looks for weights that bring a single competing item nearer, and does so for this number
-# of competing items.
+# To remove a neighbour, an attack first looks for weights that bring all of the next k items of the
+# list nearer to the item at once. It then looks for weights that bring a single competing item
+# nearer, and tries at most this number of competing items.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.

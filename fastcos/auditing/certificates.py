@@ -32,8 +32,8 @@ _GROWTH = 8
 # logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
 # logarithm of a radius is accurate to 1 %.
 _LEVEL_STEP = 0.01
-# Logarithm of the lowest level. A map with a lower condition number is so near to the identity that
-# it does not change float32 rows.
+# The logarithm of the lowest condition number that a search tries. A map with a lower condition
+# number is so near to the identity that it does not change float32 rows.
 _MIN_LOG_LEVEL = 1e-7
 
 

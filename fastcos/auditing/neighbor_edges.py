@@ -112,7 +112,8 @@ def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]
     rows = memmap.take_rows("items", sample.items, gathered_rows, sample.n_threads)
     encoded = encode_rows(rows, None, sample.n_threads, "cosine")
     gathered = sample._replace(items=encoded.rows, norms=encoded.norms, max_rows=len(gathered_rows))
-    # The columns of numbers are not contiguous, but kernels require contiguous arrays.
+    # The columns of the array ``numbers`` are not contiguous, but kernels require contiguous
+    # arrays.
     row_numbers = np.ascontiguousarray(numbers[:, 0])
     list_numbers = np.ascontiguousarray(numbers[:, 1:])
     return gathered.subset(row_numbers), validation.read_only(list_numbers)

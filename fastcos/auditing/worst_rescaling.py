@@ -50,12 +50,13 @@ _FLIPPED_TOGETHER = 3
 # the logarithm, because this is faster. With a _SEARCH_GAP of 0.6, the search would miss some of
 # the edges that a map can remove from small models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
-# A gradient gives the largest weights to the edges whose scores differ from the threshold by at
-# most about this multiple of the largest change of a score that a map can cause. Each of the first
-# starting points uses a different multiple.
+# The first starting points follow from the gradient of a smoothed number of removed edges; the
+# number itself is a step function and has no useful gradient. These are the widths of the
+# smoothing, one for each of these starting points, as multiples of the largest change of a score
+# that a map can cause.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
-# The multiples for linear maps. Each search starts from the gradient at the map that the previous
-# search found, and uses the next multiple.
+# The widths of the smoothing in the search for a linear map. Each step uses the next width, and
+# starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # Number of trial flips per dimension for the remaining condition numbers of a robustness curve.
 # Each of these searches starts from the map that was found for another condition number, so 1, 2

@@ -194,7 +194,8 @@ def _next_commands(
         search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
         return [([*search, *rate], "finds only neighbours whose score few random pairs reach")]
     if args.only is not None or args.measure != "cosine":
-        # Copies have already been removed, or the score of two copies is not known to be 1.
+        # A search for copies is not recommended if the copies have already been removed, or if the
+        # score of two copies is not known to be 1.
         return []
     find_copies = ["fastcos", "index", "duplicates", args.items, *columns, "--min-score", "0.9999"]
     defaults = {"out": FOLDER, "sample": SAMPLE, "method": "isotonic", "seed": 0}

@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
         say(f"wrote the {args.k} nearest neighbours of each of {len(queries):,} queries to {out}")
     if result is not None:
         rescored = rescore(np.asarray(queries), items, result, args.k, measure=measure)
-        # A neighbour that occurs twice counts once, because rescore pads the list in its place.
+        # If a neighbour occurs twice in a list, it counts once, because rescore replaces its second
+        # occurrence by padding.
         report["recall"] = float((rescored.scores >= truth.scores[:, -1:]).mean())
     if args.json:
         print_json(report)

@@ -104,7 +104,8 @@ def run(args: argparse.Namespace) -> int:
         if queries_are_items:  # An item is not a neighbour of itself.
             settings["exclude"] = one_per_row(rows, len(items))
         queries, query_ids = queries[rows], query_ids[rows]
-    # If the items are None, top_k searches the queries and leaves out each row itself.
+    # If the items are also the queries, top_k gets None as items, so that it leaves out each row
+    # from its own neighbours.
     searched_items = None if queries is items else items
     try:
         with progress_bar("searching") as progress:

@@ -113,7 +113,8 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
     count = TextColumn("{task.fields[count]}")
     with _progress(BarColumn(), count, TimeRemainingColumn()) as bar:
-        # The task counts shares of 1, because rich forgets the speed when the total changes.
+        # The total of the task is 1, and its progress is a fraction of 1, because rich forgets the
+        # measured speed whenever the total changes.
         bar.add_task(name, total=1.0, count="")
         task = bar.tasks[0]
         last_done, last_print = 0, time.monotonic()

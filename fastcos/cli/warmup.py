@@ -302,8 +302,8 @@ def _audit(dtype: str) -> None:
     from fastcos import auditing, metrics
     from fastcos.similarity import cosine_bounds
 
-    # With 60 items, one thread computes each query; with the larger number of items, several
-    # threads share the panels of a few queries.
+    # With 60 items, a single thread computes each query. With 512 panels of items, several threads
+    # share the panels of a few queries.
     for n in (60, 512 * PANEL):
         labels = [str(i % 3) for i in range(n)]
         auditing.audit(_vectors(dtype, n), _vectors("float64", 40), labels=labels, k=5)

@@ -23,9 +23,9 @@ N_BLOCKS = 20
 # Largest number of candidates that the conclusion lists besides the recommended candidate.
 _MAX_LISTED = 3
 
-# An estimate is a function with two arguments: weights (r, n), the number of times that each of n
-# units occurs in each of r samples, and the numbers of c candidates. An estimate returns the scores
-# (r, c) of these candidates on these samples.
+# An estimate is a function that returns the scores (r, c) of c candidates on r bootstrap samples.
+# Its first argument, weights (r, n), says how many times each of n units occurs in each sample. Its
+# second argument contains the indices of the candidates.
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 

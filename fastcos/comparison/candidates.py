@@ -24,8 +24,8 @@ NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# The default measures are twelve measures with different rankings. None of them searches neighbours
-# in its method ``fit``.
+# The default measures are twelve measures that rank items differently. None of them searches for
+# neighbours in its method ``fit``.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",
@@ -36,7 +36,8 @@ DEFAULT_MEASURES = frozenset((
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # These measures compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# These measures equal the candidate "cosine" under another rescaling.
+# Each of these measures computes the same scores as the plain cosine under another rescaling, so it
+# is not a candidate by default.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # Each of these measures ranks the items for every query in the same order as the measure to which
 # it is mapped. For each query, angular and query_normalized are monotone functions of the cosine,
@@ -48,8 +49,8 @@ _EQUAL = {
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# The requirements of these measures if there is a model. Without a model, they compare the
-# unchanged rows.
+# The requirements of these measures in the comparison of a model. Without a model, these measures
+# compare the rows as they are.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # These are requirements that classes of measures declare and that embeddings can meet.
 _OTHER_SIDE = "other"
@@ -273,8 +274,8 @@ def _check_requirements(
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other here, got {got}")
-    # If a caller chooses such a measure for rows without a model, each row is taken to be [a_i,
-    # b_i], the concatenation of two vectors of equal width.
+    # If a caller chooses a measure of rows [a_i, b_i] for rows without a model, each row is taken
+    # to be the concatenation of two vectors a_i and b_i of equal width.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(requirement) and not are_two_halves:
         parameter = requirement.split()[0]

@@ -51,9 +51,9 @@ from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
 from fastcos.validation import Integers
 
-# For each sampled item, this many labelled items (or items that the evaluated users have seen) are
-# ranked. With 2,000 sampled items, 10,000 items are ranked, so that even a label carried by 0.2 %
-# of the items occurs 20 times.
+# The number of ranked items is this multiple of the number of sampled items. The ranked items have
+# a label or have been seen by one of the evaluated users. If 2,000 items are sampled, 10,000 items
+# are ranked, so that even a label carried by 0.2 % of the items occurs 20 times.
 RANKED_PER_SAMPLED = 5
 # Bytes of memory per entry of X while the columns of X are compared without a model: the entry in
 # float32, once among all columns and once among the labelled ones, and the entry after it was

@@ -17,12 +17,13 @@ from fastcos.validation import Floats, Integers, Rows
 BLOCK = 2**21
 # An UpperBounded measure allocates about this number of arrays, each as large as its raw scores.
 ARRAYS_OF_PAIRS = 8
-# If a pool on disk does not fit into the working memory, these are the shares of the working memory
-# for raw scores and for items.
+# The shares of the working memory for raw scores and for items, if a pool on disk does not fit into
+# the working memory.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
-# Bytes per entry of an item on disk while the item is scored. Four copies of 8 bytes are in memory:
-# the entry as it was read, and the entry after it was transformed, normalised and packed.
+# Bytes of memory per entry of an item that is read from disk to be scored. Each entry is in memory
+# in four versions of 8 bytes: as it was read, after the transformation, after the normalisation,
+# and after the packing.
 BYTES_PER_ENTRY = 32
 
 

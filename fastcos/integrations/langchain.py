@@ -165,7 +165,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
                 document_ids, texts, metadatas or [{} for _ in texts], strict=True
             )
         }
-        # If several texts have the same id, the last one is added, as in the dict of documents.
+        # If several texts have the same id, the index stores the last one, as the dict of documents
+        # does.
         row_of_id = {name: row for row, name in enumerate(document_ids)}
         rows = vectors[list(row_of_id.values())]
         with parallel.writer_lock():

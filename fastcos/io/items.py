@@ -29,7 +29,7 @@ NO_LABEL = ("", "(no genres listed)")
 # Largest number of letters of a printed name. The number is limited because NumPy stores every text
 # of an array with the length of the longest text.
 LONGEST_NAME = 200
-# Names of columns of popularities.
+# Names by which a column of popularities is recognised.
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
 
 

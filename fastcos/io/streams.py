@@ -23,8 +23,8 @@ LARGEST_FREE_SIZE = 1 << 30
 # Compressed text may expand to this number of bytes, however small the file is. Converted to rows
 # of numbers, the text takes up to 16 times as many bytes.
 LARGEST_FREE_TEXT = 1 << 24
-# Beyond these sizes, a file may expand by at most this factor. Tables typically expand by a factor
-# of 3 to 30.
+# If a file expands to more bytes than these limits allow, it may expand by at most this factor.
+# Tables typically expand by a factor of 3 to 30.
 LARGEST_RATIO = 100
 # Byte order marks and their encodings. UTF-32 comes before UTF-16, because the mark of UTF-32
 # begins with the mark of UTF-16.

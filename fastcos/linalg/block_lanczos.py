@@ -220,7 +220,8 @@ class _Basis:
         self.size = last
         Z = np.require(self._gram_matmul(self._Q), self.dtype, ["C", "W"])
         C = self._remove_basis(Z)
-        # _orthonormal uses the new diagonal of H as the scale of a column.
+        # The new diagonal block of H is stored before the call of _orthonormal, which derives the
+        # size of rounding errors from the diagonal of H.
         self._H[first:last, first:last] = C[first:]
         # With several OpenBLAS threads, an SVD takes 1.1 to 1.2 times as long as with one
         # (bench.lab.curves).
@@ -291,7 +292,8 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # This step drops directions that are only rounding errors of longer columns or of B.
+        # This step drops each direction that now has at most half of its length left: it was only a
+        # rounding error of longer columns of Z or of the basis.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

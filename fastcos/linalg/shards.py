@@ -98,7 +98,7 @@ class InteractionShards:
     def __init__(self, path: storage.PathLike, *, verify: bool = True) -> None:
         self.path = validation.as_path("path", path)
         verify = validation.as_flag("verify", verify)
-        # Numbers of shards whose column numbers have not been checked yet.
+        # The indices of the shards whose column numbers have not been checked yet.
         self._unread: set[int] = set()
         stored = storage.load_arrays(self.path / _MANIFEST, _KIND)
         with storage.refuse_damage(self.path / _MANIFEST):

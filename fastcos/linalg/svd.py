@@ -30,8 +30,8 @@ _RANK_TOLERANCE = 1e-7
 # cache.
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
-# the first number. It counts as a repetition of them if the square of this distance is at most the
-# second number, which is the size of about a thousand rounding errors.
+# _INDEPENDENT. It counts as a linear combination of the other vectors if the square of this
+# distance is at most _REPEATED, which is the size of about a thousand rounding errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual
 # cannot be reached in float64.

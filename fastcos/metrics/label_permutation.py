@@ -107,7 +107,8 @@ class LabelTest(Record):
         significant_tests = [text for text, p in tests if p <= SIGNIFICANT]
         names = ", ".join(class_test.label for class_test in self.classes[:3])
         if significant_tests:
-            # A few labels may decide the means, so list the labels that are recovered individually.
+            # The means may depend on only a few labels, so the conclusion also names the labels
+            # that are recovered when each label is tested by itself.
             sentence = (
                 f" Tested individually, {len(self.classes)} of {self.n_tested} labels are "
                 f"recovered: {names}"

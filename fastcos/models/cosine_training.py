@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float32]
 
 # Number of vectors that a thread adds in one task. Adding so many vectors takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
-# For a user, processing this number of items in the pool of negative samples takes about as long as
+# Processing this number of pairs of a user and a sampled negative item takes about as long as
 # processing one interaction.
 _POOL_PER_INTERACTION = 4
 # Initial norm of the rows if the similarity is "dot". A small norm lets strong directions grow

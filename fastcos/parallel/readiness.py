@@ -44,8 +44,8 @@ _SECONDS_IN_NUMPY = 20.0
 # The seconds between two checks whether another process has put compiled kernels into the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If these kernels are in the cache, then all kernels that searches of packed and unpacked rows call
-# are in the cache.
+# If the cache contains the compiled code of these kernels, it also contains all other kernels that
+# searches of packed and unpacked rows call.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,

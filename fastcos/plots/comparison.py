@@ -46,7 +46,8 @@ _PAPER = ("orthonormal", "identity", "balanced")
 # The largest number of rows in the figure of a leaderboard, which is then about ten inches high.
 _MAX_ROWS = 40
 _ROW_INCHES = 0.2
-# The colour and the marker of a kind of row. The markers distinguish the kinds in grey print.
+# The colour and the marker of each kind of row in the figure of a leaderboard. The markers
+# distinguish the kinds when the figure is printed without colours.
 _OTHER = COLOURS[0], "o"
 _RECOMMENDED = COLOURS[1], "D"
 _BASELINE = "#555555", "s"
@@ -309,7 +310,7 @@ class ExponentGridDisplay(Display):
             for named in rescalings()
         }
         for (i, j), value in np.ndenumerate(self.auc):
-            # The colours of values below 0.75 are dark.
+            # Cells with values below 0.75 have dark colours, on which white text is easier to read.
             colour = "white" if value < 0.75 else "black"
             name = names.get((self.shrinkage[i], self.spectrum[j]), "")
             text = f"{value:.2f}\n{name}" if name else f"{value:.2f}"

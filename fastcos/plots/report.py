@@ -34,7 +34,7 @@ _LEGEND_LINE = 14
 # Conditions that may be labelled on the axis. A label that would overlap the previous label is left
 # out.
 _TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
-# The smallest distance of two labels, as a share of the axis.
+# The smallest distance between two labels, as a share of the axis.
 _TICK_DISTANCE = 0.12
 
 
@@ -160,7 +160,7 @@ class LabelRecoveryDisplay(Display):
             style = line_style(number) | {"linestyle": "none"}
             ax.plot(np.arange(len(D)), 1 / D, label=f"{name}, AUC {auc:.3f}", **style)
         ax.set_yscale("log")
-        # The entries of 1 / D lie between 1 and the condition.
+        # The entries of 1 / D lie between 1 and the condition number.
         ax.set_yticks([1, self.recovery.condition], ["1", f"{self.recovery.condition:g}"])
         ax.minorticks_off()
         ax.set_xlabel("latent dimension")

@@ -105,8 +105,8 @@ class CostModel:
     # candidate for several queries of a block is read from memory only once, and reading wide rows
     # takes much time.
     wide_columns: int = 768
-    # The overhead in seconds of a block of queries, for any number of queries, and the overhead of
-    # each query that is compared by itself, without a tile.
+    # The overhead in seconds of a block of queries, which does not depend on the number of its
+    # queries, and the overhead in seconds of each query that is compared by itself, without a tile.
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, in units of the time in which a panel of queries is
@@ -150,7 +150,7 @@ class CostModel:
     # that are in the sample, plus this many standard deviations of the number, so that the
     # threshold is too high for only one query in a hundred. Such a query is searched again.
     threshold_deviations: float = 2.33
-    # The sample contains at least one in this many panels.
+    # At least one in this number of panels is in the sample.
     max_sample_stride: int = 16
     # The sample contains at least this many panels, or all panels if there are fewer, so that the
     # estimate is reliable. In a search of very few queries, half as many panels are enough, because
@@ -297,8 +297,7 @@ class CostModel:
     # scored in float64 for each query.
     scored_pairs_per_neighbor: float = 4.0
     scored_pairs_besides: float = 30.0
-    # Scoring a candidate in float64 takes the first number of seconds, and in addition the second
-    # number of seconds for each column.
+    # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
     # In a search that scores every pair, scoring a pair takes the first number of seconds, and in
@@ -308,13 +307,12 @@ class CostModel:
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.
     seconds_per_neighbor: float = 5.0e-8
-    # Packing a row takes the first number of seconds, and in addition the second number of seconds
-    # for each entry.
+    # Packing a row takes a fixed time plus a time per entry, both in seconds.
     seconds_per_packed_row: float = 1.0e-7
     seconds_per_packed_entry: float = 1.2e-9
-    # The number of multiply-adds per second and thread of a matrix product in NumPy, which searches
-    # while the kernels are not compiled, and the seconds that such a search takes per pair for
-    # everything else.
+    # The rates of a search in NumPy, which runs while the kernels are not compiled: the number of
+    # multiply-adds per second of one thread in a matrix product, and the seconds per pair that all
+    # other steps take.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
     # The fixed overhead in seconds of a prepared search of an index, and of any other search.

@@ -143,7 +143,7 @@ def _of_tiles(
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
-    # Comparing a panel of queries takes as long as if all of its 32 places were filled. If there
+    # Comparing a panel with fewer than 32 queries takes as long as comparing a full panel. If there
     # are very few queries, they are compared one by one instead.
     is_one_by_one = plan.kernel in ("few_queries", "projected_queries")
     lanes = n if is_one_by_one else -(-n // PANEL) * PANEL

@@ -40,7 +40,7 @@ _QUERIES_PER_TASK = 512
 _PAIRS_PER_BLOCK = 20_000
 # The number of pairs of a query and an item in a block in which tiles compare the pairs.
 _TILED_PAIRS_PER_BLOCK = 200_000
-# The initial threshold of a query for whose k-th best score no lower bound is known.
+# The initial threshold of a query if no lower bound of its k-th best score is known.
 _NO_THRESHOLD = np.float32(-3e38)
 
 

@@ -168,7 +168,8 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # The content that a running or interrupted save gives the directory, and its header fields.
+        # If a save is running or was interrupted: the content that it gives the directory, and the
+        # header fields by which a finished save is recognised.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -378,7 +379,8 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
-        # This is the first of the three conditions of a prepared search, which ``prepared`` lists.
+        # A prepared search must meet three conditions, which the module ``prepared`` lists. This is
+        # the first of them.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None

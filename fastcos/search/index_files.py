@@ -53,7 +53,7 @@ _MIN_SCALE = 0.5
 # An entry of the saved layout which says that all words of a packed item are adjacent. Without this
 # entry, older versions of fastcos would misread these words.
 _BY_ITEM = "by item"
-# The largest k for which searches use a projection, if the directory does not contain this number.
+# Up to this k, searches use a projection that was saved without its array largest_k.
 _DEFAULT_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
 # Positions must be smaller than this number, so that sums of two positions do not overflow.
 MAX_POSITIONS = 2**62

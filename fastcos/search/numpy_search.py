@@ -46,7 +46,8 @@ from fastcos.parallel import background
 from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
-# The smallest and the largest norm of rows whose products are computed in each type.
+# For each type of products: the smallest and the largest norm of rows that are multiplied in this
+# type.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # The number of entries of rows that are converted to the type of the product at once (32 MiB of
 # float32), before BLAS multiplies them. The number must be large, because on busy cores every call

@@ -86,7 +86,8 @@ class Pending(NamedTuple):
             self.ended.wait()
 
 
-# The threads that compute projections. When the interpreter exits, the event tells them to end.
+# The threads that compute projections, and an event that tells these threads to end when the
+# interpreter exits.
 _threads: list[threading.Thread] = []
 _is_ending = threading.Event()
 

@@ -136,8 +136,8 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # A score that is equal to the upper bound also counts, because a missing item with this score
-    # may have a lower item number than the candidate, and would then rank above it.
+    # A candidate whose score equals the upper bound is counted as well. A missing item with the
+    # same score may have a lower item number than the candidate, and would then rank above it.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))
@@ -186,7 +186,7 @@ def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
     for lo in range(0, len(nearest), size):
         block = slice(lo, lo + size)
         # Each pair of a query and an item is encoded as one number, so that np.isin can compare all
-        # pairs without an array of n k c entries.
+        # pairs without a three-dimensional array of queries, true neighbours and candidates.
         first_pair = np.arange(len(nearest[block]))[:, None] * n_items
         candidate_pairs = (first_pair + indices[block])[indices[block] >= 0]
         is_missing = ~np.isin(first_pair + nearest[block], candidate_pairs) & (nearest[block] >= 0)

@@ -14,7 +14,7 @@ from fastcos.similarity import safe_norms
 
 Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 
-# If no item or column number exceeds this number, they are stored as int32.
+# Item numbers and column numbers are stored as int32 if none of them exceeds this number.
 LARGEST_INT32 = 2**31 - 1
 # The number of non-zeros in one block when a kernel reads all non-zeros.
 _NNZ_PER_PASS = 1 << 20
@@ -139,8 +139,9 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # SciPy selects the rows from a matrix in which each value is the place of the entry in
-        # data, so that data of any type, or None, can be selected afterwards.
+        # SciPy selects the rows from a matrix whose values are the positions of the entries in
+        # data. These positions then select the values from data, which may have any type or be
+        # None.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]

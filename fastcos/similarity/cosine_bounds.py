@@ -163,7 +163,8 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_ratios = np.where(signs != 0, np.log(np.abs(b)) - np.log(np.abs(a)), np.nan)
     span = np.fmax.reduce(log_ratios, axis=1) - np.fmin.reduce(log_ratios, axis=1)
-    # 1 / cosh(span / 2) equals 2 sqrt(r s) / (r + s) for the smallest ratio r and the largest s.
+    # If the ratios |b / a| of the entries range from r to s, and span is log(s / r), then 2 sqrt(r
+    # s) / (r + s) equals 1 / cosh(span / 2).
     inner_end = np.where(has_one_sided_zero, 0.0, 1.0 / np.cosh(0.5 * np.nan_to_num(span)))
     low = np.where(has_negative, -1.0, np.where(has_positive, inner_end, 0.0))
     high = np.where(has_positive, 1.0, np.where(has_negative, 0.0 - inner_end, 0.0))

@@ -17,8 +17,8 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# Factors count as converged if the logarithm of the condition number of the balancing map, divided
-# by e, is below this value.
+# Factors count as converged if log(c) / e is below this value, where c is the condition number of
+# the map from the converged factors to the current factors.
 _AT_REST = 1e-3
 # The largest step and the largest weight decay that are allowed. With larger values, their products
 # with squared slopes could overflow.

@@ -40,7 +40,8 @@ from fastcos.storage.locks import LOCK_FILE, lock_directory
 # if a thread performs 130 billion multiplications per second. If a run is killed, at most the work
 # since the last write is lost.
 WORK_PER_THREAD = 1 << 41
-# The name of the file with the request, and the name of the array of flags, one per block.
+# The name of the file that stores the request of a run, and the name of the array that stores one
+# flag for each block.
 _RUN = "run.json"
 _DONE = "done"
 # The error numbers that mean that the file system cannot reserve space. On such a file system, a
@@ -216,7 +217,8 @@ class Checkpoint:
     def _create(self, request: Mapping[str, Any], arrays: Shapes) -> None:
         """Reserve space for all files, then write run.json; after an error, remove all files."""
         try:
-            # Files in this directory are of a run that was killed before it could write run.json.
+            # Files in this directory are left over from a run that was killed before it could write
+            # run.json.
             for file in self._partial.iterdir():
                 if file.name != LOCK_FILE:
                     file.unlink()

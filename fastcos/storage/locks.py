@@ -186,7 +186,8 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
         # While this process waited, the previous holder may have removed the file. A lock on a
         # removed file excludes no other process, so this process must open the file again.
         if _is_same(path, descriptor):
-            # If the disk is full, the name of the holder cannot be written to the file.
+            # If the disk is full, the name of the holder cannot be written to the file, but the
+            # lock is held nevertheless.
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
                 holder = f"process {os.getpid()} on {socket.gethostname()}"

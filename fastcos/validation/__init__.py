@@ -471,7 +471,7 @@ def check_none(name: str, value: Any, reason: str) -> None:
     reason completes "<name> must be None", for example "with allowed_ids".
     """
     if value is not None:
-        # An option of the command line is left out, whereas an argument in Python is None.
+        # On the command line, a user leaves out an option; in Python, a caller passes None.
         absent = "left out" if name.startswith("--") else "None"
         raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
 

@@ -43,8 +43,8 @@ def emit_float(builder, value, dtype, element):
         else:
             sign = builder.shl(builder.and_(bits, constant(I32, 0x8000)), constant(I32, 16))
             bits = builder.shl(builder.and_(bits, constant(I32, 0x7FFF)), constant(I32, 13))
-            # The exponent of a float16 number is stored plus 15, and the exponent of a float32
-            # number plus 127.
+            # The bits of a float16 exponent represent the exponent plus 15, and the bits of a
+            # float32 exponent represent the exponent plus 127.
             size = builder.fmul(builder.bitcast(bits, like(F32)), constant(F32, 2.0**112))
             is_number = builder.fcmp_ordered("<", size, constant(F32, 2.0**16))
             size = builder.select(is_number, size, constant(F32, math.inf))

@@ -263,7 +263,7 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
     def codegen(context, builder, sig, a):
         places = (1, a[2]), (5, a[6]), (8, I64(0))
         row_start, column_start, out = pointers(context, builder, sig, a, *places)
-        # If isa has no codes, instructions that every CPU has are used.
+        # If the tiles of isa do not read codes, this function uses instructions that every CPU has.
         isa = instruction_sets.of(sig)
         shape = isa if isa.has_codes else instruction_sets.GENERIC
         _emit_float(builder, shape, row_start, a[3], column_start, a[7], out, n_items=a[4])
@@ -560,7 +560,7 @@ def _emit_items(builder, isa, rows, words, query):
         return load(builder, start, kind)
 
     def step(k, sums):
-        # Two chains of sums hide the latency of an instruction.
+        # Two independent chains of sums keep the CPU busy during the latency of an instruction.
         first = builder.mul(k, I64(2 * lanes))
         second, n_rows = builder.add(first, I64(lanes)), len(rows)
         return products(sums[:n_rows], first, whole_register) + products(

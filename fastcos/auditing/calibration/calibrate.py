@@ -136,8 +136,8 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # The level of a rate is the lowest edge of a bin for which at most this share of all pairs has
-    # a score at or above the edge.
+    # For each rate, find the lowest edge of a bin such that the share of all pairs with a score at
+    # or above this edge is at most the rate.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

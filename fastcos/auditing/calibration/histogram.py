@@ -121,7 +121,8 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
     counts = np.zeros(N_BINS, np.int64)
     for _, scores in pairs.blocks():
         counts += np.bincount(bins.of(scores).ravel(), minlength=N_BINS)
-    # The score -inf of a row with itself was counted in the first bin.
+    # In a self-join, a row has the score -inf with itself. These scores were counted in the first
+    # bin, and are subtracted here.
     counts[0] -= len(pairs.queries) * pairs.self_join
     return counts
 

@@ -159,8 +159,9 @@ class LabelTask:
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
-        # The k-th largest of the maxima of groups of columns is a lower bound of the k-th score.
-        # Computing this bound is faster than partitioning all columns.
+        # The columns are divided into groups, and the k-th largest of the maxima of these groups is
+        # a lower bound of the k-th score. Computing this bound is faster than partitioning all
+        # columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
         bounds = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]

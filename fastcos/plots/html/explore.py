@@ -452,7 +452,8 @@ def _user_fields(users: Any, items: Any) -> dict[str, Any]:
     if len(items) < root.shape[1]:
         span = np.linalg.qr(items.T.astype(np.float64))[0]
         root = span @ np.linalg.qr(root.T @ span)[1].T
-    # Scaling the root makes it fit into float32, and does not change the cosines.
+    # Dividing the root of the covariance by its largest entry makes it fit into float32, and does
+    # not change the cosines.
     root = root / (np.abs(root).max(initial=0.0) or 1.0)
     return {
         "examples": examples.tolist(),
