@@ -124,7 +124,8 @@ def threshold_of(query, queries, score, inverse_step):
     """
     scaling = queries.scaling
     bound = scaling.slopes[query] * score + scaling.intercepts[query]
-    # The result is finite, because infinity cannot be converted to an integer.
+    # The result is at least -3e38 and never -inf, because infinity cannot be converted to an
+    # integer.
     return np.float32(max((bound - score_rounding(query, queries)) * inverse_step, -3e38))
 
 

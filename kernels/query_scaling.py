@@ -21,7 +21,8 @@ from .simd.pair_products import product
 from .simd.panel import N_STATISTICS, PANEL
 
 # The largest weight by which a query multiplies the offset of an item, relative to the inner
-# product. With a larger weight, one float32 could not hold both precisely enough.
+# product. With a larger weight, a float32 sum of the inner product and the weighted offset would
+# not be precise enough.
 _MAX_OFFSET_WEIGHT = 2.0**20
 # A query is *ordinary* if its norm lies between these limits. The products of an ordinary query
 # with an item neither overflow nor vanish, provided that the item can be scored at all.

@@ -95,7 +95,8 @@ def rank_rows(lo, hi, rows, out):
     for i in range(lo, hi):
         for j in range(depth):
             row[j] = rows[i, j]
-        # `row` is float64 for every type of rows, because compiling the sort takes long.
+        # `row` is float64 for every type of rows, so that the sort, whose compilation takes long,
+        # is compiled only once.
         order = np.argsort(row)
         first = 0
         while first < depth:

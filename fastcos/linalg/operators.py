@@ -287,7 +287,8 @@ class SparseOperator(Operator):
         indptr, rows, values = transposed(X.indptr, X.indices, X.data, p, indices, self._n_threads)
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
-        # SciPy would convert the row numbers to the type of indptr, so indptr gets a small type.
+        # SciPy would convert the row numbers to the type of indptr, so indptr gets the narrowest
+        # type that can hold its values and the row numbers.
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 

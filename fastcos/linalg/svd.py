@@ -400,8 +400,9 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
     from scipy.linalg import eigh
 
     p, gram = side.shape[1], side.gram()
-    # For p = 1,000, one thread of OpenBLAS takes 0.2 s. Two threads take 1.0 to 1.5 s, and 80 s if
-    # other work runs on the machine (bench/asv/start.py).
+    # For p = 1,000 columns, an eigendecomposition takes 0.2 s with one thread of OpenBLAS. With two
+    # threads it takes 1.0 to 1.5 s, and even 80 s if other work runs on the machine
+    # (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 

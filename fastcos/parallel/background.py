@@ -45,9 +45,10 @@ class _Child(NamedTuple):
     parent: int
 
 
-# For each row type, by name, the process that compiles its search kernels.
+# The process that compiles the search kernels for a row type, by the name of the type.
 _children: dict[str, _Child] = {}
-# For each row type whose search kernels no other process can compile, by name, the reason.
+# The reason why no other process can compile the search kernels for a row type, by the name of the
+# type.
 failures: dict[str, str] = {}
 
 

@@ -58,7 +58,7 @@ class State:
 
     def __init__(self) -> None:
         # seconds_in_numpy is set to 0 when a row type becomes ready, so that searches of every row
-        # type can run in NumPy for _SECONDS_IN_NUMPY.
+        # type can run in NumPy for up to _SECONDS_IN_NUMPY.
         self.seconds_in_numpy = 0.0
         self.compile_at_once = False
         # The names of the row types whose kernels are compiled.

@@ -188,7 +188,7 @@ def best_of_scored(
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = padding(n, k)
-    # Lists of similar length are padded to the same length and ordered together. The longest lists
+    # Lists of similar length are padded to the same length and sorted together. The longest lists
     # come first.
     by_length, n_ordered = np.argsort(-lengths, kind="stable"), 0
     while n_ordered < n and lengths[by_length[n_ordered]]:

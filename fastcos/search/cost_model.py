@@ -63,9 +63,9 @@ class CostModel:
     # more items, the search uses a mask of allowed items, whose construction takes time
     # proportional to the number of all items.
     max_dropped_ids: int = 64
-    # Equal rows are grouped only if the number of copies of a row, itself included, is at least
-    # this number on average over all rows. If the average is smaller, most groups are single rows,
-    # and grouping takes longer than it saves.
+    # Equal rows are grouped only if each row occurs at least this many times on average, where the
+    # average is over all rows. If the average is lower, most groups are single rows, and grouping
+    # takes longer than it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items, of which each query searches one ----------------------------------------
@@ -73,10 +73,10 @@ class CostModel:
     # total. In such a search, all threads share the rows of the group, and wide rows can be
     # projected, but the overhead is about 0.3 ms per group.
     min_entries_of_segment: int = 2**23
-    # A smaller group is searched by tiles, in one thread, if comparing its queries with its items
-    # takes at least this many multiply-adds. The overhead of tiles is about 0.1 ms per group. For a
-    # group with this many multiply-adds, computing the float64 score of every pair would take twice
-    # as long as tiles.
+    # A group with fewer entries than min_entries_of_segment is searched by tiles, in one thread, if
+    # comparing its queries with its items takes at least this many multiply-adds. The overhead of
+    # tiles is about 0.1 ms per group. For a group with this many multiply-adds, computing the
+    # float64 score of every pair would take twice as long as tiles.
     min_work_of_panels: int = 2**20
     # A group is searched by tiles only if it has at least this many items, because a tile compares
     # 32 items at once.
@@ -262,7 +262,8 @@ class CostModel:
     # If k + extra_candidates candidates do not suffice for a query, all items whose bound is high
     # enough are collected in a list, which has this capacity at first.
     refined_capacity: int = 256
-    # If the list is too short, its capacity is multiplied by this factor.
+    # If the list of a query is too short for these items, they are collected again, in a list whose
+    # capacity is this many times as large.
     refined_growth: int = 8
     # The bytes that a candidate takes while the measure scores it.
     refined_bytes_per_candidate: int = 128
@@ -300,9 +301,9 @@ class CostModel:
     # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
-    # In a search that scores every pair, scoring a pair takes the first number of seconds, and in
-    # addition the second number of seconds for each column. A pair takes less time than a
-    # candidate, because the rows are read from memory one after the other.
+    # In a search that scores every pair, scoring a pair also takes a fixed time plus a time per
+    # column. A pair takes less time than a candidate, because the rows are read from memory one
+    # after the other.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.

@@ -180,7 +180,7 @@ class SimilarityIndex:
         of = "" if self.model is None else f", of {printable(self.model)}"
         return f"SimilarityIndex of {self.n_items_:,} items x {self.n_features_in_}, by {name}{of}"
 
-    # Items: fit, add, upsert, remove
+    # --- The items of the index: fit, add, upsert, remove ---
 
     def fit(
         self, items: Any, ids: Any = None, *, groups: Any = None, copy: bool = True
@@ -320,7 +320,7 @@ class SimilarityIndex:
             )  # fmt: skip
         return item_ids
 
-    # Searches
+    # --- Methods that search or explain a search ---
 
     def search(
         self,
@@ -667,7 +667,7 @@ class SimilarityIndex:
         nearest = execute(state.items, request, options).indices
         return Rescored(indices, scores, n_missing(nearest, indices, state.n_positions))
 
-    # Files: save, open, refresh
+    # --- The files of the index: save, open, refresh ---
 
     def save(self, path: storage.PathLike, *, canaries: Any = None, replace: bool = False) -> None:
         """Write the index to a directory. The write is atomic and durable.
@@ -826,7 +826,7 @@ class SimilarityIndex:
         self._canaries, self._saved = new_index.canaries, new_index.saved
         self._unfinished_save = None
 
-    # Ids, positions and rows
+    # --- The ids, positions and rows of items ---
 
     def __len__(self) -> int:
         """Return the number of items in the index, without removed items; 0 before ``fit``."""
@@ -908,7 +908,7 @@ class SimilarityIndex:
         state = self._fitted_state()
         return state.rows_at(state.positions_of(as_ids("ids", ids, distinct=False)))
 
-    # Model
+    # --- The model that made the embeddings ---
 
     def check_canaries(self, rows: Any, *, min_cosine: float = 0.99) -> Floats:
         """Return the cosine of each canary with the row that was saved for it.
@@ -949,7 +949,7 @@ class SimilarityIndex:
         """Return the name of the model and the number of columns of this index."""
         return model_check.ModelFacts(self.model, state.width)
 
-    # Sizes
+    # --- The size of the index ---
 
     @property
     def n_items_(self) -> int:
@@ -975,7 +975,7 @@ class SimilarityIndex:
         """Return the state; raise ValueError if the index was not fitted."""
         return validation.check_fitted(KIND, self._state)
 
-    # Pickling
+    # --- Pickling of the index ---
 
     def __getstate__(self) -> dict[str, Any]:
         # The packed arrays are not pickled, because they would be writable after unpickling, and

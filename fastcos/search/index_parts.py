@@ -39,8 +39,8 @@ _SMALL_PART = 4096
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
 # In a directory, the array NAME of a projection is called prefix_NAME, except for these arrays.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
-# When there are this many parts of one range of sizes, they are merged to one part. The same number
-# is the ratio of the upper to the lower end of a range of sizes.
+# When this many parts have sizes in the same range, they are merged into one part. The upper end of
+# a range of sizes is this many times its lower end.
 _MERGE_FACTOR = 4
 # A part is rewritten without its removed rows if less than this share of its rows are live.
 _MIN_LIVE_SHARE = 0.5

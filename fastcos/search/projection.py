@@ -61,8 +61,8 @@ class Axes(NamedTuple):
 
 
 # At most this many threads compute projections at the same time, because each of them keeps the
-# rows of its index in memory. If there are as many threads, the calling thread computes the next
-# projection itself.
+# rows of its index in memory. When this number of threads is running, the calling thread computes
+# the next projection itself.
 _MAX_THREADS = 4
 
 

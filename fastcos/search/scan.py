@@ -104,8 +104,9 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        # The plan does not search in NumPy, although the kernels must be compiled first. Therefore
-        # the search is planned again for the instruction set of this CPU.
+        # So far, the plan does not depend on the instruction set of this CPU. It turned out that
+        # the search runs kernels, which are compiled first, so the search is planned again for this
+        # instruction set.
         else:
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 

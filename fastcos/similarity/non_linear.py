@@ -193,8 +193,8 @@ class MutualProximity(BaseMeasure):
         mean, deviation = self._row_moments(Q)
         query_term = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)
-        # An interpolated value has the rounding error of the two grid values next to it, which are
-        # large if all cosines are nearly equal.
+        # The rounding error of an interpolated value is proportional to the magnitudes of the two
+        # grid values next to it. These magnitudes are large if all cosines are nearly equal.
         right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
         largest_magnitude = np.maximum(*np.abs(self._largest[[right - 1, right]]))
         best += _SLACK * (1 + np.abs(best)) + _ROUNDING * largest_magnitude

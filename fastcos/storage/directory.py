@@ -298,8 +298,8 @@ def _write(
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
-    # After an error, for example because the disk is full, no header names the new files, so they
-    # would take up space for nothing.
+    # After an error, for example because the disk is full, no header names the new files. They are
+    # removed, because they would take up space for nothing.
     except BaseException:
         if is_locked:
             for file in directory.iterdir():

@@ -60,7 +60,7 @@ class _State:
 
 
 _state = _State()
-# The reasons for which a directory could not be locked and of which this process has warned. A
+# The reasons why a directory could not be locked, if this process has already warned of them. A
 # process warns only once of each reason.
 warned: set[str] = set()
 

@@ -42,12 +42,12 @@ from fastcos.validation.containers import (
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
 # An error message shows at most this many values of a list.
 _MAX_SHOWN_VALUES = 4
-# The largest number of threads that a call accepts. No machine has so many CPUs, and a process can
-# start as many threads.
+# The largest number of threads that a call accepts. No machine has so many CPUs, but a process can
+# start this many threads.
 MAX_THREADS = 4096
-# distinct_numbers sorts the item numbers if there are more than this many items per number.
-# Otherwise, distinct_numbers marks the item numbers in a mask of all items. Filling a mask of
-# 30,000 items takes about as long as sorting 500 numbers.
+# distinct_numbers sorts the numbers in its argument if there are more than this many items for each
+# of these numbers. Otherwise, it marks the numbers in a mask of all items. Filling a mask of 30,000
+# items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -318,7 +318,7 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
         array = containers.as_array("X", array)
     elif hasattr(array, "columns"):  # scikit-learn's error would not name the invalid column
         containers.as_array("X", array)
-    # as_rows looks for NaN, because scikit-learn's error message about NaN has five lines.
+    # as_rows looks for NaN itself, because scikit-learn's error message about NaN has five lines.
     dense = validate_data(
         estimator, array, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
     )

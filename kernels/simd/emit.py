@@ -9,7 +9,7 @@ llvm.x86.avx2.pmadd.wd, require a CPU with this instruction set.
 
 from ..jit import cgutils, ir
 
-# The types of LLVM.
+# The types of numbers and pointers in LLVM's intermediate code.
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 BYTES = I8.as_pointer()

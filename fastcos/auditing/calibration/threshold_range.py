@@ -170,8 +170,8 @@ def threshold_range(
     unscaled_threshold = pairs.threshold(np.zeros(unit.shape[1]))
     ends = []
     for sign in (-1.0, 1.0):
-        # A point contains the logarithms of the weights w = D^-2, which are from 0 to 2
-        # ln(condition).
+        # A point contains the logarithms of the weights w = D^-2. Each logarithm lies between 0 and
+        # 2 ln(condition).
         best_threshold, point = unscaled_threshold, np.zeros(unit.shape[1])
         for _ in range(_VERTEX_STEPS):
             vertex = np.where(sign * pairs.derivatives(point) > 0, max_log_weight, 0.0)
