@@ -481,8 +481,8 @@ def without_winner(documents):
     ]
     if not lines:
         return []
-    summary_line = "<details><summary>The tasks that are undecided or were disturbed</summary>"
-    return [summary_line, "", *lines, "", "</details>"]
+    title = "The tasks without a winner, which are undecided or were disturbed by other programs"
+    return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>"]
 
 
 def range_of(comparison):
