@@ -196,11 +196,12 @@ def map_encoder(
         )
         for queries in (mapped_queries, half_mapped_queries)
     )
-    # The final map is fitted on all texts, and the map of a fold on the nine tenths of the texts
-    # outside the fold. The advantage of the final map is estimated from the increase of the overlap
-    # when maps are fitted on all of these nine tenths instead of half of them. If the error is
-    # proportional to 1 / m for m texts, the final map yields one tenth of this increase; if the
-    # error decreases linearly with log m, the final map yields 15 % of this increase.
+    # The final map is fitted on all texts, and is therefore better than the map of a fold, which is
+    # fitted on the nine tenths of the texts outside the fold. To estimate this advantage, the
+    # overlap of maps fitted on all of these nine tenths is compared with the overlap of maps fitted
+    # on half of them. If the error is proportional to 1 / m for m texts, the final map yields one
+    # tenth of the increase between half and all; if the error decreases linearly with log m, it
+    # yields 15 % of this increase.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

@@ -143,7 +143,7 @@ def nearest_items(
     neighbors = index.search(queries, length + 1, **options)
     is_removed = neighbors.indices == sample.rows[:, np.newaxis]
     # If an item has many duplicates, its list may contain only duplicates and not the item itself.
-    # The last duplicate is then removed.
+    # The last duplicate is then removed instead of the item.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(

@@ -31,10 +31,11 @@ def robustness_curve(
     generator draws the items on which the search for the worst single maps is run.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
-    # The certified radius of an edge is one of the levels, and the edge counts as certified at a
-    # condition number only if its radius is larger. Each level is therefore slightly larger than
-    # its condition number. The attacks use the condition numbers themselves, because an edge counts
-    # as removed if the radius of the attack is at most the condition number.
+    # The certified radius of an edge is one of the levels. The edge counts as certified at a
+    # condition number only if the certified radius is larger than this condition number, so each
+    # level is slightly larger than one of the condition numbers. The edge counts as removed if the
+    # radius of an attack is at most the condition number, so the attacks use the condition numbers
+    # themselves.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)

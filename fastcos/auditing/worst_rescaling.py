@@ -58,9 +58,9 @@ _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step uses the next width, and
 # starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
-# Number of trial flips per dimension for the remaining condition numbers of a robustness curve.
-# Each of these searches starts from the map that was found for another condition number, so 1, 2
-# and 4 flips yield the same share of replaced neighbours to within 1 %.
+# Number of trial flips per dimension in the searches of a robustness curve that start from the map
+# found for another condition number. Because of this start, 1, 2 and 4 flips yield the same share
+# of replaced neighbours to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5

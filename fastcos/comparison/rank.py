@@ -144,8 +144,8 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
     """Fit Eq. 1 with this rank; by default, λ is the square of the tenth singular value."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # By default, ``compare`` uses the square of the (rank / 5)-th singular value, which is the
-        # tenth one for the rank 50 of the paper.
+        # By default, ``compare`` sets λ to the square of singular value number rank / 5. For the
+        # rank 50 of the paper, this is the tenth singular value, which is used here for every rank.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 

@@ -8,9 +8,11 @@ from fastcos.io.column_kinds import Column
 from fastcos.storage import FastcosFormatError
 from fastcos.validation.column_names import ITEM_WORDS, USER_WORDS, VALUE_WORDS, column_word, is_id
 
-# The names of an index without a name, in this order: the name that pandas and R write to CSV, the
-# name that pandas gives to the index if it reads this CSV again, the name that pandas writes to
-# Parquet, and the name that pandas and polars give to a column.
+# The names of an index column that was never named:
+# - the empty name, which pandas and R write to CSV,
+# - the name that pandas gives to the column if it reads this CSV file again,
+# - the name that pandas writes to Parquet,
+# - the name that pandas and polars give to a column made from the index.
 _INDEX = re.compile(r"|Unnamed: 0|__index_level_0__|index")
 
 

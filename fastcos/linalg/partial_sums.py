@@ -13,9 +13,10 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
-# The smallest average number of non-zeros per column in a part of the rows. The sum (p, w) of a
-# part is cleared and added once, which takes little time compared with multiplying this many
-# non-zeros (bench/lab/curves.py).
+# The rows are divided into several parts only if the columns of each part have at least this many
+# non-zeros on average. The sum (p, w) of a part must be cleared, and must be added to the total.
+# Compared with multiplying this many non-zeros per column, these two steps take little time
+# (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
 # The largest number of parts, unless the parts would have more than _LARGEST_PART non-zeros.
 _MAX_PARTS = 64

@@ -8,8 +8,9 @@ import numpy.typing as npt
 from fastcos import config, parallel, validation
 from fastcos.kernels import csr, records
 
-# The smallest average number of non-zeros per column in a part of the rows. Each part clears one
-# counter per column, which takes little time compared with transposing this many non-zeros.
+# The rows are divided into several parts only if the columns of each part have at least this many
+# non-zeros on average. Each part needs a cleared counter for every column. Compared with
+# transposing this many non-zeros per column, clearing the counter takes little time.
 _NNZ_PER_COLUMN = 8
 # The smallest number of non-zeros of a part. With half as many non-zeros, a second thread saves no
 # time (bench/lab/curves.py).

@@ -113,10 +113,10 @@ class CostModel:
     # compared. This number was measured as 0.1; the value 0.5 makes the planner prefer larger
     # blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
-    # A search with many queries divides only the queries among at most max_threads_without_ranges
-    # threads. With more threads, it also divides the rows into ranges if it is then estimated to
-    # take less than max_share_of_time_in_ranges times the time without ranges. For a smaller gain,
-    # ranges are not used, because each range collects candidates of its own.
+    # A search with many queries divides only the queries among the threads if there are at most
+    # max_threads_without_ranges threads. With more threads, it also divides the rows into ranges if
+    # this is estimated to take less than max_share_of_time_in_ranges times the time without ranges.
+    # For a smaller gain, ranges are not used, because each range collects candidates of its own.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. Another pass, without
@@ -177,10 +177,10 @@ class CostModel:
     # If ``fit`` added no projection to an index, a projection is added once the searches of the
     # index have performed this number of multiply-adds.
     min_work_to_project: int = 2**40
-    # On CPUs with AVX2 as the widest instruction set, the projection is added earlier: after this
-    # share of min_work_to_project, because tiles take three times as long with AVX2 as with VNNI
-    # (docs/dev/costs.md, "AVX2"). The share has this value if k is at most the smaller number in
-    # usual_k; for a larger k, it grows in proportion to k until it is 1.
+    # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
+    # (docs/dev/costs.md, "AVX2"). The projection is therefore added earlier, after this share of
+    # min_work_to_project. The share applies if k is at most the smaller number in usual_k; for a
+    # larger k, the share grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
     # axes to the number of columns. With a larger ratio, the projection saves too little time.
@@ -197,9 +197,9 @@ class CostModel:
     # columns.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
-    # While the rows are read, the threshold of a query rises to its k-th best score. In
-    # threshold_ranks, each pair contains a number k, and the average rank that the threshold has
-    # meanwhile among all scores of the query. The number of axes is chosen by the mean cost over
+    # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
+    # threshold_ranks contains a number k, and the rank that the threshold has on average during
+    # this time among all scores of the query. The number of axes is chosen by the mean cost over
     # the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)

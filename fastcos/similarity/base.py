@@ -278,8 +278,8 @@ class BaseMeasure:
 # This dictionary maps the name of each measure to its class, or to a function that returns the
 # measure. To unregister a measure, delete its entry.
 REGISTRY: dict[str, Callable[..., Any]] = {}
-# Names of scores from the literature that do not compare two vectors, and the call that computes
-# each score instead of a measure.
+# Scores from the literature that no measure can compute, because they do not compare two vectors.
+# Each name is mapped to the call that computes the score.
 _SCORERS = {
     "sts_score": "rerank(neighbors, STSScorer(model, texts))",
     "word_rotators_distance": "rerank(neighbors, WordRotatorsScorer(vectors, bags))",

@@ -36,7 +36,8 @@ from .panel import (
 from .tile_scores import emit_scores_for_one
 
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
-# The numbers of the first queries of the two vectors that hold the 32 queries of a panel.
+# Two vectors hold the 32 queries of a panel. These are the numbers of the queries with which the
+# vectors begin.
 _FIRST_QUERIES = (0, 16)
 
 

@@ -104,8 +104,8 @@ class GENERIC(InstructionSet, namedtuple("GENERIC", ())):
     name = "generic"
 
 
-# The instruction set that is passed to kernels, by its name. The instruction set with the widest
-# registers comes first.
+# This dictionary maps the name of an instruction set to the object that is passed to kernels. The
+# instruction set with the widest registers comes first.
 INSTRUCTION_SETS = {
     instruction_set.name: instruction_set()
     for instruction_set in (AMX, AVX512_VNNI, AVX_VNNI, AVX2, AVX512_FLOAT, GENERIC)

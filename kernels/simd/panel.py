@@ -22,20 +22,26 @@ always laid out as in the table.
 PANEL = 32
 # The number of items in a group. The table above gives the order of the words of a group.
 GROUP = 8
-# The columns of the array ``statistics`` (panels, 5), which describes each panel of items: 1 over
-# the quantisation step of the panel, the largest norm of a row, the largest norm of a residual (a
-# row minus the step times its codes), and the largest and the smallest offset of an item.
+# The columns of the array ``statistics`` (panels, 5), which describes each panel of items:
+# - 1 over the quantisation step of the panel,
+# - the largest norm of a row,
+# - the largest norm of a residual, which is a row minus the step times the codes of the row,
+# - the largest and the smallest offset of an item.
 INVERSE_STEP, MAX_NORM, MAX_RESIDUAL, MAX_OFFSET, MIN_OFFSET = range(5)
 N_STATISTICS = 5
-# The rows of an array ``bound_terms`` (4, 32), which describes a panel of queries by four float32
-# per query: the threshold, the norm of the residual, the norm of the codes times the step, and the
-# weight by which the offsets of items are multiplied. All four are divided by the step of the
-# query, so that they can be compared with products of codes.
+# The rows of an array ``bound_terms`` (4, 32), which describes each of the 32 queries of a panel by
+# four float32 numbers:
+# - the threshold,
+# - the norm of the residual,
+# - the norm of the codes times the step,
+# - the weight by which the offsets of items are multiplied.
+# All four numbers are divided by the step of the query, so that they can be compared with products
+# of codes.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT = range(4)
 N_BOUND_TERMS = 4
-# The bound terms of projected codes have the shape (5, 32). Their first row holds no threshold, but
-# the step of the full codes divided by the step of the projected codes; a threshold of the full
-# codes is multiplied by this ratio. Their last row holds the norm of the remainder of the query,
-# which is the query minus its projection.
+# The bound terms of projected codes have the shape (5, 32). Their first row does not hold
+# thresholds, but the step of the full codes divided by the step of the projected codes, a ratio by
+# which thresholds of the full codes are multiplied. Their last row holds the norm of the remainder
+# of each query, which is the query minus its projection.
 STEP_RATIO, REMAINDER_NORM = 0, 4
 N_PROJECTED_TERMS = 5

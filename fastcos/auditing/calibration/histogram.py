@@ -47,7 +47,7 @@ class Bins(NamedTuple):
         return np.clip(numbers, 0, N_BINS - 1).astype(np.int64)
 
 
-# The bins of cosines, which cover all possible scores.
+# The bins for cosines cover all possible scores, from -1 to 1.
 COSINE_BINS = Bins(-1.0, 2.0 / N_BINS)
 
 

@@ -191,8 +191,8 @@ def threshold_range(
 
             if len(point) <= _FEW_COLUMNS:
                 # A common factor of all entries of D changes no cosine, so the smallest weight can
-                # be fixed. For each column, the code searches the face of the box on which this
-                # column has the smallest weight.
+                # be fixed at 1. For each column, the code searches the face of the box on which
+                # this column has the smallest weight.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:

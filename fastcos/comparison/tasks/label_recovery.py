@@ -37,8 +37,8 @@ N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
 # Number of groups of columns per voter. The maxima of the groups give a lower bound on the scores
-# of the voters; with this number of groups, only about 5 % more columns than voters reach the
-# bound.
+# of the voters. With this number of groups, the columns that reach the bound are only about 5 %
+# more than the voters.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of their
 # scores take 0.2 MB per candidate.
