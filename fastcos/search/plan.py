@@ -1,16 +1,26 @@
-"""Plan a search: one pure function from sizes to a plan.
+"""Decide how a search runs: pure functions from sizes to plans.
 
-``plan_search`` reads only sizes: the sizes of the rows, of the request and of the machine.
-``plan_search`` reads no array and starts no thread, so plans for any machine can be tested without
-data. ``plan_search`` chooses the method of a search and the division of its work: ``task_grid``
-divides the work of a method among threads, ``batches`` computes how many queries and rows fit the
-working memory, and ``cost_model`` has the numbers by which methods are compared.
-``fastcos.search.execute`` runs a plan, and ``fastcos.search.explain`` describes it in words.
+The functions read only sizes: the sizes of the rows, of the request and of the machine. They read
+no array and start no thread, so plans for any machine can be tested without data. No other module
+decides how a search runs:
+
+* ``plan_search`` chooses the method of the search of one segment, its kernel, and the division of
+  its work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
+* ``plan_groups`` and ``plan_group_panels`` do the same for searches within groups, and
+  ``plan_candidates`` for range searches;
+* ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` say when
+  duplicates are grouped and when a projection is added;
+* ``n_candidates`` and ``drops_excluded_ids`` say how many items a search finds if some of them may
+  be dropped afterwards.
+
+``task_grid`` divides the work of a method among threads, ``batches`` computes how many queries and
+rows fit the working memory, and ``cost_model`` has the numbers by which methods are compared; these
+modules are pure as well. ``scan`` runs a plan, and ``explain`` describes it in words.
 
 Two kinds of facts are known only while a search runs, because they depend on values and not on
 sizes:
 
-* an index runs a prepared search only if its arguments need no conversion, and if the kernel finds
+* an index runs a prepared search only if its queries need no conversion, and if the kernel finds
   that the norms of all queries are neither zero nor very small or large (``prepared``);
 * a kernel stops using a projection for queries that the projection does not make faster. If an
   estimated threshold was too high, the kernel scores more slots, or reads all rows once more. A
