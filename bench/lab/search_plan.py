@@ -59,8 +59,8 @@ def packing_against_scoring(d):
     numbers = np.arange(n_items)
     # Settings of the cost model with which the planner chooses the same method for any number of
     # queries.
-    never = {"min_queries_as_given": 1, "max_queries_as_given": 0}
-    always = {"min_queries_as_given": 1, "max_queries_as_given": 10**6, "min_work_as_given": 0}
+    never = {"min_queries_unpacked": 1, "max_queries_unpacked": 0}
+    always = {"min_queries_unpacked": 1, "max_queries_unpacked": 10**6, "min_work_unpacked": 0}
     costs_by_method = (
         never | {"scores_per_packed_row": 10**6},
         always | {"scores_per_packed_row": 0},
@@ -76,8 +76,8 @@ def packing_against_scoring(d):
                 scan.search_segment(Segment("cosine", items, numbers), queries, request, OPTIONS)
 
         table.append((n, *(milliseconds(partial(search, costs)) for costs in costs_by_method)))
-    title = f"scores_per_packed_row, queries_as_given: {n_items:,} x {d}, ms"
-    show(title, ("queries", "score all pairs", "rows as given", "pack and search"), table)
+    title = f"scores_per_packed_row, queries_unpacked: {n_items:,} x {d}, ms"
+    show(title, ("queries", "score all pairs", "multiply unpacked rows", "pack and search"), table)
 
 
 def few_queries(n_items):

@@ -32,10 +32,9 @@ The method of a plan determines the modules of ``fastcos.kernels`` that search t
 
     numpy           none; while the kernels are not compiled, numpy_search multiplies matrices
     score_all       exhaustive_top_k.score_all_rows computes the float64 score of every pair
-    rows_as_given   tile_top_k.search_grid compares float32 tiles of rows that are not packed
-    packed          few_queries or projected_queries compare few queries, one by one, with the
-                    packed rows; tile_top_k compares many queries, in blocks; the
-                    plan names one of the three in its field ``kernel``
+    unpacked        tile_top_k.search_grid compares float32 tiles of rows that are not packed
+    packed          that of the plan's kernel: few_queries or projected_queries compare few queries,
+                    one by one, with the packed rows; tile_top_k compares queries in blocks
     distinct        as for packed, but only one row of each group of equal rows is packed and
                     searched; exhaustive_top_k.expand_copies adds the other rows of the group
     repack          those of a second plan, usually packed, for only the allowed rows, which are
@@ -49,7 +48,7 @@ the kernel at once.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
-call is usually ``score_all``; it is ``rows_as_given`` for 4 to 7 queries of many float32 rows on
+call is usually ``score_all``; it is ``unpacked`` for 4 to 7 queries of many float32 rows on
 CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
 
 If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the

@@ -39,15 +39,15 @@ class CostModel:
     max_neighbor_share: float = 1 / 8
     # Packing a row takes as long as computing this many float64 scores of the row.
     scores_per_packed_row: int = 7
-    # Tiles search rows without packing them (the method rows_as_given) if the number of queries is
+    # Tiles search rows without packing them (the method unpacked) if the number of queries is
     # in this range. With fewer queries, the time to read the rows from memory dominates, whether
     # they are packed or not; with more queries, packing saves more time than it takes.
-    min_queries_as_given: int = 4
-    max_queries_as_given: int = 128
-    # The method rows_as_given is used only for searches with at least this many multiply-adds. A
+    min_queries_unpacked: int = 4
+    max_queries_unpacked: int = 128
+    # The method unpacked is used only for searches with at least this many multiply-adds. A
     # smaller search of unpacked rows takes less than 10 ms without this method, so compiling
     # another kernel for it would not pay off.
-    min_work_as_given: int = 2**28
+    min_work_unpacked: int = 2**28
     # Computing the float64 score of a row takes as long as comparing this many rows with one query
     # by tiles. For rows of 384 float32 columns, the number is 7 if the scored row is in a cache,
     # and 16 if it must be read from memory.

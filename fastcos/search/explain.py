@@ -48,7 +48,7 @@ _Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
 _METHODS = {
     "numpy": "matrix products of NumPy",
     "score_all": "the float64 score of every pair",
-    "rows_as_given": "float32 tiles of the rows as they are given",
+    "unpacked": "float32 tiles of rows that are not packed",
     "distinct": "one row of each group of duplicates",
     "repack": "the allowed rows, packed for this search alone",
 }
@@ -182,7 +182,7 @@ def describe_method(plan: SearchPlan) -> str:
     """Return the method of a plan in words."""
     if plan.method != "packed" or plan.layout is None:
         text = _METHODS[plan.method]
-        if plan.inner is not None and plan.method != "rows_as_given":
+        if plan.inner is not None and plan.method != "unpacked":
             text += f": {describe_method(plan.inner)}"
         return text
     kind = "int8" if plan.layout.quantised else "float32"

@@ -60,7 +60,7 @@ from fastcos.search.task_grid import (
 )
 from fastcos.validation import Integers
 
-Method = Literal["numpy", "score_all", "rows_as_given", "packed", "distinct", "repack"]
+Method = Literal["numpy", "score_all", "unpacked", "packed", "distinct", "repack"]
 Kernel = Literal["few_queries", "projected_queries", "one_block", "query_blocks"]
 Fact = Literal["distinct_rows", "moderate_norms"]
 
@@ -139,7 +139,7 @@ class SearchPlan:
     ----------
     method : str
         "numpy" computes matrix products in NumPy, while the kernels are not compiled. "score_all"
-        computes the float64 scores of every pair. "rows_as_given" multiplies unpacked rows by
+        computes the float64 scores of every pair. "unpacked" multiplies unpacked rows by
         float32 tiles. "packed" multiplies packed rows, drops most pairs by bounds that follow from
         these products, and scores the other pairs in float64. "distinct" does the same for one row
         of each group of duplicates. "repack" packs the allowed rows only for this search, and
@@ -180,7 +180,7 @@ class SearchPlan:
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
         The plan of the search of the distinct rows, or of the rows that are packed for this search,
-        or of the last rows of "rows_as_given", which do not fill a panel.
+        or of the last rows of "unpacked", which do not fill a panel.
     reasons : tuple of str
         The reasons for this method, and the reasons against other methods.
     """
@@ -343,7 +343,7 @@ def _plan_search(
             return _plan_numpy(segment, request, machine, costs)
         reasons.append("not NumPy, although the kernels are not compiled: many rows are duplicates")
     if not is_packed and n_allowed == segment.n_rows:
-        plan = _plan_rows_as_given(segment, request, machine, costs, reasons)
+        plan = _plan_unpacked(segment, request, machine, costs, reasons)
         if plan is not None:
             return plan
     if not is_packed and n <= costs.scores_per_packed_row:
@@ -380,7 +380,7 @@ def _plan_numpy(
     return SearchPlan("numpy", grid=grid, buffer_bytes=size * bytes_per_query, reasons=(reason,))
 
 
-def _plan_rows_as_given(
+def _plan_unpacked(
     segment: SegmentSizes,
     request: RequestSizes,
     machine: Machine,
@@ -389,12 +389,12 @@ def _plan_rows_as_given(
 ) -> SearchPlan | None:
     """Plan float32 tiles of unpacked rows, or return None and append the reason to reasons."""
     n, work = request.n_queries, request.n_queries * segment.n_rows * segment.n_columns
-    is_large = work >= costs.min_work_as_given
-    if not (costs.min_queries_as_given <= n <= costs.max_queries_as_given and is_large):
+    is_large = work >= costs.min_work_unpacked
+    if not (costs.min_queries_unpacked <= n <= costs.max_queries_unpacked and is_large):
         reasons.append(
             "the rows are not multiplied without packing: that saves time "
-            f"only for {costs.min_queries_as_given} to {costs.max_queries_as_given} queries, and "
-            f"from 2^{round(math.log2(max(1, costs.min_work_as_given)))} multiply-adds on"
+            f"only for {costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries, and "
+            f"from 2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds on"
         )
         return None
     # The int8 tiles of AVX2 are wider than its float32 tiles, so packing is faster with AVX2.
@@ -411,7 +411,7 @@ def _plan_rows_as_given(
         )
         return None
     if segment.has_moderate_norms is None:
-        return SearchPlan("rows_as_given", needs="moderate_norms")
+        return SearchPlan("unpacked", needs="moderate_norms")
     if not segment.has_moderate_norms:
         reasons.append("the rows are not multiplied without packing: float32 might overflow")
         return None
@@ -437,7 +437,7 @@ def _plan_rows_as_given(
         n, n_remaining, segment.n_columns, request.k, machine.n_threads, costs
     )
     return SearchPlan(
-        "rows_as_given", kernel="query_blocks", layout=layout, grid=grid, capacity=capacity,
+        "unpacked", kernel="query_blocks", layout=layout, grid=grid, capacity=capacity,
         sample=guess_in_range(needed_rows, needed_rows, grid.panels_per_range, costs),
         needed_rows=needed_rows, buffer_bytes=buffers, reasons=tuple(reasons),
         inner=SearchPlan("score_all", grid=remaining_grid) if n_remaining else None,

@@ -193,14 +193,14 @@ def _score_all(
     )  # fmt: skip
 
 
-def _rows_as_given(
+def _unpacked(
     plan: SearchPlan,
     segment: Segment,
     queries: EncodedRows,
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search rows by tiles without packing them (the method "rows_as_given").
+    """Search rows by tiles without packing them (the method "unpacked").
 
     The last rows, which do not fill a panel, are scored in float64.
     """
@@ -272,7 +272,7 @@ def _repack(
 
 
 _METHODS: dict[str, Callable[..., Ranking]] = {
-    "numpy": _numpy, "score_all": _score_all, "rows_as_given": _rows_as_given,
+    "numpy": _numpy, "score_all": _score_all, "unpacked": _unpacked,
     "packed": _packed, "distinct": _distinct, "repack": _repack,
 }  # fmt: skip
 

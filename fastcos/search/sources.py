@@ -238,7 +238,7 @@ def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItem
     The items are encoded in memory, unless they must be read in blocks.
     """
     fitted_measure = measure.fit(X)
-    if memmap.is_read_in_blocks(X) and not fits_as_given(X, options):
+    if memmap.is_read_in_blocks(X) and not is_packed_as_a_whole(X, options):
         return MappedItems(fitted_measure, X)
     segment = encode_segment(fitted_measure, X, options.n_threads)
     return FittedItems(fitted_measure, len(X), (segment,))
@@ -256,7 +256,7 @@ def block_sizes(
     return plan_blocks(len(request.queries), len(X), request.k, query_bytes, item_bytes, memory)
 
 
-def fits_as_given(X: Any, options: ExecutionOptions) -> bool:
+def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
     """Return whether X are low-precision rows that kernels read without conversion.
 
     In this case, all rows are packed at once. Otherwise, they are converted to float32 block by

@@ -138,7 +138,7 @@ def count_errors(n_cases, random_state=0):
         entry_point = str(rng.choice(ENTRY_POINTS))
         truth, _ = dense.top_k(X, X, k, MEASURES[measure], exclude_self=own)
         # small inputs take the ways of large ones, too
-        costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_as_given": 0}
+        costs = {"projected_columns": n_axes, "min_work_to_project": 0, "min_work_unpacked": 0}
         if rng.random() < 0.5:  # and the rows are divided among tasks that share thresholds
             costs |= {"cached_bytes": 0.0, "bytes_per_second": 1e3, "max_queries_sharing_rows": 0}
         with cost_model.costs_replaced(**costs), tempfile.TemporaryDirectory() as folder:

@@ -237,11 +237,11 @@ MACHINE = task_grid.Machine("vnni", 2, GIB)
         # few queries do not pay for packing, and nothing is looked up for them
         (unpacked(1000, 64), (1, 10), {}, "score_all", None),
         (unpacked(1_000_000, 64), (3, 10), {}, "score_all", None),
-        # more of them multiply rows as they are given, where float32 does not overflow
-        (unpacked(1_000_000, 384), (16, 10), {}, "rows_as_given", "moderate_norms"),
-        (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {}, "rows_as_given", None),
+        # more of them multiply rows that are not packed, where float32 does not overflow
+        (unpacked(1_000_000, 384), (16, 10), {}, "unpacked", "moderate_norms"),
+        (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {}, "unpacked", None),
         (unpacked(1_000_000, 384, has_moderate_norms=True), (16, 10), {"isa": "amx"},
-         "rows_as_given", None),
+         "unpacked", None),
         (unpacked(1_000_000, 384, has_moderate_norms=False, n_distinct=1_000_000), (16, 10), {},
          "packed", None),
         (unpacked(1_000_000, 384, has_moderate_norms=True, n_distinct=1_000_000), (16, 10),

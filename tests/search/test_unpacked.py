@@ -1,4 +1,4 @@
-"""Search of rows as they are given: the float64 scores of every pair decide what is right."""
+"""Search of rows that are not packed: the float64 scores of every pair decide what is right."""
 
 import numpy as np
 import pytest
@@ -37,20 +37,20 @@ def searched(items, queries, kind, k=10, n_threads=2, memory=2.0**28, bias=None)
     )
     options = ExecutionOptions(n_threads, memory)
     request = scan.SegmentRequest(k, no_exclusions(len(queries)))
-    with cost_model.costs_replaced(min_work_as_given=0):
+    with cost_model.costs_replaced(min_work_unpacked=0):
         method = scan.plan_segment(segment, len(queries), request, options).method
         return method, *scan.search_segment(segment, encoded, request, options)
 
 
 def found_among(*arguments, **options):
     method, columns, scores = searched(*arguments, **options)
-    assert method == "rows_as_given" or config.isa() in ("avx2", "avxvnni")
+    assert method == "unpacked" or config.isa() in ("avx2", "avxvnni")
     return columns, scores
 
 
 @pytest.mark.parametrize(("n", "d"), [(160, 1), (801, 63), (1000, 200)])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
-def test_rows_as_given_are_searched_exactly(family, n, d):
+def test_unpacked_rows_are_searched_exactly(family, n, d):
     X = family(n, d).astype(np.float32)
     queries = np.concatenate([X[:20], gaussian(20, d, 9).astype(np.float32), np.zeros_like(X[:1])])
     for kind in KINDS:
@@ -63,10 +63,10 @@ def test_rows_as_given_are_searched_exactly(family, n, d):
 @pytest.mark.parametrize("n", [1, 31])
 def test_rows_without_a_full_panel_are_packed(n):
     X = gaussian(n, 8).astype(np.float32)
-    assert searched(X, X[:1].repeat(9, axis=0), "cosine", k=1)[0] != "rows_as_given"
+    assert searched(X, X[:1].repeat(9, axis=0), "cosine", k=1)[0] != "unpacked"
 
 
-def test_rows_as_given_take_an_item_bias():
+def test_unpacked_rows_take_an_item_bias():
     X, bias = gaussian(500, 24).astype(np.float32), np.random.default_rng(1).normal(0, 9, 500)
     columns, scores = found_among(X, X[:40], "dot", bias=bias)
     keys = dense_oracle.keys(X[:40], X, "dot") + bias
