@@ -315,8 +315,8 @@ class MapSearch:
         scale = width * np.log(condition) * np.maximum(1 - middle**2, 1e-12) + 1e-300
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
-        # The result is the sum over all pairs of the slope times the derivative of x'My / sqrt(x'Mx
-        # y'My) with respect to the metric M.
+        # The derivative with respect to the metric M is a sum over all pairs. Each term is the
+        # slope of a pair times the derivative of its cosine, which is x'My / sqrt(x'Mx y'My).
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))

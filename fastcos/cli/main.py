@@ -242,8 +242,8 @@ def entry_point() -> NoReturn:
         sys.stderr.flush()
     except OSError:  # Python exits with status 120 if it cannot flush stderr.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    # This skips the garbage collection of all objects at exit, which would take 0.5 s after the
-    # command reproduce.
+    # gc.freeze() lets Python skip the garbage collection of all objects at exit, which would take
+    # 0.5 s after the command reproduce.
     gc.freeze()
     sys.exit(status)
 

@@ -37,7 +37,8 @@ SECONDS_PER_LINE = 10.0
 
 def fail(program: str, message: str) -> None:
     """Print an error as one line on stderr, without control characters."""
-    # This import also imports NumPy, which `fastcos --help` does not need.
+    # The import is here and not at the top of the file, because it also imports NumPy, which
+    # `fastcos --help` does not need.
     from fastcos.validation import one_line
 
     say(f"{program}: {one_line(message)}")

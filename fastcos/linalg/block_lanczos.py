@@ -72,8 +72,8 @@ class SVDProgress:
         """Reset the counters for the first iteration, or for a second iteration in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
-        # Until the first check, the total is an estimate: an iteration usually ends before the
-        # first restart.
+        # Until the residuals are checked for the first time, the reported total of columns is an
+        # estimate, because an iteration usually ends before the first restart.
         self._done, self._total = 0, largest_basis(self._k)
         self._first: _Check | None = None
         self.add(0)

@@ -107,7 +107,8 @@ def pair_auc(
     grouped = labelled_rows(items, labels)
     n = len(grouped.rows)
     n_pairs = n * (n - 1) // 2
-    # Sorting needs memory for the cosines and for a copy of the cosines.
+    # The exact AUC is computed by sorting, which needs memory for the cosines and for a copy of the
+    # cosines.
     n_bytes, memory = 16 * n_pairs, config.working_memory()
     fits = n_bytes <= memory * 2**20
     if exact is None:

@@ -76,8 +76,8 @@ def clustering_scores(
     n_starts = validation.as_count("n_starts", n_starts)
     random = validation.as_generator("random_state", random_state)
     grouped = labelled_rows(items, labels)
-    # Use the rows in the order of the input, so that the random starts do not depend on the names
-    # of the labels.
+    # The rows are clustered in the order of the input, so that the random starts do not depend on
+    # the names of the labels.
     order = np.argsort(grouped.row_numbers)
     rows, truth = np.ascontiguousarray(grouped.rows[order]), grouped.codes[order]
     clusters = spherical_kmeans(

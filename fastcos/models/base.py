@@ -18,7 +18,7 @@ from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 # Number of users whose embeddings are computed at a time. With 128 dimensions, the embeddings of so
 # many users take 32 MiB in float32.
 _USERS_PER_BLOCK = 1 << 16
-# Name of an array that a saved model contains if it was fitted to a data frame.
+# If a model was fitted to a data frame, the saved model contains an array with this name.
 _FEATURE_NAMES = "feature_names_in"
 
 

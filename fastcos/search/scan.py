@@ -205,7 +205,7 @@ def _unpacked(
     The last rows, which do not fill a panel, are scored in float64.
     """
     unpacked = unpacked_items(segment.metric_type, segment.encoded)
-    # Plans with this method allow every row in the results, so no mask is needed.
+    # No mask is needed, because this method is planned only if every row is allowed in the results.
     request = request._replace(allowed=None)
     row_numbers, scores = _scan_query_blocks(plan, unpacked, queries, request, options)
     if plan.inner is None:

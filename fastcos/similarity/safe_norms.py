@@ -5,7 +5,8 @@ import numpy.typing as npt
 
 from fastcos.validation import Floats
 
-# In a row with a smaller norm, the squares of the entries lose digits in float64 or underflow to 0.
+# If the norm of a row is smaller than this number, the squares of its entries lose digits in
+# float64 or underflow to 0.
 MIN_NORM = 2.0**-480
 
 

@@ -211,8 +211,9 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             files = {name: directory / entry["file"] for name, entry in entries}
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
-            # Since this call read the header, a writer may have replaced it and removed the files
-            # that it named. In this case, the files of the new header are read.
+            # A writer may have replaced the header after this call had read it, and may have
+            # removed the files that the old header named. In this case, the files of the new header
+            # are read.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None

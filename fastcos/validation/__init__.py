@@ -471,7 +471,8 @@ def check_none(name: str, value: Any, reason: str) -> None:
     reason completes "<name> must be None", for example "with allowed_ids".
     """
     if value is not None:
-        # On the command line, a user leaves out an option; in Python, a caller passes None.
+        # The message tells a user of the command line to leave out an option, and a user of Python
+        # to pass None.
         absent = "left out" if name.startswith("--") else "None"
         raise ValueError(f"{name} must be {absent} {reason}, got {format_value(value)}")
 
