@@ -14,11 +14,17 @@ from . import csr
 from .jit import kernel
 from .simd.arithmetic import multiply_add
 from .simd.memory import prefetch
-from .simd.sparse_row import fence, gram_row, scatter_row, sum_row
+from .simd.sparse_row import AHEAD, fence, gram_row, scatter_row, sum_row
 
 # The number of non-zeros that are validated before they are multiplied. With float32 values, 4,096
 # non-zeros take 32 KiB and stay in the first-level cache.
 _VALIDATED_AT_ONCE = 4096
+# The rows of a dense matrix are prefetched if the matrix has more than this number of bytes.
+# Otherwise the matrix stays in the first or second level of the caches, and prefetching takes more
+# time than it saves. A row that is changed is waited for longer than a row that is only read, so
+# prefetching changed rows saves time from a smaller size on (docs/dev/costs.md, "Sparse products").
+_LARGE_IF_READ = 1 << 20
+_LARGE_IF_CHANGED = 1 << 18
 # The number of rows that are multiplied between two rounds of prefetches.
 _ROWS_AT_ONCE = 8
 # The number of non-zeros per prefetch, which is the number of int32 indices in a cache line.
@@ -48,9 +54,11 @@ def _multiply(lo, hi, X, A, Y, is_streamed):
     non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
+    ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
     are_finite = True
     for i in range(lo, hi):
-        total = sum_row(data, indices, indptr[i], indptr[i + 1], A, Y, i, is_streamed)
+        first, last = indptr[i], indptr[i + 1]
+        total = sum_row(data, indices, first, last, A, Y, i, is_streamed, last <= ahead)
         are_finite &= np.isfinite(total)
     return are_finite
 
@@ -101,6 +109,15 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 
 
 @kernel
+def _prefetched(indices, is_large):
+    """Return the position at which the last row of X must end to be multiplied with prefetches.
+
+    is_large says whether the dense matrix is large. AHEAD non-zeros must follow the row.
+    """
+    return len(indices) - AHEAD if is_large else -1
+
+
+@kernel
 def _plus(total, data, t, factor):
     """Return total + data[t] * factor, rounded once; data[t] counts as 1 if data is None."""
     return total + factor if data is None else multiply_add(data[t], factor, total)
@@ -120,76 +137,96 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 
 
 @kernel
-def rmatmul_parts(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
-    """Set Z[part] to X'Y for the rows of a part and w columns of Y, for the parts lo to hi.
+def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
+    """Set Z[part] to X'Y for the rows of a part and some columns of Y, for the tasks lo to hi.
 
-    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, Y (n, l) is a
-    float array in C order, and its columns from y_column to y_column + w are read. The result is
-    written to Z (parts, p, w), which has the type of Y; if accumulate is true, the result is added
-    to Z[part] instead. The products of the rows of a part are added in the order of the rows. The
-    kernel takes O(nnz w) time.
+    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, and Y (n, l)
+    is a float array in C order. columns (groups + 1,) int64 holds the column of Y at which each
+    group of columns begins, and columns[0] corresponds to column 0 of Z. Task number part * groups
+    + group computes one group of columns of one part. The result is written to Z (parts, p, w),
+    which has the type of Y; if accumulate is true, the result is added to Z[part] instead. The
+    products of the rows of a part are added in the order of the rows, so the bits do not depend on
+    the groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
-    for part in range(lo, hi):
+    for task in range(lo, hi):
+        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
         target = Z[part]
-        if not accumulate:
-            target[:] = 0
+        n_bytes = Z.shape[1] * (end - begin) * Z.itemsize
+        ahead = _prefetched(indices, n_bytes > _LARGE_IF_CHANGED)
         for i in range(boundaries[part], boundaries[part + 1]):
-            scatter_row(data, indices, indptr[i], indptr[i + 1], Y, i, y_column, target)
+            first, last = indptr[i], indptr[i + 1]
+            scatter_row(
+                data, indices, first, last, Y, i, columns[0], target, begin, end, last <= ahead
+            )
 
 
 @kernel
-def rmatmul_parts_plain(lo, hi, boundaries, X, Y, y_column, accumulate, Z):
+def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
     """Compute the result of rmatmul_parts with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
-    for part in range(lo, hi):
-        if not accumulate:
-            Z[part] = 0
+    for task in range(lo, hi):
+        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
         for i in range(boundaries[part], boundaries[part + 1]):
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
-                for c in range(Z.shape[2]):
-                    Z[part, j, c] = _plus(Z[part, j, c], data, t, Y[i, y_column + c])
+                for c in range(begin, end):
+                    Z[part, j, c] = _plus(Z[part, j, c], data, t, Y[i, columns[0] + c])
 
 
 @kernel
-def gram_parts(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
-    """Set Z[part] to X'X Q for the rows X of a part and w columns of Q, for the parts lo to hi.
+def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
+    """Set Z[part] to X'X Q for the rows X of a part and some columns of Q, for the tasks lo to hi.
 
-    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, Q (p, l) is a
-    float array in C order, and its columns from q_column to q_column + w are read. The result is
-    written to Z (parts, p, w), which has the type of Q; if accumulate is true, the result is added
-    to Z[part] instead. X Q is never stored, because the product of a row stays in registers. The
-    kernel takes O(nnz w) time.
+    Q (p, l) is a float array in C order. All other arguments, the tasks and the output are
+    described in rmatmul_parts. X Q is never stored, because the product of a row stays in
+    registers. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
-    for part in range(lo, hi):
+    for task in range(lo, hi):
+        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
         target = Z[part]
-        if not accumulate:
-            target[:] = 0
+        n_bytes = Z.shape[1] * (end - begin) * Z.itemsize
+        ahead = _prefetched(indices, n_bytes > _LARGE_IF_CHANGED)
         for i in range(boundaries[part], boundaries[part + 1]):
-            gram_row(data, indices, indptr[i], indptr[i + 1], Q, q_column, target)
+            first, last = indptr[i], indptr[i + 1]
+            gram_row(data, indices, first, last, Q, columns[0], target, begin, end, last <= ahead)
 
 
 @kernel
-def gram_parts_plain(lo, hi, boundaries, X, Q, q_column, accumulate, Z):
+def gram_parts_plain(lo, hi, boundaries, X, Q, columns, accumulate, Z):
     """Compute the result of gram_parts with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     row = Q[0].copy()
-    for part in range(lo, hi):
-        if not accumulate:
-            Z[part] = 0
+    for task in range(lo, hi):
+        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
         for i in range(boundaries[part], boundaries[part + 1]):
-            for c in range(Z.shape[2]):
+            for c in range(begin, end):
                 row[c] = 0
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
-                for c in range(Z.shape[2]):
-                    row[c] = _plus(row[c], data, t, Q[j, q_column + c])
+                for c in range(begin, end):
+                    row[c] = _plus(row[c], data, t, Q[j, columns[0] + c])
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
-                for c in range(Z.shape[2]):
+                for c in range(begin, end):
                     Z[part, j, c] = _plus(Z[part, j, c], data, t, row[c])
+
+
+@kernel
+def _part_and_columns(task, columns, accumulate, Z):
+    """Return the part of a task, and the columns of Z at which its group begins and ends.
+
+    Unless accumulate is true, these columns of Z[part] are set to 0.
+    """
+    groups = len(columns) - 1
+    part, group = task // groups, task % groups
+    begin, end = columns[group] - columns[0], columns[group + 1] - columns[0]
+    if not accumulate:
+        for j in range(Z.shape[1]):
+            for c in range(begin, end):
+                Z[part, j, c] = 0
+    return part, begin, end
 
 
 @kernel

@@ -35,6 +35,7 @@ Matrix = npt.NDArray[np.floating[Any]]
 # The work of one block of rows: the number of its non-zeros times the number of columns of the
 # factor. A block of this size takes a few milliseconds.
 WORK_PER_BLOCK = 1 << 24
+CACHE_LINE = buffer_pool.CACHE_LINE
 # A panel is a group of columns of a factor. Each of its rows has this number of bytes, which is
 # enough for 64 float32 columns.
 _PANEL_BYTES = 256
@@ -255,16 +256,16 @@ class SparseOperator(Operator):
 
     def rmatmul(self, Y: Matrix) -> Matrix:
         """Return the product X'Y (p, l) for Y (n, l)."""
-        if len(self._part_rows) == 2:
+        Y = as_factor(self, Y)
+        if self._multiplies_transpose(Y):
             return self.transposed().matmul(Y)
-        return self._sum_parts("rmatmul_parts", as_factor(self, Y))
+        return self._sum_parts("rmatmul_parts", Y)
 
     def gram_matmul(self, Q: Matrix) -> Matrix:
         """Return the product X'(X Q) (p, l) for Q (p, l)."""
-        if len(self._part_rows) == 2:
-            return self.transposed().matmul(self.matmul(Q))
         Q = as_factor(self, Q)
-        self._columns_multiplied += Q.shape[1]
+        if self._multiplies_transpose(Q):
+            return self.transposed().matmul(self.matmul(Q))
         if self._transposes_pay(Q):
             return self._gram_by_transposes(Q)
         return self._sum_parts("gram_parts", on_cache_lines(Q))
@@ -296,14 +297,53 @@ class SparseOperator(Operator):
         parallel.run(kernel, blocks, *arrays, n_threads=self._n_threads)
 
     def _sum_parts(self, name: str, factor: Matrix) -> Matrix:
-        out = np.zeros((self.shape[1], factor.shape[1]), factor.dtype)
+        """Compute a product by the kernel of fastcos.kernels.sparse with this name."""
+        kernel, shape = kernel_body(sparse, name), (self.shape[1], factor.shape[1])
+        if len(self._part_rows) == 2:
+            out = buffer_pool.empty(shape, factor.dtype)
+            columns = self._column_groups(factor)
+            tasks = parallel.row_blocks(len(columns) - 1, 1)
+            self._run(
+                kernel, tasks, self._part_rows, self._arrays, factor, columns, False, out[None]
+            )
+            return out
+        out = np.zeros(shape, factor.dtype)
         for column, width in panel_columns(factor):
+            columns = validation.read_only(np.array([column, column + width]))
             for first, sums in self._sums_at_once(width, factor.dtype):
                 rows = self._part_rows[first : first + len(sums) + 1]
-                arrays = rows, self._arrays, factor, column, False, sums
-                self._run(kernel_body(sparse, name), parallel.row_blocks(len(sums), 1), *arrays)
+                arrays = rows, self._arrays, factor, columns, False, sums
+                self._run(kernel, parallel.row_blocks(len(sums), 1), *arrays)
                 partial_sums.add(sums, column, out, self._n_threads)
         return out
+
+    def _column_groups(self, factor: Matrix) -> parallel.Blocks:
+        """Return the boundaries of groups of columns, each of which one thread multiplies.
+
+        The bits of a product do not depend on the groups.
+        """
+        narrowest, widest = (size // factor.itemsize for size in (CACHE_LINE, _PANEL_BYTES))
+        per_thread = -(-factor.shape[1] // self._size)
+        width = min(widest, -(-per_thread // narrowest) * narrowest)
+        return validation.read_only(parallel.row_blocks(factor.shape[1], width))
+
+    def _multiplies_transpose(self, factor: Matrix) -> bool:
+        """Return whether a sum over the rows is computed by the transpose X' of X.
+
+        If there are several parts, their sums are computed instead.
+        """
+        self._columns_multiplied += factor.shape[1]
+        if len(self._part_rows) > 2:
+            return False
+        groups = len(self._column_groups(factor)) - 1
+        is_cached = self.shape[1] * _panel_row_bytes(factor) < UNCACHED_BYTES
+        is_repaid = self._columns_multiplied >= _COLUMNS_TO_PAY
+        return not is_cached or groups < self._size // (1 if is_repaid else 2)
+
+    @property
+    def _size(self) -> int:
+        """The number of threads."""
+        return config.n_threads() if self._n_threads is None else self._n_threads
 
     def _gram_by_transposes(self, Q: Matrix) -> Matrix:
         out = np.zeros(Q.shape, Q.dtype)

@@ -524,5 +524,6 @@ def _add_rows(
     n = X.shape[0]
     rows_of_factor = factor[row : row + n] if kernel == "rmatmul_parts" else factor
     rows = validation.read_only(np.array([0, n]))
+    columns = validation.read_only(np.array([column, column + sums.shape[2]]))
     body = operators.kernel_body(sparse, kernel)
-    body(0, 1, rows, operators.kernel_arrays(X), rows_of_factor, column, is_started, sums)
+    body(0, 1, rows, operators.kernel_arrays(X), rows_of_factor, columns, is_started, sums)

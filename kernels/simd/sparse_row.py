@@ -16,7 +16,8 @@ import functools
 
 from ..jit import intrinsic, ir, types
 from .arithmetic import emit_multiply_add
-from .emit import I32, I64, broadcast, load, pointer, store, while_loop
+from .emit import BYTES, I32, I64, broadcast, element_size, load, pointer, store, while_loop
+from .memory import emit_prefetch
 
 # The possible numbers of columns of a panel, the widest first.
 WIDTHS = (64, 32, 16, 4, 1)
@@ -24,6 +25,14 @@ WIDTHS = (64, 32, 16, 4, 1)
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
+# While a non-zero is multiplied, the row of a large dense matrix is prefetched that the non-zero
+# this many places later needs. With 8 to 24 places, X'(X Q) takes the same time (docs/dev/costs.md,
+# "Sparse products").
+AHEAD = 16
+# A sum reads a row of the dense matrix, and only rows of at least this many bytes are prefetched.
+# Shorter rows take the CPU less time to read than to prefetch. Rows that are changed, and not only
+# read, are always prefetched.
+_LONG_ROW_BYTES = 256
 
 
 class _RowCode:
@@ -116,6 +125,36 @@ class _RowCode:
             None if bound is None else is_below,
         )  # fmt: skip
 
+    def for_each_entry_ahead(self, carried, step, panel, is_ahead):
+        """Emit the loop of ``for_each_entry`` twice; if is_ahead is true, one prefetches rows.
+
+        This loop prefetches the row of a panel that is needed AHEAD non-zeros later. The non-zero
+        may belong to a later row of the CSR matrix. The method returns the final carried values.
+        """
+        builder, outcomes = self._builder, []
+
+        def step_ahead(entry, index, values):
+            later = self.row(panel, self._index(builder.add(entry, I64(AHEAD))))
+            later = builder.bitcast(later, BYTES)
+            for at in range(0, self._row_bytes(panel), CACHE_LINE):
+                emit_prefetch(builder, builder.gep(later, [I64(at)]))
+            return step(entry, index, values)
+
+        with builder.if_else(is_ahead) as branches:
+            for branch, branch_step in zip(branches, (step_ahead, step), strict=True):
+                with branch:
+                    _, values = self.for_each_entry(carried, branch_step)
+                    outcomes.append((values, builder.block))
+        results = [builder.phi(value.type) for value in carried]
+        for values, block in outcomes:
+            for result, value in zip(results, values, strict=True):
+                result.add_incoming(value, block)
+        return results
+
+    def _row_bytes(self, panel):
+        """Return the number of bytes of a row of a panel."""
+        return self._vector.count * len(self._places) * element_size(panel[0])
+
     def _index(self, entry):
         """Emit a load of the column of a non-zero, as int64."""
         index = self._builder.load(self._builder.gep(self._indices, [entry]))
@@ -124,24 +163,32 @@ class _RowCode:
         extend = self._builder.sext if self._types[1].dtype.signed else self._builder.zext
         return extend(index, I64)
 
-    def weighted_sum(self, panel, start=None, bound=None):
-        """Emit start plus a sum over the non-zeros: each value times a row of a panel.
+    def add_product(self, panel):
+        """Return the step of a loop that adds the value of a non-zero times a row of a panel.
 
-        The number of this row is the index of the non-zero. The method returns the sum and the
-        number of the non-zero at which the loop ends.
+        The number of this row is the index of the non-zero.
         """
 
         def step(entry, index, sums):
             return self.plus_products(sums, entry, self.read(self.row(panel, index)))
 
-        start = self.zeros() if start is None else start
-        entry, sums = self.for_each_entry(start, step, bound)
-        return sums, entry
+        return step
 
-    def scatter(self, vectors, panel):
+    def weighted_sum(self, panel, is_ahead):
+        """Emit a sum over the non-zeros: each value times the row of a panel at its index.
+
+        If is_ahead is true, rows of the panel are prefetched.
+        """
+        step = self.add_product(panel)
+        if self._row_bytes(panel) < _LONG_ROW_BYTES:
+            return self.for_each_entry(self.zeros(), step)[1]
+        return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
+
+    def scatter(self, vectors, panel, is_ahead):
         """Emit a loop that adds, for every non-zero, its value times vectors to a row of a panel.
 
-        The number of this row is the index of the non-zero.
+        The number of this row is the index of the non-zero. If is_ahead is true, rows of the panel
+        are prefetched.
         """
 
         def step(entry, index, _):
@@ -149,39 +196,40 @@ class _RowCode:
             self.write(self.plus_products(self.read(target), entry, vectors), target)
             return []
 
-        self.for_each_entry([], step)
+        if self._row_bytes(panel) < CACHE_LINE:
+            self.for_each_entry([], step)
+        else:
+            self.for_each_entry_ahead([], step, panel, is_ahead)
 
 
-def _for_each_panel(context, builder, signature, arguments, matrix, carried, emit):
-    """Emit `carried = emit(code, column, carried)` for panels that cover the columns of a matrix.
+def _for_each_panel(context, builder, signature, arguments, element, columns, carried, emit):
+    """Emit `carried = emit(code, column, carried)` for panels that cover a range of columns.
 
-    The matrix is argument number `matrix`. code is a _RowCode, and column the first column of a
-    panel. The widest panels of WIDTHS come first.
+    element is the type of the sums, columns the first column and the end of the range, code a
+    _RowCode, and column the first column of a panel. The widest panels of WIDTHS come first.
     """
-    n_columns = builder.extract_value(
-        context.make_array(signature.args[matrix])(context, builder, arguments[matrix]).shape, 1
-    )
-    column = I64(0)
+    column, last = columns
     for width in WIDTHS:
-        code = _RowCode(context, builder, signature, arguments, signature.args[matrix].dtype, width)
-        end = builder.sub(n_columns, I64(width - 1))
+        code = _RowCode(context, builder, signature, arguments, element, width)
+        end = builder.sub(last, I64(width - 1))
         step = functools.partial(emit, code)
         column, carried = while_loop(builder, end, carried, step, first=column, stride=width)
     return carried
 
 
 @intrinsic
-def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
+def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead):
     """Set Y[row] to the sum of data[t] A[indices[t]] over t from first to last.
 
     The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
     panels of 64 columns are stored without passing through the caches. The panels must then be
-    aligned to a cache line, and a call of `fence` must follow the last row.
+    aligned to a cache line, and a call of `fence` must follow the last row. If is_ahead is true,
+    rows of A are prefetched; last must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
         def emit(code, column, _):
-            sums, _ = code.weighted_sum(code.panel(4, column))
+            sums = code.weighted_sum(code.panel(4, column), arguments[8])
             target = code.row(code.panel(5, column), arguments[6])
             if len(sums) * LANES == WIDTHS[0]:
                 with builder.if_else(arguments[7]) as (past_caches, through):
@@ -193,11 +241,15 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed):
                 code.write(sums, target)
             return [builder.extract_element(sums[0], I32(0))]
 
+        factor = context.make_array(signature.args[4])(context, builder, arguments[4])
+        columns = I64(0), builder.extract_value(factor.shape, 1)
         zero_entry = [ir.Constant(context.get_value_type(Y.dtype), 0.0)]
-        return _for_each_panel(context, builder, signature, arguments, 4, zero_entry, emit)[0]
+        return _for_each_panel(
+            context, builder, signature, arguments, A.dtype, columns, zero_entry, emit
+        )[0]
 
     arrays = data, indices, first, last, A, Y, row
-    return Y.dtype(*arrays, types.boolean), codegen
+    return Y.dtype(*arrays, types.boolean, types.boolean), codegen
 
 
 @intrinsic
@@ -231,7 +283,8 @@ def bounded_row_sum(width):
             start, end = code.read(target), arguments[7]
             if signature.args[7] == types.none:
                 start, end = code.zeros(), None
-            sums, entry = code.weighted_sum(code.panel(4, I64(0)), start, end)
+            step = code.add_product(code.panel(4, I64(0)))
+            entry, sums = code.for_each_entry(start, step, end)
             code.write(sums, target)
             return builder.add(entry, arguments[2])
 
@@ -241,39 +294,46 @@ def bounded_row_sum(width):
 
 
 @intrinsic
-def scatter_row(typing, data, indices, first, last, Y, row, y_column, Z):
-    """Add data[t] Y[row, y_column : y_column + w] to Z[indices[t]], for t from first to last.
+def scatter_row(typing, data, indices, first, last, Y, row, shift, Z, begin, end, is_ahead):
+    """Add data[t] Y[row, shift + c] to Z[indices[t], c], for c from begin to end.
 
-    Z has w columns.
+    t runs from first to last. If is_ahead is true, rows of Z are prefetched; last must then be at
+    most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
+        *_, begin, end, is_ahead = arguments
+
         def emit(code, column, _):
             source = code.panel(4, builder.add(arguments[6], column))
-            code.scatter(code.read(code.row(source, arguments[5])), code.panel(7, column))
+            code.scatter(code.read(code.row(source, arguments[5])), code.panel(7, column), is_ahead)
             return []
 
-        _for_each_panel(context, builder, signature, arguments, 7, [], emit)
+        _for_each_panel(context, builder, signature, arguments, Z.dtype, (begin, end), [], emit)
         return context.get_dummy_value()
 
-    return types.void(data, indices, first, last, Y, row, y_column, Z), codegen
+    options = types.int64, types.int64, types.boolean
+    return types.void(data, indices, first, last, Y, row, shift, Z, *options), codegen
 
 
 @intrinsic
-def gram_row(typing, data, indices, first, last, Q, q_column, Z):
-    """Add data[t] s to Z[indices[t]], for t from first to last.
+def gram_row(typing, data, indices, first, last, Q, shift, Z, begin, end, is_ahead):
+    """Add data[t] s[c] to Z[indices[t], c], for t from first to last and c from begin to end.
 
-    s is the sum, over the same t, of data[t] Q[indices[t], q_column : q_column + w], where w is the
-    number of columns of Z.
+    s[c] is the sum, over the same t, of data[t] Q[indices[t], shift + c]. If is_ahead is
+    true, rows of Q and Z are prefetched; last must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
+        *_, begin, end, is_ahead = arguments
+
         def emit(code, column, _):
-            sums, _ = code.weighted_sum(code.panel(4, builder.add(arguments[5], column)))
-            code.scatter(sums, code.panel(6, column))
+            sums = code.weighted_sum(code.panel(4, builder.add(arguments[5], column)), is_ahead)
+            code.scatter(sums, code.panel(6, column), is_ahead)
             return []
 
-        _for_each_panel(context, builder, signature, arguments, 6, [], emit)
+        _for_each_panel(context, builder, signature, arguments, Z.dtype, (begin, end), [], emit)
         return context.get_dummy_value()
 
-    return types.void(data, indices, first, last, Q, q_column, Z), codegen
+    options = types.int64, types.int64, types.boolean
+    return types.void(data, indices, first, last, Q, shift, Z, *options), codegen

@@ -130,14 +130,17 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
     cuts = np.array([0, 0, 11, 36, N])
     cuts.flags.writeable = False
     for width in WIDTHS:
+        groups = 1 + np.unique([0, width // 3, width])
+        groups.flags.writeable = False
+        last = 4 * (len(groups) - 1)
         for name, operand, truth in (
             ("rmatmul_parts", factor(rng, N, width + 2, dtype), dense.T),
             ("gram_parts", factor(rng, P, width + 2, dtype), dense.T @ dense),
         ):
             call = getattr(sparse, name + body)
             Z = np.full((4, P, width), np.nan, dtype)
-            for part in range(4):
-                call(part, part + 1, cuts, records.Csr(*arrays), operand, 1, False, Z)
+            for task in range(last):
+                call(task, task + 1, cuts, records.Csr(*arrays), operand, groups, False, Z)
             out = np.full((P, width + 3), np.nan, dtype)
             out[:, 2 : 2 + width] = 5
             sparse.add_parts(0, 10, Z, 2, out)
@@ -145,7 +148,8 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
             truth = truth @ operand[:, 1 : 1 + width]
             np.testing.assert_array_equal(out[:, 2 : 2 + width], truth + 5)
             assert np.isnan(out[:, [0, 1, -1]]).all()
-            call(1, 3, cuts, records.Csr(*arrays), operand, 1, True, Z)
+            middle = slice(last // 4, 3 * last // 4)
+            call(middle.start, middle.stop, cuts, records.Csr(*arrays), operand, groups, True, Z)
             np.testing.assert_array_equal(Z[[0, 3]].sum(0) + Z[1:3].sum(0) / 2, truth)
 
 
@@ -173,8 +177,8 @@ def test_products_are_added_in_order_with_one_rounding(value, dtype):
     rng = np.random.default_rng(6)
     (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)
     data = rng.standard_normal(len(indices)).astype(value)
-    A, cuts = rng.standard_normal((P, 17)).astype(dtype), np.array([0, N])
-    for array in (data, A, cuts):
+    A, cuts, whole = rng.standard_normal((P, 17)).astype(dtype), np.array([0, N]), np.array([0, 17])
+    for array in (data, A, cuts, whole):
         array.flags.writeable = False
     rows = [slice(indptr[i], indptr[i + 1]) for i in range(N)]
     terms = [[list(zip(data[t], a[indices[t]], strict=True)) for a in A.T] for t in rows]
@@ -186,8 +190,8 @@ def test_products_are_added_in_order_with_one_rounding(value, dtype):
     np.testing.assert_array_equal(Y, XA)
     Y.flags.writeable = False
     Z = np.full((2, 1, P, 17), np.nan, dtype)
-    sparse.rmatmul_parts(0, 1, cuts, X, Y, 0, False, Z[0])
-    sparse.gram_parts(0, 1, cuts, X, A, 0, False, Z[1])
+    sparse.rmatmul_parts(0, 1, cuts, X, Y, whole, False, Z[0])
+    sparse.gram_parts(0, 1, cuts, X, A, whole, False, Z[1])
     row_of = np.repeat(np.arange(N), np.diff(indptr))
     at = [np.flatnonzero(indices == j) for j in range(P)]
     XY = [[in_order(zip(data[t], y[row_of[t]], strict=True), dtype) for y in Y.T] for t in at]
@@ -200,16 +204,16 @@ def test_products_have_the_bits_of_plain_loops(dtype):
     (indptr, indices, _), _ = csr(rng, np.int32, np.float32, density=0.8)
     data = rng.standard_normal(len(indices)).astype(dtype)
     A, B = (rng.standard_normal((m, 117)).astype(dtype) for m in (P, N))
-    cuts = np.array([0, N])
-    for array in (data, A, B, cuts):
+    cuts, whole = np.array([0, N]), np.array([0, 117])
+    for array in (data, A, B, cuts, whole):
         array.flags.writeable = False
     results = []
     for body in BODIES:
         Y, Z = np.empty((N, 117), dtype), np.empty((2, 1, P, 117), dtype)
         X = records.Csr(indptr, indices, data)
         getattr(sparse, f"matmul_rows{body}")(0, N, X, A, Y, False)
-        getattr(sparse, f"gram_parts{body}")(0, 1, cuts, X, A, 0, False, Z[0])
-        getattr(sparse, f"rmatmul_parts{body}")(0, 1, cuts, X, B, 0, False, Z[1])
+        getattr(sparse, f"gram_parts{body}")(0, 1, cuts, X, A, whole, False, Z[0])
+        getattr(sparse, f"rmatmul_parts{body}")(0, 1, cuts, X, B, whole, False, Z[1])
         results.append((Y, Z))
     np.testing.assert_array_equal(results[0][0], results[-1][0])
     np.testing.assert_array_equal(results[0][1], results[-1][1])
