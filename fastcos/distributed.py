@@ -90,7 +90,7 @@ _BYTES_PER_ENTRY = 12
 # divided by partial_sums.NNZ_PER_COLUMN.
 _SUM_BYTES_PER_ENTRY = 6
 # If X has fewer stored entries per column than this number, SparseOperator computes no partial sums
-# but builds the transpose of X.
+# but may build the transpose of X.
 _ENTRIES_PER_COLUMN = 96
 # The factor Q (p, l) is part of the task graph, because a copy that is only in the memory of a
 # worker would be lost if the worker died. By default, Dask would warn of such a large task graph.

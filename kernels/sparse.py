@@ -1,11 +1,11 @@
 """Products of a CSR matrix X with dense matrices: X A, X'Y and X'X Q.
 
-The columns of the dense matrix are processed in panels of 64, 32, 16, 4 or 1 columns. The sums of
-one row of a panel stay in registers (``simd.sparse_row``). A product and its addition to the sum
-are rounded once, together (a fused multiply-add), and the products are added in the order of the
-non-zeros of a row. Results are therefore bit-for-bit identical to the results of the plain loops
-(``*_plain``), which run on CPUs for which there is no vector code. If all values of X are 1, the
-field ``data`` of X is None.
+The columns of the dense matrix are processed in panels of 64, 32, 16, 8, 4 or 1 columns. The sums
+of one row of a panel stay in registers (``simd.sparse_row``), and rows of a large dense matrix are
+prefetched. A product and its addition to the sum are rounded once, together (a fused multiply-add),
+and the products are added in the order of the non-zeros of a row. Results are therefore bit-for-bit
+identical to the results of the plain loops (``*_plain``), which run on CPUs for which there is no
+vector code. If all values of X are 1, the field ``data`` of X is None.
 """
 
 import numpy as np

@@ -51,14 +51,16 @@ STREAMED_BYTES = 1 << 26
 # 20,000, a product with five such pieces took twice as long as a product with the uncut factor.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
-# of X even if the rows of X have few non-zeros. With 64 columns, transposed blocks took 35% less
-# time for 84,432 items and 20% less for 40,000 items, but 90% more for 17,192 items.
+# of X, or from the transpose of X if there is one part, even if the rows of X have few non-zeros.
+# With 64 columns, transposed blocks took 35% less time for 84,432 items and 20% less for 40,000
+# items, but 90% more for 17,192 items.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
 NNZ_PER_BLOCK_COLUMN = 2
-# Blocks are transposed only after the operator has multiplied this many columns. Transposing makes
-# only later products faster, so it does not pay for a single product with few columns.
+# X or its blocks are transposed only after the operator has multiplied this many columns.
+# Transposing makes only later products faster, so it does not pay for a single product with few
+# columns.
 _COLUMNS_TO_PAY = 32
 # X'X is summed from dense blocks if at least one in 30 entries of X is non-zero.
 _DENSE_GRAM_SHARE = 30
@@ -225,8 +227,9 @@ class SparseOperator(Operator):
     """The products of a CSR array that :func:`fastcos.linalg.csr.as_interactions` has returned.
 
     A row of X A is summed in the order of the non-zeros of the row of X. The other products are
-    sums over parts of the rows (:mod:`fastcos.linalg.partial_sums`). If there is only one part, the
-    operator computes the transpose X' and multiplies its rows instead.
+    sums over parts of the rows (:mod:`fastcos.linalg.partial_sums`). If there is only one part,
+    every thread sums different columns of the product, or the operator computes the transpose X'
+    and multiplies its rows, which gives the same bits.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -330,15 +333,15 @@ class SparseOperator(Operator):
     def _multiplies_transpose(self, factor: Matrix) -> bool:
         """Return whether a sum over the rows is computed by the transpose X' of X.
 
-        If there are several parts, their sums are computed instead.
+        If there are several parts, their sums are computed instead. Otherwise the transpose is
+        faster if the sums do not stay in a cache, or if there are too few columns for all threads,
+        but not before the operator has multiplied so many columns that transposing is repaid.
         """
         self._columns_multiplied += factor.shape[1]
-        if len(self._part_rows) > 2:
+        if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:
             return False
-        groups = len(self._column_groups(factor)) - 1
-        is_cached = self.shape[1] * _panel_row_bytes(factor) < UNCACHED_BYTES
-        is_repaid = self._columns_multiplied >= _COLUMNS_TO_PAY
-        return not is_cached or groups < self._size // (1 if is_repaid else 2)
+        is_uncached = self.shape[1] * _panel_row_bytes(factor) >= UNCACHED_BYTES
+        return is_uncached or len(self._column_groups(factor)) - 1 < self._size
 
     @property
     def _size(self) -> int:

@@ -90,9 +90,11 @@ def rmatmul(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Matrix:
-    """Return X'Y for sparse X and dense Y, without forming the matrix X' unless X is wide.
+    """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
-    The call takes O(nnz l + (n + p) l) time, and at most ``working_memory`` besides the result.
+    The call takes O(nnz l + (n + p) l) time, and at most ``working_memory`` besides the result. For
+    some X with fewer than 96 non-zeros per column, the function transposes X, and the transpose
+    takes as much memory as X.
 
     Parameters
     ----------
@@ -139,7 +141,8 @@ def gram_matmul(
     The call takes O(nnz l + (n + p) l) time. Besides the result, the sums of the parts of the rows
     take at most ``working_memory``. A transposed copy of X in blocks also takes at most
     ``working_memory``; the function makes this copy only if the copy saves more time in this call
-    than making it takes.
+    than making it takes. For some X with fewer than 96 non-zeros per column, X is transposed as in
+    :func:`rmatmul`, and X Q is stored.
 
     Parameters
     ----------

@@ -9,8 +9,11 @@ any more, so no thread still writes into the caller's arrays.
 """
 
 import contextlib
+import ctypes
 import itertools
+import os
 import queue
+import sys
 import threading
 import time
 import warnings
@@ -39,6 +42,56 @@ _MANY_BLOCKS = 10
 
 _inside = threading.local()
 
+# The function of the C library that returns the number of the CPU on which the calling thread runs,
+# on Linux. PyDLL does not release the interpreter's lock, which would take longer than the call.
+_getcpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
+
+
+class _Places:
+    """The CPUs on which helping threads may run, which are all except the CPU of the last caller.
+
+    Linux often wakes a thread on the CPU of the thread that wakes it. In a virtual machine of KVM,
+    it does so after every pause of a few milliseconds, because a CPU that sleeps does not count as
+    idle there. The helping thread would then wait for the CPU on which the caller works, and a call
+    on two threads would take as long as on one thread (docs/dev/costs.md, "Threads after a pause").
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._caller_cpu = -1
+        self._thread_ids: list[int] = []
+        # The CPUs on which the system or the user allows the threads to run, and the CPUs to which
+        # this object has restricted them.
+        self._allowed: set[int] = set()
+        self._assigned: set[int] = set()
+
+    def add(self, thread: threading.Thread) -> None:
+        """Add a helping thread."""
+        with self._lock:
+            if thread.native_id is not None:
+                self._thread_ids.append(thread.native_id)
+            self._caller_cpu = -1
+
+    def leave_caller_cpu(self) -> None:
+        """Keep the helping threads off the CPU on which the calling thread runs.
+
+        The call takes less than a microsecond if the previous caller ran on the same CPU, and
+        otherwise about two microseconds per helping thread.
+        """
+        cpu = -1 if _getcpu is None else int(_getcpu())
+        if cpu == self._caller_cpu:
+            return
+        # The system may forbid the change.
+        with self._lock, contextlib.suppress(OSError):
+            self._caller_cpu = cpu
+            for thread_id in self._thread_ids[:1]:
+                cpus = os.sched_getaffinity(thread_id)
+                if cpus != self._assigned:  # somebody else has chosen these CPUs
+                    self._allowed = cpus
+                self._assigned = self._allowed - {cpu} or self._allowed
+            for thread_id in self._thread_ids:
+                os.sched_setaffinity(thread_id, self._assigned)
+
 
 class _State:
     """The locks and the pool of one process, and whether Numba's prange is safe in this process."""
@@ -48,6 +101,7 @@ class _State:
         # The threads of the pool take tasks from this queue. A thread that takes None ends.
         self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
+        self.places = _Places()
         self.is_forked = is_forked
         # None until prange has been tried in this process; then "" if prange is safe, or the reason
         # why prange is not safe.
@@ -369,10 +423,13 @@ def _submit(task: Callable[[], None], copies: int, size: int) -> None:
             try:
                 while state.n_threads < size - 1:
                     name = f"fastcos-{state.n_threads}"
-                    threading.Thread(target=_work, args=[state], name=name, daemon=True).start()
+                    thread = threading.Thread(target=_work, args=[state], name=name, daemon=True)
+                    thread.start()
                     state.n_threads += 1
+                    state.places.add(thread)
             except RuntimeError:  # no thread can be started, for example while the interpreter ends
                 pass
+    state.places.leave_caller_cpu()
     for _ in range(copies if state.n_threads else 0):
         state.tasks.put(task)
 

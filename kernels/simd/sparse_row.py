@@ -20,7 +20,7 @@ from .emit import BYTES, I32, I64, broadcast, element_size, load, pointer, store
 from .memory import emit_prefetch
 
 # The possible numbers of columns of a panel, the widest first.
-WIDTHS = (64, 32, 16, 4, 1)
+WIDTHS = (64, 32, 16, 8, 4, 1)
 # The number of float32 numbers in one vector of the IR, which is a 512-bit register.
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos import gram_matmul, parallel, rmatmul
+from fastcos import parallel
 from fastcos.linalg import operators
 from fastcos.linalg.transpose import transposed
 
@@ -49,16 +49,29 @@ def test_several_threads_have_a_part_each(X, monkeypatch):
 
 
 @pytest.mark.parametrize("value", [1, 0.5])
-def test_products_by_a_transpose(X, value):
-    """Few non-zeros per column: X' is built, with ones and with values."""
+@pytest.mark.parametrize("width", [5, 40])
+def test_products_by_columns_or_a_transpose(X, value, width):
+    """Few non-zeros per column: threads sum different columns, or multiply the rows of X'."""
     tall = sp.csr_array((np.full(X.nnz, value, np.float32), X.indices, X.indptr), shape=X.shape)
     wide = sp.hstack([tall, sp.csr_array((tall.shape[0], 30_000), dtype=np.float32)]).tocsr()
     assert len(operators.as_operator(wide)._part_rows) == 2
-    integers = np.random.default_rng(1).integers(-3, 4, (wide.shape[0], 5)).astype(np.float32)
+    rng = np.random.default_rng(1)
+    integers = rng.integers(-3, 4, (wide.shape[0], width)).astype(np.float32)
     truth = wide.T @ integers.astype(np.float64)
-    for n_threads in (1, 2):
-        product = rmatmul(wide, integers, n_threads=n_threads)
-        np.testing.assert_array_equal(product, truth)
-        columns = np.eye(wide.shape[1], 4, dtype=np.float32)
-        gram = gram_matmul(wide, columns, n_threads=n_threads)
-        np.testing.assert_allclose(gram, wide.T @ wide[:, :4].toarray(), rtol=1e-6)
+    columns = np.eye(wide.shape[1], width, dtype=np.float32)
+    gram_truth = wide.T @ wide[:, :width].toarray()
+    for n_threads in (1, 2, 4):
+        operator = operators.as_operator(wide, n_threads=n_threads)
+        np.testing.assert_array_equal(operator.rmatmul(integers), truth)
+        np.testing.assert_allclose(operator.gram_matmul(columns), gram_truth, rtol=1e-6)
+        has_transpose = "_transpose" in vars(operator)
+        assert has_transpose == (width == 40 and n_threads == 4)
+
+
+def test_columns_and_a_transpose_give_the_same_bits(X):
+    rng = np.random.default_rng(2)
+    wide = sp.hstack([X, sp.csr_array((X.shape[0], 30_000), dtype=np.float32)]).tocsr()
+    Y, Q = (rng.standard_normal((m, 40)).astype(np.float32) for m in wide.shape)
+    by_columns, by_transpose = (operators.as_operator(wide, n_threads=m) for m in (2, 4))
+    np.testing.assert_array_equal(by_columns.rmatmul(Y), by_transpose.rmatmul(Y))
+    np.testing.assert_array_equal(by_columns.gram_matmul(Q), by_transpose.gram_matmul(Q))

@@ -614,3 +614,24 @@ def test_a_child_forked_beside_a_making_thread_makes_its_own():
     thread.join()
     assert ended
     assert status == 0
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="CPUs of a thread on Linux"
+)
+def test_helping_threads_leave_the_cpu_of_the_caller():
+    allowed, caller = os.sched_getaffinity(0), threading.get_ident()
+    cpus, meeting = {}, threading.Barrier(2)
+
+    def record(lo, hi):
+        meeting.wait(30)
+        cpus[threading.get_ident() == caller] = os.sched_getaffinity(0)
+
+    parallel.run(record, np.arange(3), n_threads=2)  # the pool has a thread, with all CPUs
+    try:
+        for cpu in sorted(allowed)[:2]:
+            os.sched_setaffinity(0, {cpu})
+            parallel.run(record, np.arange(3), n_threads=2)
+            assert cpus == {True: {cpu}, False: allowed - {cpu}}
+    finally:
+        os.sched_setaffinity(0, allowed)
