@@ -270,5 +270,5 @@ def test_tables_of_vectors_are_read_or_name_the_column():
     class LazyFrame:
         pass
 
-    with pytest.raises(TypeError, match=r"queries must be read, got a LazyFrame \(use .collect"):
+    with pytest.raises(TypeError, match=r"must be a table .*, got a LazyFrame \(use .collect"):
         fastcos.top_k(LazyFrame(), k=3)

@@ -85,8 +85,8 @@ def start(dtype: str) -> None:
         return
     _children[dtype] = _Child(process, errors, time.monotonic() + _MAX_SECONDS, os.getpid())
     _say(
-        f"fastcos: compiling the search of {dtype} rows in the background, once on this machine; "
-        "until then, for about a minute, searches run in NumPy and are slower "
+        f"fastcos: compiling the search kernels for {dtype} rows in the background, once on this "
+        "machine; until they are compiled, in about a minute, searches run in NumPy and are slower "
         "(fastcos warmup compiles all kernels in advance)"
     )
 
@@ -157,7 +157,7 @@ def _obstacle() -> str:
     if not code_cache.has_compiler():
         return "Numba is not installed"
     if not code_cache.is_writable():
-        return "compiled code cannot be kept: set FASTCOS_CACHE_DIR to a folder that can be written"
+        return "compiled code cannot be stored: set FASTCOS_CACHE_DIR to a folder with write access"
     if getattr(sys, "frozen", False):
         return "this program is frozen"
     # If an application embeds Python, sys.executable is the application. Starting sys.executable
@@ -182,8 +182,8 @@ def _fail(dtype: str, reason: str) -> None:
     failures[dtype] = reason
     if reason != "FASTCOS_BACKGROUND is 0":
         _say(
-            f"fastcos: the search of {dtype} rows is not compiled in the background ({reason}); "
-            "this process will compile it itself after some more searching"
+            f"fastcos: the search kernels for {dtype} rows are not compiled in the background "
+            f"({reason}); this process will compile them after some more searches in NumPy"
         )
 
 

@@ -132,7 +132,7 @@ def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -
     array = np.asarray(value)
     if array.dtype.kind == "U" or (is_refused_as_list and array.ndim == 1):
         value_text = validation.format_value(value)
-        raise TypeError(f"{name} must be {rule} (give ids as {name}_ids), got {value_text}")
+        raise TypeError(f"{name} must be {rule} (pass ids as {name}_ids), got {value_text}")
 
 
 def _positions_of_ids(

@@ -227,7 +227,8 @@ class SimilarityIndex:
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         item_groups = None if groups is None else ItemGroups.of(groups, len(rows))
         if memmap.is_on_disk(rows):
-            validation.check_none("groups", groups, "for memory-mapped rows: give np.array(items)")
+            reason = "for memory-mapped rows (or pass np.array(items))"
+            validation.check_none("groups", groups, reason)
             state = state_of_mapped_rows(measure, rows, item_ids)
         else:
             if copy and memmap.may_be_shared(rows, items):
@@ -934,13 +935,13 @@ class SimilarityIndex:
             A cosine is smaller than min_cosine, or the index has no canaries.
         """
         if self._canaries is None:
-            raise ValueError("canaries must be given to save before they are checked, got none")
+            raise ValueError("canaries must be passed to save before they are checked, got none")
         min_cosine = validation.as_real("min_cosine", min_cosine)
         cosines = model_check.canary_cosines(self._canaries, rows)
         worst = int(cosines.argmin())
         if cosines[worst] < min_cosine:
             raise ValueError(
-                f"rows must be as the model {self.model or 'of the index'} embedded them, got a "
+                f"rows must be embedded by the model {self.model or 'of the index'}, got a "
                 f"cosine of {cosines[worst]:.3f} for canary {worst}"
             )
         return cosines

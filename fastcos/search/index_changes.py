@@ -106,9 +106,11 @@ def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPar
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
     """Raise an error if new items need ids, because the ids of the index are not its positions."""
     if state.has_string_ids:
-        raise TypeError("ids must be strings as those of the index, got None")
+        raise TypeError("ids must be strings, like the ids of the index, got None")
     for part in parts:
         last_id = part.ids.values[-1].item()
         if last_id != part.segment.positions_of(np.array([len(part.rows) - 1]))[0]:
-            rule = f"given as for the items of the index ({validation.format_value(last_id)})"
-            raise TypeError(f"ids must be {rule}, got None")
+            example = validation.format_value(last_id)
+            raise TypeError(
+                f"ids must be passed, like the ids of the items of the index ({example}), got None"
+            )

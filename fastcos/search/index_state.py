@@ -110,7 +110,8 @@ class IndexState:
             return positions
         if are_strings(ids) != self.has_string_ids:
             rule = "strings" if self.has_string_ids else "whole numbers"
-            raise TypeError(f"ids must be {rule} as those of the index, got {format_id(ids[0])}")
+            got = format_id(ids[0])
+            raise TypeError(f"ids must be {rule}, like the ids of the index, got {got}")
         for part in self.parts:  # an id is live in at most one part
             positions = np.maximum(positions, part.find_positions(ids))
         return positions

@@ -136,7 +136,7 @@ class ItemGroups:
         if len(query_groups) and are_strings(query_groups) != are_strings(self.labels):
             rule = "strings" if are_strings(self.labels) else "whole numbers"
             value = format_id(query_groups[0])
-            raise TypeError(f"{name} must be {rule} as those of the items, got {value}")
+            raise TypeError(f"{name} must be {rule}, like the groups of the items, got {value}")
         places = np.minimum(np.searchsorted(self.labels, query_groups), len(self.labels) - 1)
         return np.where(self.labels[places] == query_groups, places, -1)
 

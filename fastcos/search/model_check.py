@@ -76,8 +76,8 @@ def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
     """
     if difference := current.difference(saved):
         raise ValueError(
-            f"{path} must hold the model that this index was opened with, {difference}: nothing "
-            "was taken up, and searches go on as before (SimilarityIndex.open reads the new index)"
+            f"{path} must hold an index of the same model as this one, {difference}: nothing was "
+            "loaded, and searches continue as before (SimilarityIndex.open opens the new index)"
         )
 
 
@@ -86,7 +86,7 @@ def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> Non
     if difference := saved.difference(current):
         raise OccupiedError(
             f"path must be new, or hold an index of the same model as this one, {difference}: "
-            f"{str(path)!r} stays as it was (replace=True replaces it)"
+            f"{str(path)!r} was not changed (replace=True replaces it)"
         )
 
 
@@ -94,7 +94,9 @@ def check_same_model(name: str, index_model: str | None, other_model: str | None
     """Raise ValueError if an index and another object have model names, and the names differ."""
     if index_model is not None and other_model is not None and index_model != other_model:
         index_name, other_name = map(validation.format_value, (index_model, other_model))
-        raise ValueError(f"{name} must be of the model {index_name} as the index, got {other_name}")
+        raise ValueError(
+            f"{name} must be of the model {index_name}, like the index, got {other_name}"
+        )
 
 
 def check_width(name: str, rows: Any, width: int) -> None:
@@ -114,7 +116,9 @@ def canary_cosines(saved_canaries: Rows, rows: Any) -> Floats:
     saved_rows = np.asarray(saved_canaries, np.float64)
     current_rows = as_canaries(rows, saved_rows.shape[1]).astype(np.float64)
     if len(current_rows) != len(saved_rows):
-        raise ValueError(f"rows must be of the {len(saved_rows)} canaries, got {len(current_rows)}")
+        raise ValueError(
+            f"rows must be one row for each of {len(saved_rows)} canaries, got {len(current_rows)}"
+        )
     norms = np.linalg.norm(current_rows, axis=1) * np.linalg.norm(saved_rows, axis=1)
     cosines: Floats = (current_rows * saved_rows).sum(axis=1) / np.where(norms > 0, norms, 1)
     return cosines

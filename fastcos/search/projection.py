@@ -170,7 +170,7 @@ def add_or_warn(
         raise
     except Exception as error:
         warnings.warn(
-            "searches of an index will be slower, because its projection could not be made "
+            "searches of an index will be slower, because its projection could not be computed "
             f"({type(error).__name__}: {str(error)[:120]})",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip

@@ -156,8 +156,8 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
     exclude_self = validation.as_flag("exclude_self", exclude_self)
     if exclude_self and has_items and n_queries != n_items:
         raise ValueError(
-            f"exclude_self must be False if the number of items is not that of the queries "
-            f"({n_queries}), got True for {n_items} items"
+            "exclude_self must be False if the numbers of queries and items differ, got True for "
+            f"{n_queries} queries and {n_items} items"
         )
     return exclude_self
 
@@ -195,7 +195,8 @@ def as_threshold(name: str, value: object, measure: Measure, model: str | None =
     calibrated: Threshold = value  # type: ignore[assignment]
     if calibrated.measure != measure.name:
         raise ValueError(
-            f"{name} must be calibrated for {measure.name}, got one for {calibrated.measure}"
+            f"{name} must be calibrated for {measure.name}, got a calibration for "
+            f"{calibrated.measure}"
         )
     check_same_model(name, model, getattr(value, "model", None))
     return float(calibrated.threshold())
@@ -265,7 +266,7 @@ def as_request(
     if validation.any_sparse(allowed):
         lists = as_pairs("allowed", allowed, shape)
     if lists is not None and groups is not None:
-        raise ValueError("allowed must be a mask or positions with groups, got lists of each query")
+        raise ValueError("allowed must be a mask or positions with groups, got a list per query")
     if lists is not None:
         k = min(k, int(np.diff(lists[0]).max(initial=0)))
     elif allowed is not None:

@@ -281,5 +281,6 @@ def _cross_encoder(folder: Any) -> Any:
     try:
         module = import_module("sentence_transformers")
     except ImportError:
-        raise ImportError("model is a folder: pip install sentence-transformers") from None
+        rule = "needs sentence-transformers: pip install sentence-transformers"
+        raise ImportError(f"a folder as model {rule}") from None
     return module.CrossEncoder(str(path), local_files_only=True)

@@ -81,7 +81,9 @@ def sparse_top_k(
     self_items = np.arange(n) if exclude_self else np.full(n, -1)
     if allowed is not None:
         if validation.is_sparse(allowed):
-            raise TypeError("allowed must be a mask or item numbers for sparse rows, got pairs")
+            raise TypeError(
+                "allowed must be a mask or item numbers for sparse rows, got a sparse matrix"
+            )
         allowed = validation.as_item_numbers("allowed", allowed, n_items)
         k = min(k, len(allowed))
         if not k:

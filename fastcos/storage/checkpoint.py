@@ -210,7 +210,7 @@ class Checkpoint:
             if stored_request.get(key) != value:
                 raise OccupiedError(
                     "out must be a new directory or hold a run of the same request, got "
-                    f"{str(folder)!r} of a run with another {key}; remove it to start anew"
+                    f"{str(folder)!r} of a run with another {key}; remove it to start again"
                 )
         return run
 
@@ -244,7 +244,8 @@ class Checkpoint:
 
 def _announce(path: Path, holder: str) -> None:
     """Issue a warning that this call waits for the holder of the lock."""
-    warnings.warn(f"{holder} writes out={str(path)!r}: this call waits for its end", stacklevel=2)
+    text = f"{holder} is writing out={str(path)!r}: this call waits until it has finished"
+    warnings.warn(text, stacklevel=2)
 
 
 def _reserve(file: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:

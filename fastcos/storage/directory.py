@@ -144,8 +144,8 @@ def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
     header = _read_header(target, kind)[1]
     if header["sha256"] != expected:
         raise OccupiedError(
-            f"path must be as it was read or saved last, got {str(target)!r} changed by another "
-            "writer; read it again, and repeat the change"
+            f"path must not have changed since it was read or saved, got {str(target)!r} changed "
+            "by another writer; read it again, and repeat the change"
         )
     entries: dict[str, Any] = header["arrays"]
     return entries
@@ -449,14 +449,14 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
         # directory.
         if _ARRAY_FILE.fullmatch(field(entry, "file", str)) is None:
             raise FastcosFormatError(
-                f"{header} is damaged: file of {name!r} must be a name that save writes, got "
+                f"{header} is damaged: the file of {name!r} must be a name that save writes, got "
                 f"{entry['file']!r}"
             )
         shape, size = field(entry, "shape", list), field(entry, "bytes", int)
         field(entry, "sha256", str)
         kind = _native_type(field(entry, "dtype", str))
         if kind is None or not all(type(n) is int and n >= 0 for n in (size, *shape)):
-            raise FastcosFormatError(f"{header} is damaged: the entry of {name!r} is no array's")
+            raise FastcosFormatError(f"{header} is damaged: the entry of {name!r} is invalid")
         head = size - math.prod(shape) * kind.itemsize
         # In an .npy file of version 1.0, the numbers begin at a multiple of 64 bytes.
         if not 0 < head < 2**16 or head % 64:
@@ -502,7 +502,7 @@ def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.
     with _open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size != entry["bytes"]:
-            raise FastcosFormatError(f"{path} is damaged: {size} bytes, not {entry['bytes']}")
+            raise FastcosFormatError(f"{path} is damaged: {size} bytes instead of {entry['bytes']}")
         if verify and hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:
             raise FastcosFormatError(f"{path} is damaged: its checksum differs")
         shape, kind = tuple(entry["shape"]), np.dtype(entry["dtype"])

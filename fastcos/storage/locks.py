@@ -96,9 +96,10 @@ def lock_directory(
         among_threads = state.locks.setdefault(name, _ThreadLock())
     if not among_threads.lock.acquire(blocking=False):
         if among_threads.owner == threading.get_ident():  # the thread would wait for itself
-            raise LockedError(errno.EDEADLK, "this thread is writing", str(directory))
+            raise LockedError(errno.EDEADLK, "this thread already holds the lock", str(directory))
         if not wait:
-            raise LockedError(errno.EAGAIN, "another thread of this process writes", str(directory))
+            reason = "another thread of this process holds the lock"
+            raise LockedError(errno.EAGAIN, reason, str(directory))
         if on_wait is not None:
             on_wait("another thread of this process")
         among_threads.lock.acquire()
@@ -168,7 +169,8 @@ def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | Non
                 if error.errno not in _ERRORS_OF_HELD_LOCK:
                     raise
                 if not wait:
-                    raise LockedError(error.errno, "another process writes", str(path)) from None
+                    reason = "another process holds the lock"
+                    raise LockedError(error.errno, reason, str(path)) from None
                 if on_wait is not None:
                     on_wait(_holder(descriptor))
                     on_wait = None
@@ -219,6 +221,7 @@ def _warn(directory: Path, reason: object) -> None:
     if str(reason) not in warned:
         warned.add(str(reason))
         text = (
-            f"{directory} cannot be locked ({reason}): let no other process write there meanwhile"
+            f"{directory} cannot be locked ({reason}): let no other process write to it at the "
+            "same time"
         )
         warnings.warn(text, stacklevel=2)

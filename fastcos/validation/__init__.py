@@ -294,9 +294,9 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
         array = array[np.newaxis]
     if array.dtype == np.uint8:
         raise TypeError(
-            f"{name} must not be uint8, which may be packed bits, got shape {array.shape}: give "
-            ".astype('float32'), or packed bits to top_k with measure='hamming' (elsewhere "
-            "np.unpackbits(rows, axis=1))"
+            f"{name} must not be uint8, which may be packed bits, got shape {array.shape}: convert "
+            "numbers by .astype('float32'), and pass packed bits to top_k with measure='hamming' "
+            "or unpack them by np.unpackbits(rows, axis=1)"
         )
     if array.ndim != 2:
         raise ValueError(f"{name} must be 2-dimensional (rows, columns), got shape {array.shape}")
@@ -596,7 +596,7 @@ def check_memory(name: str, limit: float, needed: float) -> None:
     Both arguments are in bytes; the error message shows MiB.
     """
     if limit < needed:
-        rule = f"at least {needed / 2**20:.2f} MiB here"
+        rule = f"at least {needed / 2**20:.2f} MiB for this call"
         raise ValueError(f"{name} must be {rule}, got {limit / 2**20:.2f}")
 
 
@@ -609,7 +609,7 @@ def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) ->
 def check_fitted(name: str, state: Kind | None) -> Kind:
     """Return the state that ``fit`` has computed; raise ValueError if it is None."""
     if state is None:
-        raise ValueError(f"{name} must be fitted before it is used, got one without items")
+        raise ValueError(f"{name} must be fitted before it is used, got one that is not fitted")
     return state
 
 

@@ -56,7 +56,7 @@ def from_container(name: str, values: Any) -> Any:
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
     # NumPy would convert a LazyFrame of polars to an array with the LazyFrame as its only entry.
     if type(values).__name__ == "LazyFrame":
-        raise TypeError(f"{name} must be read, got a LazyFrame (use .collect())")
+        raise TypeError(f"{name} must be a table in memory, got a LazyFrame (use .collect())")
     # If numpy.ma has not been imported, values cannot be a masked array. Importing numpy.ma here
     # would take 15 ms.
     if "numpy.ma" in sys.modules and isinstance(values, np.ma.MaskedArray):
@@ -137,7 +137,7 @@ def _from_arrow_capsule(name: str, values: Any) -> Any:
     try:
         import pyarrow as arrow
     except ImportError:
-        raise TypeError(f"{name} of Arrow data needs pyarrow: pip install pyarrow") from None
+        raise TypeError(f"{name} is Arrow data, which needs pyarrow: pip install pyarrow") from None
     if hasattr(values, "__arrow_c_stream__"):
         column = arrow.chunked_array(values)
     else:
@@ -262,8 +262,8 @@ def _check_columns(name: str, columns: list[str]) -> None:
         )
     if ids:
         raise TypeError(
-            f"{name} must have one column per dimension, got the ids {ids[0]!r}: drop that "
-            "column, or give the column of vectors alone"
+            f"{name} must have one column per dimension, got a column of ids, {ids[0]!r}: drop "
+            "that column, or pass only the column of vectors"
         )
 
 

@@ -87,7 +87,7 @@ def _as_numbers_or_strings(name: str, array: npt.NDArray[Any]) -> Ids:
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold whole numbers or strings, got dtype {array.dtype}")
     if array.dtype == np.uint64 and array.max(initial=0) >= 2**63:
-        raise ValueError(f"{name} must fit 64 bits with a sign, got {array.max()}")
+        raise ValueError(f"{name} must fit int64, got {array.max()}")
     return array.astype(np.int64)
 
 
@@ -105,14 +105,14 @@ def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -
                     f"{name} must have an id for every row, got {format_id(value)} in row {row}"
                 )
             is_either = isinstance(value, (str, int, np.integer))
-            hint = "not both" if is_either else "such as str(id) of each"
+            hint = "not both" if is_either else "such as str(id) for each id"
             raise TypeError(
                 f"{name} must hold whole numbers or strings, {hint}, got {format_id(value)}"
             )
         if kind is str and "\0" in value:
             raise ValueError(f"{name} must hold no NUL character, got {format_id(value)}")
         if kind is not str and not -(2**63) <= value < 2**63:
-            raise ValueError(f"{name} must fit 64 bits with a sign, got {value}")
+            raise ValueError(f"{name} must fit int64, got {value}")
     if kind is str:
         return _compact(array.astype(object))
     return np.array(objects, np.int64)

@@ -92,7 +92,7 @@ def test_index_add_without_ids_appends_positions(capsys):
     np.savez("own.npz", ids=np.arange(10) + 5, vectors=ROWS)
     assert main(["index", "build", "own.npz", "own"]) == 0
     assert main(["index", "add", "own", "new.npy"]) == 2
-    assert "ids must be given as for the items of the index" in capsys.readouterr().err
+    assert "ids must be passed, like the ids of the items of the index" in capsys.readouterr().err
 
 
 def test_files_say_whether_they_have_ids():

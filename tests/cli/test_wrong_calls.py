@@ -131,7 +131,7 @@ index build seen.csv ix                              | seen.csv must have a row 
 index build items.npy ix --measure cosin             | (did you mean 'cosine'?)
 index add missing items.npy                          | missing
 index add shop five.npy --ids five.txt               | must have as many columns as
-index add shop items.npy                             | --ids must be strings as those of the index,
+index add shop items.npy                             | --ids must be strings, like the ids of
 index remove shop                                    | ID or --ids must be given
 index remove shop a99                                | ids must be in the index, got 'a99'
 index search shop --show a99                         | --show must be an id of the items, such as

@@ -200,7 +200,7 @@ def test_damaged_shards_are_refused(shards, tmp_path):
     with pytest.raises(storage.FastcosFormatError, match="checksum differs"):
         InteractionShards(shards.path)
     file.write_bytes(content[:-8])
-    with pytest.raises(storage.FastcosFormatError, match=r"is damaged: \d+ bytes, not"):
+    with pytest.raises(storage.FastcosFormatError, match=r"is damaged: \d+ bytes instead of"):
         InteractionShards(shards.path, verify=False)
     file.unlink()
     with pytest.raises(storage.FastcosFormatError, match="is missing"):

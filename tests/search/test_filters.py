@@ -99,5 +99,5 @@ def test_lists_of_ids_may_be_shared_mixed_and_repeated():
     for wrong in ([[1, True]], [[1, 2.0]], [["a", 1]]):
         with pytest.raises(TypeError, match="allowed_ids must hold whole numbers or strings"):
             numbered.search(ROWS[:1], 2, allowed_ids=wrong)
-    with pytest.raises(TypeError, match="allowed_ids must be whole numbers as those of the index"):
+    with pytest.raises(TypeError, match="allowed_ids must be whole numbers, like the ids"):
         numbered.search(ROWS[:1], 2, allowed_ids=[["a"]])

@@ -141,10 +141,10 @@ def test_index_knows_its_ids_and_vectors(changed):
     [
         (
             {"exclude": [318, 296]},
-            r"exclude must be .*\(give ids as exclude_ids\), got \[318",
+            r"exclude must be .*\(pass ids as exclude_ids\), got \[318",
         ),
-        ({"allowed": ["item-3"]}, r"allowed must be positions \(give ids as allowed_ids\)"),
-        ({"exclude_ids": [3, 10]}, "exclude_ids must be strings as those of the index, got 3"),
+        ({"allowed": ["item-3"]}, r"allowed must be positions \(pass ids as allowed_ids\)"),
+        ({"exclude_ids": [3, 10]}, "exclude_ids must be strings, like the ids of the index, got 3"),
         ({"allowed_ids": [["item-3"], []]}, "allowed_ids must have a list for each of 1 queries"),
         ({"allowed": [0], "allowed_ids": ["item-3"]}, "allowed must be None with allowed_ids"),
     ],
@@ -171,7 +171,7 @@ def test_matrix_of_yesterday_excludes_what_it_did_then():
 
 def test_add_without_ids_never_invents_them():
     index = SimilarityIndex().fit(rows(20), names(int, 20))
-    with pytest.raises(TypeError, match=r"^ids must be given as for the items of the index"):
+    with pytest.raises(TypeError, match=r"^ids must be passed, like the ids of the items"):
         index.add(rows(2))
     assert len(index) == 20
     counted = SimilarityIndex().fit(rows(20))
@@ -182,7 +182,7 @@ def test_add_without_ids_never_invents_them():
 
 def test_ids_of_another_kind_are_refused_with_what_to_write():
     ids = [uuid.UUID(int=number) for number in range(2)]
-    with pytest.raises(TypeError, match=r"whole numbers or strings, such as str\(id\) of each"):
+    with pytest.raises(TypeError, match=r"whole numbers or strings, such as str\(id\) for each id"):
         SimilarityIndex().fit(np.eye(2), ids=ids)
     index = SimilarityIndex().fit(np.eye(2), ids=list(map(str, ids)))
     assert index.search(np.eye(2), 1).ids[:, 0].tolist() == list(map(str, ids))
@@ -192,7 +192,7 @@ def test_frames_are_fitted_by_their_columns():
     pandas = pytest.importorskip("pandas")
     columns = {"id": ["a", "b"], "text": ["x", "y"], "embedding": list(np.eye(2))}
     frame = pandas.DataFrame(columns)
-    with pytest.raises(TypeError, match=r"got the ids 'id': .* give the column of vectors alone"):
+    with pytest.raises(TypeError, match=r"got a column of ids, 'id': .* pass only the column"):
         SimilarityIndex().fit(frame)
     index = SimilarityIndex().fit(frame["embedding"], ids=frame["id"])
     assert index.search(np.eye(2), 1).ids[:, 0].tolist() == ["a", "b"]

@@ -233,10 +233,10 @@ WRONG = {
     "removed": (lambda i: i.remove([9]), "^ids must be in the index, got 9$"),
     "removed twice": (lambda i: i.remove([3, 3]), "^ids must be distinct, got 3 more than once"),
     "no id": (lambda i: i.add(gaussian(1), [-1]), "^ids must not hold -1, which stands for no"),
-    "strings": (lambda i: i.add(gaussian(1), ["a"]), "^ids must be whole numbers as those .* 'a'"),
+    "strings": (lambda i: i.add(gaussian(1), ["a"]), "^ids must be whole numbers, like .* 'a'"),
     "floats": (lambda i: i.remove([1.5]), "^ids must hold whole numbers or strings, .* got 1.5"),
     "flags": (lambda i: i.remove([True]), "^ids must hold whole numbers .* got True"),
-    "too large": (lambda i: i.remove([2**63]), "^ids must fit 64 bits with a sign, got 9223"),
+    "too large": (lambda i: i.remove([2**63]), "^ids must fit int64, got 9223"),
     "too few": (lambda i: i.add(gaussian(2), [700]), r"^ids must be of shape \(2,\), got shape"),
     "a number": (lambda i: i.remove(3), r"^ids must be 1-dimensional, got shape \(\)"),
     "width": (lambda i: i.add(gaussian(2, 3), [700, 701]), "^items must have as many columns as"),
@@ -270,8 +270,8 @@ NAMES = {
     "a NUL": (["a\0"], "^ids must hold no NUL character, got 'a.x00'"),
     "empty": ([""], "^ids must not hold '', which stands for no item"),
     "a number": (["c", 3], "^ids must hold whole numbers or strings, not both, got 3"),
-    "numbers": ([3], "^ids must be strings as those of the index, got 3"),
-    "none": (None, "^ids must be strings as those of the index, got None"),
+    "numbers": ([3], "^ids must be strings, like the ids of the index, got 3"),
+    "none": (None, "^ids must be strings, like the ids of the index, got None"),
     "longer": (["a" * 99], None),
 }
 

@@ -23,7 +23,7 @@ def test_index_keeps_the_name_of_its_model(path):
     assert SimilarityIndex.open(path).model == "minilm@2"
     assert SimilarityIndex.open(path, model="minilm@2").model == "minilm@2"
     assert "of minilm@2" in repr(SimilarityIndex.open(path))
-    with pytest.raises(ValueError, match=r"^model must be of the model 'minilm@2' .*'minilm@3'$"):
+    with pytest.raises(ValueError, match=r"^model must be of the model 'minilm@2', .*'minilm@3'$"):
         SimilarityIndex.open(path, model="minilm@3")
     with pytest.raises(TypeError, match="model must be a name"):
         SimilarityIndex(model=3)
@@ -41,7 +41,7 @@ def test_index_refuses_a_calibration_of_another_model(path):
             if is_same:
                 call()
                 continue
-            with pytest.raises(ValueError, match=r"of the model 'minilm@2' .* got 'minilm@3'"):
+            with pytest.raises(ValueError, match=r"of the model 'minilm@2', .* got 'minilm@3'"):
                 call()
 
 
@@ -92,7 +92,7 @@ def test_refresh_keeps_items_of_the_model_it_has(path, other):
     for reader in readers:
         for _ in range(2):
             with pytest.raises(
-                ValueError, match=r"must hold the model that this index was opened "
+                ValueError, match=r"must hold an index of the same model as this one"
             ):
                 reader.refresh()
             assert reader.model == "minilm@2"
@@ -112,10 +112,10 @@ def test_save_and_refresh_respect_the_width_without_names(tmp_path):
     path = tmp_path / "index"
     SimilarityIndex().fit(ROWS).save(path)
     reader = SimilarityIndex.open(path)
-    with pytest.raises(OccupiedError, match=r"of 8 columns, got 5: '.*index' stays as it was"):
+    with pytest.raises(OccupiedError, match=r"of 8 columns, got 5: '.*index' was not changed"):
         SimilarityIndex().fit(ROWS[:, :5]).save(path)
     SimilarityIndex().fit(ROWS[:, :5]).save(path, replace=True)
-    with pytest.raises(ValueError, match=r"opened with, of 8 columns, got 5: nothing was taken up"):
+    with pytest.raises(ValueError, match=r"as this one, of 8 columns, got 5: nothing was loaded"):
         reader.refresh()
     assert reader.search(ROWS[7], 1).ids.tolist() == [[7]]
 
@@ -146,17 +146,17 @@ def test_canaries_tell_whether_the_model_embeds_the_same(path):
     np.testing.assert_allclose(same, 1, atol=1e-6)
     other = CANARIES.copy()
     other[3] = np.roll(other[3], 1)
-    with pytest.raises(ValueError, match=r"as the model minilm@2 embedded them, got .* canary 3"):
+    with pytest.raises(ValueError, match=r"embedded by the model minilm@2, got .* canary 3"):
         index.check_canaries(other)
     assert index.check_canaries(other, min_cosine=-1)[3] < 0.99
-    with pytest.raises(ValueError, match="rows must be of the 5 canaries, got 4"):
+    with pytest.raises(ValueError, match="rows must be one row for each of 5 canaries, got 4"):
         index.check_canaries(CANARIES[:4])
     index.remove([0])
     index.save(path)  # they stay
     assert len(SimilarityIndex.open(path, verify=True).check_canaries(CANARIES)) == 5
     with pytest.raises(ValueError, match="min_cosine must be a finite number, got None"):
         index.check_canaries(CANARIES, min_cosine=None)
-    with pytest.raises(ValueError, match="canaries must be given to save"):
+    with pytest.raises(ValueError, match="canaries must be passed to save"):
         SimilarityIndex().fit(ROWS).check_canaries(CANARIES)
 
 

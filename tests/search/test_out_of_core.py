@@ -130,7 +130,7 @@ def test_broken_rows_are_named_with_their_block(rows, tmp_path):
 
 
 def test_a_working_memory_for_hardly_any_row_is_refused(on_disk):
-    with pytest.raises(ValueError, match=r"working_memory must be at least .* MiB here, got 0\.01"):
+    with pytest.raises(ValueError, match=r"working_memory must be at least .* MiB .*, got 0\.01"):
         top_k(on_disk, k=3, working_memory=0.01)
 
 

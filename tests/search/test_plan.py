@@ -381,7 +381,7 @@ def test_blocks_have_queries_however_little_memory_suffices(isa):
 
 def test_few_queries_for_many_neighbors_keep_to_the_working_memory():
     sizes, request = packed(1_000_000, 16, "vnni"), plan.RequestSizes(64, 100_000)
-    with pytest.raises(ValueError, match=r"working_memory must be at least 6\d\.\d\d MiB here"):
+    with pytest.raises(ValueError, match=r"working_memory must be at least 6\d\.\d\d MiB for this"):
         plan.plan_search(sizes, request, task_grid.Machine("vnni", 2, 2.0**24))
     for memory in (2.0**26, 2.0**28, GIB):
         made = plan.plan_search(sizes, request, task_grid.Machine("vnni", 2, memory))

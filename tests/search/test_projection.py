@@ -378,7 +378,7 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
     set_costs(monkeypatch, projected_columns=64)
     monkeypatch.setattr(projection, "add_projection", no_room)
-    text = r"projection could not be made \(MemoryError: no room\)"
+    text = r"projection could not be computed \(MemoryError: no room\)"
     with pytest.warns(RuntimeWarning, match=text):
         index = waited(fastcos.SimilarityIndex().fit(X))
     np.testing.assert_array_equal(index.search(X[:3], 5).indices, expected.indices)
@@ -386,11 +386,11 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "is_alive", lambda _: True)  # as of four that work
         for _ in range(5):
-            with pytest.warns(RuntimeWarning, match="projection could not be made"):
+            with pytest.warns(RuntimeWarning, match="projection could not be computed"):
                 waited(fastcos.SimilarityIndex().fit(X))
 
     set_costs(monkeypatch, projected_columns=64, min_work_to_project=1)
-    with pytest.warns(RuntimeWarning, match="projection could not be made"):
+    with pytest.warns(RuntimeWarning, match="projection could not be computed"):
         found = fastcos.top_k(X, k=5, exclude_self=False)
     np.testing.assert_array_equal(found.indices[:3], expected.indices)
 

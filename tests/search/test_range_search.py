@@ -62,7 +62,7 @@ def test_scores_equal_to_the_threshold_are_included():
 
 
 def test_an_answer_beyond_working_memory_is_refused():
-    with pytest.raises(ValueError, match=r"working_memory must be at least 11\.\d\d MiB here"):
+    with pytest.raises(ValueError, match=r"working_memory must be at least 11\.\d\d MiB for this"):
         neighbors_above(np.ones((1000, 8)), min_score=0.5, working_memory=10)
 
 
@@ -208,7 +208,7 @@ def test_thresholds_may_be_calibrations():
 
 def test_calibrations_of_another_measure_are_refused():
     X = gaussian(40, 4)
-    with pytest.raises(ValueError, match="min_score must be calibrated for dot, got one for cos"):
+    with pytest.raises(ValueError, match="min_score must be calibrated for dot, got a calibration"):
         neighbors_above(X, min_score=calibrate(X), measure="dot")
     with pytest.raises(ValueError, match="min_score must be a"):
         neighbors_above(X, min_score="0.5")

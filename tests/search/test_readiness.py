@@ -122,7 +122,7 @@ assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
         ("sys.executable = '/usr/bin/blender'", "sys.executable is no Python interpreter"),
         ("sys.executable = ''", "sys.executable is no Python interpreter"),
         ("sys.executable = '/nowhere/python3'", "no process could be started"),
-        ("import os; os.access = lambda *_: False", "compiled code cannot be kept"),
+        ("import os; os.access = lambda *_: False", "compiled code cannot be stored"),
     ],
 )
 def test_programs_that_cannot_start_python_say_so_once(tmp_path, before, reason):

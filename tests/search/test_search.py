@@ -263,7 +263,7 @@ def test_rows_that_are_no_numbers_are_refused():
 
 
 def test_too_little_working_memory_is_refused_with_the_need():
-    with pytest.raises(ValueError, match=r"working_memory must be at least \d+\.\d\d MiB here"):
+    with pytest.raises(ValueError, match=r"working_memory must be at least \d+\.\d\d MiB for this"):
         top_k(gaussian(3000, 16), k=100, working_memory=0.01)
 
 
@@ -404,8 +404,8 @@ def test_items_that_are_the_queries_exclude_them_where_asked(convert, measure):
         np.testing.assert_array_equal(pair.scores, other.scores)
     assert not (alone.indices == np.arange(40)[:, None]).any()
     message = (
-        r"^exclude_self must be False if the number of items is not that of the queries \(40\), "
-        "got True for 30 items$"
+        "^exclude_self must be False if the numbers of queries and items differ, "
+        "got True for 40 queries and 30 items$"
     )
     with pytest.raises(ValueError, match=message):
         search(X, X[:30], exclude_self=True)

@@ -308,7 +308,7 @@ def test_save_arrays_refuses_what_another_writer_changed(saved):
     before = load_arrays(saved, "Example").checksum
     save_arrays(saved, "Example", {"rows": np.ones(3)}, {"version": 2})
     with pytest.raises(
-        ValueError, match=r"path must be as it was read or saved last, got .* changed"
+        ValueError, match=r"path must not have changed since it was read or saved, got .* changed"
     ):
         save_arrays(saved, "Example", {}, {}, kept_arrays=["rows"], expected=before)
     assert load_arrays(saved, "Example").fields == {"version": 2}

@@ -111,7 +111,7 @@ def test_a_thread_does_not_wait_for_itself(tmp_path):
     def ask_again(*_):
         fastcos.top_k(ROWS, k=3, out=tmp_path / "out")
 
-    with pytest.raises(LockedError, match="this thread is writing"):
+    with pytest.raises(LockedError, match="this thread already holds the lock"):
         fastcos.top_k(ROWS, k=3, out=tmp_path / "out", progress=ask_again)
 
 
@@ -249,7 +249,7 @@ def test_processes_with_the_same_out_all_get_the_result(tmp_path):
     [process.join() for process in started]
     assert [total for total, _ in result] == [expected] * 3
     for text in (text for _, said in result for text in said):
-        assert "this call waits for its end" in text
+        assert "this call waits until it has finished" in text
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
 
 

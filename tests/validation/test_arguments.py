@@ -144,8 +144,9 @@ def test_as_generator_takes_a_seed_or_a_generator():
 TABLE = np.array([[1, 2, 3], [4, 5, 6]])
 MASKED = "X must be an array without a mask, got a masked array (use .filled(value))"
 UINT8 = (
-    "X must not be uint8, which may be packed bits, got shape (2, 3): give .astype('float32'), or "
-    "packed bits to top_k with measure='hamming' (elsewhere np.unpackbits(rows, axis=1))"
+    "X must not be uint8, which may be packed bits, got shape (2, 3): convert numbers by "
+    ".astype('float32'), and pass packed bits to top_k with measure='hamming' or unpack them by "
+    "np.unpackbits(rows, axis=1)"
 )
 V2 = "X must hold real numbers, got dtype |V2 (bfloat16? give .view(ml_dtypes.bfloat16))"
 
