@@ -505,7 +505,7 @@ class Audit(Record):
                     "special cases of D differ by a rescaling of condition 5.",
                     "A certificate proves that a neighbour survives; an attack is a rescaling D "
                     "that removes a neighbour. A neighbour that is neither certified nor removed "
-                    "by an attack is undecided. Certificates and attacks were computed for "
+                    "by an attack may survive or not. Certificates and attacks were computed for "
                     f"{self.n_sampled} sampled items, and lists of neighbours were compared for "
                     f"{self.n_listed:,} items. All other numbers were computed from all items, "
                     "unless the report says otherwise.",

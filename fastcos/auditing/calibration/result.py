@@ -216,8 +216,8 @@ class Calibration(PairDistribution):
     def reading(self, score: float, *, n_items: int | None = None) -> str:
         """Return the meaning of a score in words, for a search among n_items (default: all items).
 
-        The text begins with "Undecided" if the score is above the threshold under some rescalings D
-        and below the threshold under others.
+        The text begins with "This model does not determine" if the score is above the threshold
+        under some rescalings D, and below the threshold under others.
         """
         score = validation.as_real("score", score)
         n_items = validation.as_count("n_items", self.n_given[1] if n_items is None else n_items)
@@ -238,8 +238,8 @@ class Calibration(PairDistribution):
         if not self.rescaling.spans(score):
             return text
         return (
-            f"Undecided: rescaling the dimensions by factors between 1 and "
-            f"{self.rescaling.condition:g} moves the threshold for a rate of "
+            f"This model does not determine whether {score:g} reaches the threshold: rescaling the "
+            f"dimensions by factors between 1 and {self.rescaling.condition:g} moves the threshold for a rate of "
             f"{self.rescaling.fpr:g} from one side of {score:g} to the other. {text}"
         )
 

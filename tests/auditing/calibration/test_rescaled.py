@@ -66,7 +66,7 @@ def test_range_of_condition_one_is_a_point():
     assert not bounds.spans(0.5)
 
 
-def test_reading_begins_with_what_rescalings_leave_undecided():
+def test_reading_begins_with_what_rescalings_leave_open():
     rows = np.random.default_rng(2).standard_normal((40, 4))
     calibration = calibrate(rows, condition=1.3, fpr=0.01)
     assert (
@@ -74,8 +74,8 @@ def test_reading_begins_with_what_rescalings_leave_undecided():
         in calibration.verdict
     )
     middle = (calibration.rescaling.low + calibration.rescaling.high) / 2
-    assert calibration.reading(middle).startswith("Undecided")
-    assert not calibration.reading(-0.5).startswith("Undecided")
+    assert calibration.reading(middle).startswith("This model does not determine")
+    assert not calibration.reading(-0.5).startswith("This model does not determine")
 
 
 def test_rates_bound_what_a_linear_map_does():
