@@ -249,14 +249,14 @@ This page shows how many times as fast as other libraries fastcos is, on every m
 measured. The brackets after each ratio contain its 95 % interval for a second run on a machine
 whose speed has not changed ([how often a second run confirmed
 it](../compare/README.md#how-well-a-run-can-be-repeated)). A ratio in bold means that fastcos is
-slower. A result is *undecided* if the interval contains 1, because the measurements then do not show
-which library is faster. There is *no verdict* if other programs used the machine. Each library runs
-in several processes, and its time is the geometric mean of the median times of these processes. In
-the tables of tasks, no time is reported for a library that returns a wrong answer. In the tables of
-the largest matrices, each time is the time of a single call; these tables show the error of each
-answer, and reject no answer. The page [Compare fastcos with other libraries](../compare/README.md)
-explains the method. `python -m bench.compare render` writes this page from the newest file of each
-machine.
+slower. A result is *undecided* if the interval contains 1, because the measurements then do not
+show which library is faster. There is *no verdict* if other programs used the machine. Each
+library runs in several processes, and its time is the geometric mean of the median times of
+these processes. In the tables of tasks, no time is reported for a library that returns a wrong
+answer. In the tables of the largest matrices, each time is the time of a single call; these
+tables show the error of each answer, and reject no answer. The page [Compare fastcos with other
+libraries](../compare/README.md) explains the method. `python -m bench.compare render` writes
+this page from the newest file of each machine.
 """
 
 

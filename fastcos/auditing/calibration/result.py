@@ -239,7 +239,8 @@ class Calibration(PairDistribution):
             return text
         return (
             f"This model does not determine whether {score:g} reaches the threshold: rescaling the "
-            f"dimensions by factors between 1 and {self.rescaling.condition:g} moves the threshold for a rate of "
+            f"dimensions by factors between 1 and {self.rescaling.condition:g} moves the threshold "
+            f"for a rate of "
             f"{self.rescaling.fpr:g} from one side of {score:g} to the other. {text}"
         )
 
