@@ -150,7 +150,7 @@ def n_threads() -> int:
 def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of CPUs that this process may use.
 
-    This is the smaller of two numbers: the number of CPUs in the affinity mask of the process, and
+    It is the smaller of two numbers: the number of CPUs in the affinity mask of the process, and
     the CPU quota of its container, rounded up. cgroup is the directory with the limits of the
     container, of version 1 or 2 of cgroups. joblib computes the same number, but importing joblib
     takes 0.2 s.

@@ -34,8 +34,8 @@ _FLAGS = {
 class _Child(NamedTuple):
     """A compiling process, with what is needed to find out how it ended.
 
-    errors is the file that receives the error messages of the process. From the time deadline on
-    (in seconds of time.monotonic()), the process counts as failed. parent is the id of the process
+    errors is the file that receives the error messages of the process. If the process has not ended
+    at the time deadline (of time.monotonic()), it counts as failed. parent is the id of the process
     that started it.
     """
 

@@ -103,8 +103,8 @@ class _State:
         self.n_threads = 0
         self.places = _Places()
         self.is_forked = is_forked
-        # None until prange has been tried in this process; then "" if prange is safe, or the reason
-        # why prange is not safe.
+        # The value is None until prange has been tried in this process, then "" if prange is safe,
+        # or the reason why prange is not safe.
         self.prange_fault: str | None = None
         # The lock of every attribute that is being computed, and the number of threads that hold
         # this lock or wait for it. The key is the id of the object and the attribute's name.

@@ -227,9 +227,10 @@ class CostModel:
     # The bytes that a query takes in addition to its columns and its k results.
     batch_bytes_per_query: int = 128
     # If items are read in blocks, segment_search_share of the working memory is reserved for
-    # searching a segment, and the queries of a batch may take at most read_queries_share. A segment
-    # of items gets the rest. Batches and segments should be large, because all items are packed
-    # again for every batch, and all queries of a batch are packed again for every segment.
+    # searching a segment, and the queries of a batch may take at most read_queries_share. The rest
+    # of the working memory is for a segment of items. Batches and segments should be large, because
+    # all items are packed again for every batch, and all queries of a batch are packed again for
+    # every segment.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
@@ -346,8 +347,8 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
     """Return the seconds in which n_threads threads together read `read` bytes.
 
-    size is the size of the data in bytes. It is smaller than `read` if data is read several times,
-    and it determines whether the data stays in the caches.
+    size is the size of the data in bytes, which determines whether the data stays in the caches. If
+    data is read several times, `read` is larger than size.
     """
     if size <= costs.cached_bytes:
         return read / (n_threads * costs.cached_bytes_per_second_of_thread)

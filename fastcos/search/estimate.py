@@ -129,7 +129,7 @@ def _of_tiles(
 ) -> Estimate:
     """Return the estimate for a search by tiles.
 
-    Such a search reads all codes once per block of queries, and scores only the candidates in
+    A search by tiles reads all codes once per block of queries, and scores only the candidates in
     float64.
     """
     layout, grid = cast(TileLayout, plan.layout), plan.grid

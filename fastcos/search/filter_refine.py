@@ -85,8 +85,8 @@ def filter_and_refine(
 def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> Floats:
     """Return for each query a lower bound on its k-th best score in all segments so far.
 
-    It is the larger of the k-th best score in this segment and the k-th best score in all earlier
-    segments.
+    The bound is the larger of the k-th best score in this segment and the k-th best score in all
+    earlier segments.
     """
     kth_scores: Floats = scores[queries, -1]
     return kth_scores if best is None else np.maximum(kth_scores, best[1][queries, -1])
@@ -167,7 +167,7 @@ def _min_raw_scores(
     """Return for each query the raw score of the bound from which on items are scored exactly.
 
     No item with a lower raw score has an exact score of at least min_scores (n,). The function
-    starts at last_scores (n,), the raw scores of the last candidates. It lowers the raw score by
+    starts at last_scores (n,), the raw scores of the last candidates, and lowers the raw score by
     steps that double each time, until the upper bound that follows from the raw score is below
     min_scores, and then bisects the last step. The result is -inf if no raw score is low enough.
     """

@@ -31,7 +31,7 @@ class SearchFilters:
     exclude : sparse matrix or None
         A matrix of queries x positions, whose non-zeros are the pairs that must not be found.
     dropped : ndarray (m,)
-        A few positions that no query may find. They are not excluded from the search itself:
+        A few positions that no query may find. The search itself does not exclude these positions:
         instead, the caller searches for m additional neighbours and passes the result to
         ``drop_positions``.
     """
@@ -138,9 +138,9 @@ def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -
 def _positions_of_ids(
     name: str, ids: Any, state: IndexState, n_queries: int
 ) -> Integers | tuple[Integers, Integers]:
-    """Return the ascending positions of ids that apply to all queries.
+    """Return the ascending positions of these ids, which apply to all queries.
 
-    If ids contains a list of ids for each query, the result is (indptr, positions) instead, with
+    If ids contains a separate list for each query, the result is (indptr, positions) instead, with
     the ascending positions of each list.
     """
     values = list(ids) if isinstance(ids, (set, frozenset, dict)) else ids

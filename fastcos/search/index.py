@@ -196,7 +196,7 @@ class SimilarityIndex:
             bfloat16 and int8 are stored in their type. Memory-mapped rows are checked whenever a
             search reads them. ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
-            The ids of the items. They must be distinct, and no id may be -1 or "". Default: the
+            The ids of the items. The ids must be distinct, and no id may be -1 or "". Default: the
             positions.
         groups : array_like (p,), int64 or str, optional
             The group of each item, such as a tenant, a language or a category: a whole number or a
@@ -247,7 +247,7 @@ class SimilarityIndex:
         Parameters
         ----------
         items : array_like (new, d)
-            The new rows. Their type may differ from the type of the rows in the index.
+            The new rows, whose type may differ from the type of the rows in the index.
         ids : array_like (new,), int64 or str, of the same type as the ids of the index
             The ids of the new items, none of which may be in the index. Default: the positions, if
             the ids of the other items are their positions as well.
@@ -627,7 +627,7 @@ class SimilarityIndex:
         """Return the k best of each query's candidates, and how many true neighbours are missing.
 
         The method works like :func:`fastcos.search.rescore`, but ``missing`` is exact, because the
-        method also searches the index for the true neighbours. This takes as long as ``search``.
+        method also searches the index for the true neighbours, which takes as long as ``search``.
 
         Parameters
         ----------
@@ -684,8 +684,8 @@ class SimilarityIndex:
             A new directory, or a directory to which an index was saved before.
         canaries : array_like (c, d), optional
             The rows of a few fixed inputs, embedded by the model of this index, with which
-            ``check_canaries`` later compares new embeddings of the same inputs. They stay in the
-            directory until you pass other canaries.
+            ``check_canaries`` later compares new embeddings of the same inputs. The canaries stay
+            in the directory until you pass other canaries.
         replace : bool
             Whether this index may replace an index of another model in the directory. Two indexes
             are of different models if their numbers of columns differ, or if the old index has a
@@ -921,8 +921,8 @@ class SimilarityIndex:
         rows : array_like (c, d)
             New embeddings of the inputs of the saved canaries, in the same order.
         min_cosine : float
-            The smallest cosine that is accepted. It should be less than 1, because embeddings have
-            rounding errors that depend on the hardware.
+            The smallest cosine that is accepted. This number should be less than 1, because
+            embeddings have rounding errors that depend on the hardware.
 
         Returns
         -------

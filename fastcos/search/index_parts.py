@@ -335,8 +335,8 @@ def merged(
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
     """Return the parts that must be merged next, or an empty list.
 
-    These are the parts of one range of sizes, if there are too many of them. Only parts of the same
-    row type are merged, so float32 rows are never converted to float64.
+    If there are too many parts of one range of sizes, the result contains these parts. Only parts
+    of the same row type are merged, so float32 rows are never converted to float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

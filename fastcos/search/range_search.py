@@ -199,9 +199,10 @@ def pairs_above(
 class _RawScoreBounds:
     """Two thresholds (n,) for the raw scores of each query.
 
-    The tiles find candidates by the threshold ``candidates``, and a candidate belongs to the result
-    if its exact raw score is at least ``exact``. The two thresholds differ only if the scores of
-    the measure are not inner products, so that the tiles bound the raw scores of an upper bound.
+    ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
+    threshold that the exact raw score of a candidate must reach. The two differ only for a measure
+    whose scores are not inner products: the tiles then compare the raw scores of its upper bound,
+    which are inner products.
     """
 
     exact: Floats

@@ -88,8 +88,8 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
 class STSScorer:
     """A scorer for ``rerank``: the similarity of two texts according to a cross-encoder.
 
-    A cross-encoder reads both texts of a pair at once. Its score cannot be computed from embeddings
-    of the texts, so no index can search by it.
+    A cross-encoder reads both texts of a pair at once. The score of a cross-encoder cannot be
+    computed from embeddings of the texts, so no index can search by this score.
 
     Source: STSScore, which uses a model that was fine-tuned on the STS benchmark
     (arXiv:2309.12697).

@@ -83,7 +83,7 @@ def rescore(
     queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
         One row per query.
     items : array_like (m, d)
-        All items. They may be memory-mapped.
+        All items, which may be memory-mapped.
     candidates : array_like (n, c), int
         The item numbers of each query's candidates; -1 stands for no candidate. Repeated numbers
         count once.

@@ -38,11 +38,11 @@ def similarity_blocks(
     """Yield the scores of every query with every item, for a block of queries at a time.
 
     The scores of most measures are computed by matrix products of the transformed rows, in float64
-    for float64 rows and in float32 for other rows. They agree with the scores of :func:`top_k`
-    except for rounding errors. The scores of neg_euclidean are computed from differences of rows
-    instead, which takes several times as long as a product; they are bit-for-bit identical to the
-    scores of :func:`top_k`. All blocks together take O(n m d) time. The function needs memory for
-    one block and for one copy of the items.
+    for float64 rows and in float32 for other rows. These scores agree with the scores of
+    :func:`top_k` except for rounding errors. The scores of neg_euclidean are computed from the
+    differences of rows instead, which takes several times as long as a product; they are
+    bit-for-bit identical to the scores of :func:`top_k`. All blocks together take O(n m d) time.
+    The function needs memory for one block and for one copy of the items.
 
     Parameters
     ----------

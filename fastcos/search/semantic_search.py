@@ -30,7 +30,7 @@ def semantic_search(
         The embeddings of the queries. Tensors in main memory and lists of vectors are accepted as
         well.
     corpus_embeddings : array_like (m, d)
-        The embeddings of the corpus. They may be memory-mapped.
+        The embeddings of the corpus, which may be memory-mapped.
     query_chunk_size, corpus_chunk_size : int
         These arguments are accepted for compatibility with sentence-transformers and have no
         effect. The setting ``working_memory`` determines how many rows are searched at once.

@@ -31,7 +31,7 @@ _MAX_MEAN_LENGTH = 128
 class SparseRows:
     """Sparse rows, stored by row and by column, with their norms.
 
-    ``by_row`` and ``by_column`` are computed at first use. Each is a tuple (indptr, indices, data)
+    ``by_row`` and ``by_column`` are computed at first use. Both are tuples (indptr, indices, data)
     as in a CSR matrix, where indptr is int64, and data is None if all values are 1. The indices of
     ``by_row`` are int32, or int64 if there are 2^31 or more columns. The indices of ``by_column``
     are uint16 if there are at most 2^16 rows, and otherwise int32 or int64. ``are_whole`` says

@@ -50,5 +50,5 @@ def write_text(path: PathLike, text: str) -> None:
     as_instance("text", text, str, "a text")
     with atomic_path(path) as temporary:
         # Python represents a file name that is not UTF-8 by lone surrogates, which UTF-8 cannot
-        # encode. They are written as escape sequences, which JSON readers understand.
+        # encode. Lone surrogates are written as escape sequences, which JSON readers understand.
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -36,9 +36,9 @@ from fastcos.storage.directory import (
 )
 from fastcos.storage.locks import LOCK_FILE, lock_directory
 
-# The number of multiplications that each thread performs between two writes. This takes about 17 s
-# if a thread performs 130 billion multiplications per second. If a run is killed, at most the work
-# since the last write is lost.
+# The number of multiplications that each thread performs between two writes. If a thread performs
+# 130 billion multiplications per second, the time between two writes is about 17 s. If a run is
+# killed, at most the work since the last write is lost.
 WORK_PER_THREAD = 1 << 41
 # The name of the file that stores the request of a run, and the name of the array that stores one
 # flag for each block.
