@@ -190,7 +190,7 @@ def gram_matmul(
     ``path`` is a folder of :class:`fastcos.linalg.InteractionShards` that every worker can read
     under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The result is
     bit-for-bit identical for any number of workers, because the products of the shards are always
-    added in the same order. It differs by rounding errors from the result of
+    added in the same order. The result differs by rounding errors from the result of
     :func:`fastcos.gram_matmul`, which divides X into other blocks of rows.
     """
     shards = ClusterShards(path, client)
