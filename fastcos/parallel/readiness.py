@@ -119,8 +119,8 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # If the user has not chosen an instruction set, config.isa() would import LLVM, which takes
-    # 0.4 s, to find the default instruction set. Therefore it is not called in this case.
+    # config.isa() is called only if the user has chosen an instruction set. Otherwise it would
+    # import LLVM, which takes 0.4 s, to find the default instruction set.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"

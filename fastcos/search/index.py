@@ -89,9 +89,9 @@ _ATTRIBUTE_HINTS = {
 class SimilarityIndex:
     """An index that finds exact nearest neighbours among items that have ids and can change.
 
-    Every item has an id, which you choose, and a position, which counts the items in the order in
-    which they were added. The id and the position of an item stay the same until the item is
-    removed, and no position is used twice. Searches return positions and ids. Items with equal
+    Every item has an id, which you choose, and a position: its number, counted from 0, in the order
+    in which the items were added. The id and the position of an item stay the same until the item
+    is removed, and no position is used twice. Searches return positions and ids. Items with equal
     scores are ordered by position. Results are bit-for-bit identical to the results of a new index
     of the same rows in the order of their positions.
 
