@@ -48,8 +48,8 @@ class Alignment(Record):
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. The width w is the larger of the numbers
-        of columns of the two input arrays of items.
+        The new items in the coordinates of ``old_items``. The number of columns w is that of the
+        version with more columns.
     users : ndarray (n, w), float64, or None
         The new users in the coordinates of ``old_users``; None if no users were passed. The
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
@@ -62,8 +62,8 @@ class Alignment(Record):
         input items @ map, and ``users`` equals the input users @ user_map. If the new model
         computes more rows later, multiply item rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
-        Whether stored vectors of the old model remain comparable with the aligned vectors. They do
-        not if the old factors were not balanced. In this case, replace the stored vectors once, by
+        Whether stored vectors of the old model remain comparable with the aligned vectors. If the
+        old factors were not balanced, the stored vectors are no longer valid; replace them once, by
         ``old_items`` and ``old_users`` or by the new vectors.
     shared, old_shared : ndarray (m,), int64
         Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
@@ -79,11 +79,11 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        The self-match rate after and before the alignment, computed from at most 2,000 shared
-        items. A shared item matches itself if, of all new vectors, its own new vector has the
-        largest cosine with its old vector; another item with an identical new vector also counts as
-        a match. The rate is the share of items that match themselves. ``self_match_rate_before`` is
-        None if the two versions have different numbers of columns.
+        The share of shared items that match themselves, after and before the alignment. An item
+        matches itself if, of all new vectors, its own new vector has the largest cosine with its
+        old vector; another item with an identical new vector also counts as a match. Both shares
+        are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
+        versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items:
         Fisher's z of the cosine between the old and the new vector is more than four robust
@@ -375,7 +375,7 @@ def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
 def _is_balanced(users: Floats, items: Floats) -> bool:
     """Return whether users and items have the same Gram matrix.
 
-    Balanced factors have this property, and so do their rotations.
+    Balanced factors have equal Gram matrices, and so do all rotations of balanced factors.
     """
     with parallel.blas_lock():
         user_gram, item_gram = users.T @ users, items.T @ items
@@ -406,7 +406,10 @@ def _fit_map(source: Rows, image: Floats) -> Floats:
 
 
 def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
-    """Return the share of queries i whose nearest item equals items[rows[i]] as a vector."""
+    """Return the share of queries whose nearest item has the expected vector.
+
+    The expected vector of query i is ``items[rows[i]]``.
+    """
     if not items.any():
         return 0.0
     nearest_rows = SimilarityIndex().fit(items).search(queries, 1).indices[:, 0]

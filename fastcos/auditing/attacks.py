@@ -42,8 +42,8 @@ class Attack(NamedTuple):
         neighbour, and NaN if the item or the neighbour is a zero row.
     rescaling : ndarray (n, k, d), float64
         The diagonal of a rescaling D that removes the neighbour: among the rows of ``items / D``,
-        the neighbour is not one of the k nearest. All entries are 1 if no attack removed the
-        neighbour.
+        the neighbour is not one of the k nearest. All entries of the diagonal are 1 if the attack
+        did not remove the neighbour.
     """
 
     indices: Integers
@@ -61,7 +61,7 @@ def vertex_attack(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Search, for each nearest neighbour, for a rescaling that removes this neighbour.
+    """For each nearest neighbour, search for a rescaling that removes this neighbour.
 
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
     condition number at which a rescaling can remove a neighbour lies between the radius of the

@@ -43,14 +43,14 @@ class RobustnessPoint(Record):
     condition : float
         The largest condition number of the maps.
     certified_linear : float
-        Share of the neighbours of all items that are certified to survive every invertible linear
-        map. It is a lower bound of the share of neighbours that survive every such map.
+        Lower bound of the share of neighbours that survive every invertible linear map: the share
+        of the neighbours of all items that are certified to survive.
     certified : float
-        Share of the neighbours of sampled items that are certified to survive every rescaling. It
-        is a lower bound of the share of neighbours that survive every rescaling.
+        Lower bound of the share of neighbours that survive every rescaling: the share of the
+        neighbours of sampled items that are certified to survive.
     unbroken : float
-        Share of the neighbours of sampled items that survive every rescaling that an attack tried.
-        It is an upper bound of the share of neighbours that survive every rescaling.
+        Upper bound of the share of neighbours that survive every rescaling: the share of the
+        neighbours of sampled items that no attack removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
@@ -58,8 +58,8 @@ class RobustnessPoint(Record):
         may miss a worse rescaling, so this share is an upper bound of the share of neighbours that
         survive the true worst rescaling. See :func:`fastcos.auditing.worst_rescaling`.
     worst_linear : float
-        Share of neighbours that survive the worst single linear map that a search found. It is an
-        upper bound for the same reason.
+        Share of neighbours that survive the worst single linear map that a search found. This
+        share, too, is an upper bound, because the search may miss a worse linear map.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling, whose entries have uniformly
         distributed logarithms.
@@ -123,8 +123,9 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the cosines of this variant and of the audited embeddings are nearly equal.
 
-        The condition number of the map from the audited embeddings to the variant must be close to
-        1, because it bounds the change of the cosines (Theorem 3 of docs/explanation/theorems.md).
+        They are nearly equal if the condition number of the map from the audited embeddings to the
+        variant is close to 1, because this number bounds the change of the cosines (Theorem 3 of
+        docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit

@@ -95,8 +95,8 @@ def certified_neighbors(
     family : {"linear", "rescaling"}
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
-        "rescaling", it takes longer and examines only condition numbers up to ``condition``; a
-        larger radius in the result is the radius for "linear".
+        "rescaling", the function takes longer and examines only condition numbers up to
+        ``condition``; a larger radius in the result is the radius for "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
     n_threads, working_memory, progress
@@ -118,8 +118,8 @@ def certified_neighbors(
     A linear map with the condition number κ changes z = artanh(cosine) by at most ln κ. Let z_ij be
     the z of the cosine of item i and its neighbour j, and let z_i(k+1) be the z of the cosine of
     item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest if z_ij - z_i(k+1)
-    is larger than 2 ln κ. For rescalings, whether neighbour j stays nearer to item i than another
-    item m is a linear programme for each ratio of the norms of j and m. The function solves this
+    is larger than 2 ln κ. For rescalings, a linear programme for each ratio of the norms of j and m
+    decides whether neighbour j stays nearer to item i than another item m. The function solves this
     programme for the 4,096 items m that are nearest to item i; for all other items, it uses the
     bound on the change of z.
 
@@ -188,7 +188,7 @@ def rescaling_radii(
     longest_list: int = 4096,
     batch_rows: int = 4096,
 ) -> Floats:
-    """Return the radii (n, k) of the k nearest neighbours of each row for "rescaling".
+    """Return the radii (n, k) of the k nearest neighbours for the family "rescaling".
 
     A radius is one of the ascending ``levels``, or the radius that follows from the values of
     Fisher's z alone. Each edge is first examined with a list of the ``first_list`` nearest

@@ -123,7 +123,7 @@ def map_encoder(
     old_corpus : array_like (p, d')
         Vectors of the old encoder for all texts, with p > k.
     rows : array_like (m,), int
-        Row number in old_corpus of each text of the sample. The numbers must all be different.
+        Row number in old_corpus of each text of the sample. All row numbers must be different.
     kind : {"orthogonal", "linear"}
         Whether to fit an orthogonal map, or any linear map. An orthogonal map has fewer degrees of
         freedom than a linear map. In our measurements, orthogonal maps were more accurate than
@@ -233,7 +233,7 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 
 
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
-    """Return the matrix that maps source to target best, orthogonal or by ridge regression."""
+    """Return the orthogonal matrix, or the matrix of a ridge regression, from source to target."""
     with parallel.blas_lock():
         products = source.T @ target
         if kind == "orthogonal":

@@ -118,7 +118,7 @@ def audit(
         condition number of about 1.2, which is the default. Two short trainings, or trainings with
         different initial factors or optimisers, differ by condition numbers of 2 to 30
         (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
-        special cases of section 2.2 of the paper differ by a condition number of 5. Each of them
+        special cases of section 2.2 differ by a condition number of 5, and either special case
         differs from the factors without a rescaling by a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         What the loss of the model depends on: dot products, differences of dot products
@@ -134,9 +134,9 @@ def audit(
         the rows. "not both" if it had weight decay on one of them or on neither. If the loss had
         weight decay on both and training has converged, weight decay has determined the scale of
         each dimension, as in Eq. 2 of the paper, and a rescaling D would increase the loss. With
-        ``users``, the audit checks this: weight decay on both makes the Gram matrices of users and
-        items equal. If the two Gram matrices differ, the report says so and assumes that D is
-        arbitrary.
+        ``users``, the audit checks whether the Gram matrices of users and items are equal, as they
+        are after converged training with weight decay on both. If the two Gram matrices differ, the
+        report says so and assumes that D is arbitrary.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
@@ -149,7 +149,7 @@ def audit(
     -------
     Audit
         The report. ``verdict`` summarises the report in a few sentences, and ``to_dict()`` returns
-        it as plain Python values.
+        the report as plain Python values.
 
     Raises
     ------
@@ -163,12 +163,12 @@ def audit(
     An audit runs one ``top_k`` of all items, and uses samples of the items for the parts that take
     longer:
 
-    - certificates and attacks under rescalings: 48 items;
-    - comparisons of lists of neighbours: 500 items;
-    - AUC of labels: 1,000 items;
-    - sensitivity index: 2,000 items;
-    - search for the worst rescaling: 500 items, and 1,000 other items on which the effect of the
-      rescaling is measured.
+    - Certificates and attacks under rescalings are computed for 48 items.
+    - The lists of neighbours of 500 items are compared with those of the variants.
+    - The AUC of the labels is computed from 1,000 items.
+    - The sensitivity index is computed from the neighbours of 2,000 items.
+    - The search for the worst rescaling uses 500 items, and the effect of this rescaling is
+      measured on 1,000 other items.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
     into ``working_memory``; the report is the same as for arrays in memory. In addition to these
@@ -251,8 +251,8 @@ def audit(
 class _ModelContext(NamedTuple):
     """The users of the audited model, the counts of interactions, and the gradient noise.
 
-    ``popularity`` (p,) contains the number of interactions of each item, and ``activity`` (n,) that
-    of each user.
+    ``popularity`` (p,) contains the number of interactions of each item, and ``activity`` (n,)
+    contains the number of interactions of each user.
     """
 
     users: validation.Rows | None
@@ -413,8 +413,8 @@ def _study_sensitivity(
 ) -> dict[str, Any]:
     """Return the fields of Audit about the sensitivity index.
 
-    The sensitivity index is computed from the edges of ``index_sample``. Its mean over random bases
-    is computed from the edges of ``certificate_sample``, which is smaller.
+    The sensitivity index is computed from the edges of ``index_sample``. The mean of the index over
+    random bases is computed from the edges of ``certificate_sample``, which is a smaller sample.
     """
     sensitivity, shares = sensitivity_index(index_sample, lists[index_sample.rows])
     random_basis_indices = [

@@ -65,8 +65,8 @@ class ModelDiff(Record):
         explains.
     explained_old : float
         Share of the sum of squares of the old items that the best linear map of the new items
-        explains. If it is lower than ``explained_new``, the new version contains less information
-        than the old version.
+        explains. If this share is lower than ``explained_new``, the new version contains less
+        information than the old version.
     condition : float
         Condition number of the linear map on the directions that the old items span. The linear map
         changes Fisher's z of a cosine by at most the logarithm of this condition number.
@@ -102,7 +102,7 @@ class ModelDiff(Record):
     def verdict(self) -> str:
         """The share of changed neighbours in one sentence.
 
-        The sentence contains an interval if only a sample of the items was compared.
+        The verdict contains an interval if only a sample of the items was compared.
         """
         changed, real, half = 1 - self.overlap, 1 - self.unchanged, _NORMAL_95 * self.overlap_error
         interval = ""

@@ -29,11 +29,11 @@ class ItemRows(NamedTuple):
     - ``items``: The embeddings of all items, in memory or memory-mapped.
     - ``norms``: The norms of all items.
     - ``rows``: The row numbers of the subset.
-    - ``get_index``: A function that returns the search index of all items. Its first call builds
-      the index.
+    - ``get_index``: A function that returns the search index of all items, and builds this index
+      when it is called for the first time.
     - ``working_memory``: The largest amount of memory that a search may use, in MiB.
-    - ``max_rows``: The number of items that fit in ``working_memory``. If the items are in memory,
-      it is the number of all items.
+    - ``max_rows``: The number of items that fit in ``working_memory`` or, if the items are in
+      memory, the number of all items.
     - ``n_threads``: The number of threads.
     """
 
@@ -131,7 +131,7 @@ def nearest_items(
 ) -> Neighbors:
     """Return the ``length`` nearest items of each sampled row, without the row itself.
 
-    By default, items are compared by their cosine. To compare them by another measure, pass an
+    By default, items are compared by their cosine. To compare items by another measure, pass an
     index of the same items that uses this measure.
     """
     options: dict[str, Any] = {

@@ -75,7 +75,8 @@ class Audit(Record):
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
         Name of the entry of ``parametrizations`` that equals the audited factors, up to a
-        negligible change of the cosines. None if no entry does, or if there is only one dimension.
+        negligible change of the cosines. None if no entry equals the audited factors, or if there
+        is only one dimension.
     epochs_to_forget : float or None
         Predicted number of epochs in which stochastic gradient descent reduces the distance of the
         factors from convergence to 1/e of its current value. The distance is the logarithm of the
@@ -165,8 +166,8 @@ class Audit(Record):
     def nearest_parametrization(self) -> VariantScores | None:
         """The other parametrisation that is nearest to the audited embeddings, or None.
 
-        The map from the audited embeddings to this parametrisation has the lowest condition number
-        of all such maps. The value is None if no such map is invertible.
+        Of all maps from the audited embeddings to other parametrisations, the map to this one has
+        the lowest condition number. The value is None if none of these maps is invertible.
         """
         by_condition = [
             (form.condition, form)
@@ -345,7 +346,8 @@ class Audit(Record):
     def _contradiction(self) -> str:
         """Return the explanation of Gram matrices that differ despite weight decay.
 
-        When training with weight decay on users and items converges, their Gram matrices are equal.
+        After converged training with weight decay on both, users and items have equal Gram
+        matrices.
         """
         condition = self.condition_to_balance
         distance = (

@@ -78,9 +78,9 @@ def robustness_curve(
 
 
 def _share(radius: Floats, condition: float) -> float:
-    """Return the share of edges whose radius exceeds ``condition``, among edges with a radius.
+    """Return the share of edges whose radius exceeds ``condition``.
 
-    An edge of a zero row has no radius: its radius is NaN.
+    Edges of zero rows, whose radius is NaN, are left out.
     """
     edge_radii = radius[~np.isnan(radius)]
     return float((edge_radii > condition).mean()) if len(edge_radii) else 0.0

@@ -1,7 +1,7 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
 Two models with the same predictions may have different factors, which differ by an invertible map
-of the latent space. A loss that depends only on dot products does not determine this map; it
+of the latent space. A loss that depends only on dot products does not determine this map; the map
 depends on the training algorithm and the software. For example, a truncated SVD, LSA, and training
 with weight decay on users and items return three different factorisations of the same predictions.
 An invariant baseline is a similarity that no invertible map of the latent space changes.
@@ -225,8 +225,8 @@ def _condition(factor: Floats) -> float | None:
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
     """Return a function that computes (rows - mean) @ factor in float64.
 
-    The returned function maps float32 rows to float32 rows. It also maps equal rows to equal rows,
-    so that equal rows are ranked in the same order in all variants.
+    The returned function maps float32 rows to float32 rows, and equal rows to equal rows. Equal
+    rows are therefore ranked in the same order in all variants.
     """
 
     def transform(rows: validation.Rows) -> validation.Rows:

@@ -82,13 +82,13 @@ class WorstRescaling(NamedTuple):
     error : float
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
-        Number of items whose neighbours were counted. If there are more than 1,000 items, these
-        items are a sample. The search did not use this sample, except to choose the best of four
-        linear maps.
+        Number of items whose neighbours were counted. If there are more than 1,000 items, only the
+        neighbours of a sample are counted. The search did not use this sample, except to choose the
+        best of four linear maps.
     map : ndarray (d,) or (d, d), float64
-        The map of the items. For a rescaling D, it is the diagonal of D^-1, and the mapped items
-        are ``items * map``. For a linear map, it is the matrix G, and ``items @ map`` are the
-        mapped items.
+        The map of the items. For a rescaling D, this array is the diagonal of D^-1, and the mapped
+        items are ``items * map``. For a linear map G, this array is the matrix G, and the mapped
+        items are ``items @ map``.
     """
 
     condition: float
@@ -110,10 +110,10 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search for the single map of bounded condition number that replaces the most neighbours.
 
-    :func:`certified_neighbors` proves which neighbours survive every map. Each of the other
-    neighbours may be removed by a different map. But a model has only one parametrisation at a
-    time, so this function searches for the worst single map. The share of replaced neighbours that
-    the function returns is a lower bound, because a longer search may find a worse map.
+    :func:`certified_neighbors` proves which neighbours survive every map. Each of the neighbours
+    without such a proof may be removed by a different map. But a model has only one parametrisation
+    at a time, so this function searches for the worst single map. The share of replaced neighbours
+    that the function returns is a lower bound, because a longer search may find a worse map.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class MapSearch:
     def along(self, conditions: Sequence[float], start: WorstRescaling) -> list[WorstRescaling]:
         """Return the worst map that a search finds for each of the condition numbers.
 
-        Every search starts from the map ``start``. If this map is a matrix, the search runs in the
+        Every search starts from the map ``start``. If ``start`` is a matrix, the search runs in the
         basis of its left singular vectors.
         """
         if start.map.ndim == 1:
@@ -302,7 +302,7 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the derivative (d, d), by the metric, of a smoothed count of lost edges.
+        """Return the gradient (d, d) of a smoothed count of lost edges with respect to the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth function of the difference between its score and the threshold.
@@ -375,7 +375,7 @@ class _Edges:
 
         The inner products are computed from the mapped rows. If the inner products were computed
         from the metric GG' of the map G, their rounding errors would grow with the square of the
-        condition.
+        condition number.
         """
         mapped_rows = self.units * map_ if map_.ndim == 1 else self.units @ map_
         inverse = _inverse(np.einsum("ij,ij->i", mapped_rows, mapped_rows))

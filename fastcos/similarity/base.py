@@ -38,9 +38,9 @@ class Measure(Protocol):
     encode_queries(q) and y = encode_items(b), and ranks the items of q by this raw score. The raw
     score depends on ``metric_type``:
 
-    - "dot": x·y + item_bias(b);
-    - "cosine": x·y / (|x| |y|), or 0 if x or y is a zero row;
-    - "euclidean": -|x - y|².
+    - For "dot", the raw score is x·y + item_bias(b).
+    - For "cosine", the raw score is x·y / (|x| |y|), or 0 if x or y is a zero row.
+    - For "euclidean", the raw score is -|x - y|².
 
     ``to_score`` then converts raw scores to the scores that the search returns. For the items of
     one query, a higher raw score must not become a lower score.
@@ -95,9 +95,9 @@ class UpperBounded(Measure, Protocol):
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
         """Return the exact raw scores (n, k) of each query with its candidates.
 
-        Row i of the result contains the scores of query i, which is row i of Q (n, d), with the
-        items whose numbers are in row i of columns (n, k). ``precomputed`` is the result of
-        ``precompute``.
+        Query i is row i of Q (n, d), and row i of ``columns`` (n, k) contains the numbers of its
+        candidates. Row i of the result contains the scores of query i with these candidates.
+        ``precomputed`` is the result of ``precompute``.
         """
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:

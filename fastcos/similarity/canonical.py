@@ -2,8 +2,8 @@
 
 A model with users P and items Q predicts P Q'. For every invertible matrix G, the model with users
 P G^-T and items Q G makes the same predictions. ``canonicalize`` returns the same factors for all
-of these models. ``query_metric`` derives an inner product of items from the users. The inner
-product of any two items has the same value in all of these models.
+models with the same predictions. ``query_metric`` derives an inner product of items from the users.
+The inner product of two items has the same value in all models with the same predictions.
 """
 
 import warnings
@@ -29,7 +29,8 @@ class CanonicalFactors(NamedTuple):
         The columns of users are orthogonal, and so are the columns of items. Column j of users and
         column j of items both have the squared norm ``singular_values[j]``.
     singular_values : ndarray (k,), float64
-        Singular values of the product, descending. The values beyond the rank of the product are 0.
+        Singular values of the product, descending. The singular values beyond the rank of the
+        product are 0.
     """
 
     users: Floats
@@ -165,10 +166,10 @@ def query_metric(
     scores are dot products of users and items, or of queries and items, such as a dual encoder. The
     result contains only C and its factor L, not the users.
 
-    If the same vector is added to all items, however, the cosines after ``transform`` change. A
+    The cosines after ``transform`` do change, however, if the same vector is added to all items. A
     loss that only compares items with each other, such as BPR or a softmax over items, does not
-    change in this case (theorem 10 in docs/explanation/proofs.md). After training with such a loss,
-    search the transformed items by the measure "centered_cosine".
+    change if the same vector is added to all items (theorem 10 in docs/explanation/proofs.md).
+    After training with such a loss, search the transformed items by the measure "centered_cosine".
 
     Parameters
     ----------

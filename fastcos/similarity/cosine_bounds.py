@@ -205,9 +205,10 @@ def cosine_interval(
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
     cosine is positive, it is reached with weights that have only two values, the smallest and the
     largest that are allowed. All dimensions with the largest weight have a positive product x_l y_l
-    of the entries of x and y. They are adjacent if the dimensions with a positive product are
-    sorted by y_l / x_l. If the smallest cosine is not negative, it equals the maximum, over a real
-    parameter, of the minimum of a linear-fractional programme (Sion 1958, Dinkelbach 1967).
+    of the entries of x and y. If the dimensions with a positive product are sorted by y_l / x_l,
+    the dimensions with the largest weight are adjacent. If the smallest cosine is not negative, it
+    equals the maximum, over a real parameter, of the minimum of a linear-fractional programme (Sion
+    1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -258,8 +259,8 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     Returns
     -------
     Sensitivity
-        index and contributions. For collinear pairs, the index and the contributions are 0, because
-        no rescaling changes the cosine. For pairs with a zero row, they are NaN.
+        index and contributions. The index and the contributions are 0 for collinear pairs, because
+        no rescaling changes their cosine, and NaN for pairs with a zero row.
 
     Examples
     --------

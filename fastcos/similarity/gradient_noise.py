@@ -71,10 +71,10 @@ def gradient_noise(
     but in the long run, the noise of its gradients determines this scale. The function also
     predicts the number of epochs until the factors have reached this scale. At convergence, the sum
     of w xx' over all items x, with w the weight of the item, equals the same sum over all users.
-    For fixed predictions, this equation holds for exactly one metric GG' of the items. This metric
-    is the geometric mean of two matrices: the inverse of the sum over the items, and the sum over
-    the users. If the squared slopes of all observations have the same mean, the converged factors
-    are those that an audit calls ``balanced_by_counts``.
+    For fixed predictions, this equation holds for exactly one metric GG' of the items. The metric
+    is the geometric mean of two matrices: the inverse of the sum of w xx' over the items, and the
+    sum of w xx' over the users. If the squared slopes of all observations have the same mean, the
+    converged factors are those that an audit calls ``balanced_by_counts``.
 
     These statements apply to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to these
@@ -119,9 +119,9 @@ def gradient_noise(
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
     epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
-    rescaling fades exponentially. Its rate per epoch lies between the step times the smallest and
-    the step times the largest generalised eigenvalue of the weighted and the unweighted Gram
-    matrices of users and items (Theorem 9c).
+    rescaling fades exponentially. The rate of this decay per epoch lies between the step times the
+    smallest and the step times the largest generalised eigenvalue of the weighted and the
+    unweighted Gram matrices of users and items (Theorem 9c).
 
     In 36 trainings, the measured number of epochs differed from the predicted number by at most a
     factor of 1.4. After four times the predicted number of epochs, the condition number of the
@@ -193,12 +193,13 @@ def gradient_noise(
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
     """Return the number of epochs in which the distance to convergence falls to 1/e.
 
-    The result is for a step of 1.
+    The number of epochs is computed for a step of 1.
 
     The distance is the logarithm of the condition number of the map from the converged factors to
-    the current factors. ``start`` (d, d) is this map at the beginning. ``items`` and ``users`` (d,
-    d) are the Gram matrices of the converged items and users. ``weighted`` (d, d) is the Gram
-    matrix of their weighted rows, which is the same for items and users.
+    the current factors. ``start`` (d, d) is the map from the converged factors to the factors
+    before these epochs. ``items`` and ``users`` (d, d) are the Gram matrices of the converged items
+    and users. ``weighted`` (d, d) is the Gram matrix of their weighted rows, which is the same for
+    items and users.
     """
     import scipy.integrate
     import scipy.linalg

@@ -58,9 +58,9 @@ class QueryNormalized(BaseMeasure):
 class _Local(BaseMeasure):
     """Base class of measures that use a statistic of the K nearest neighbours of every row.
 
-    The neighbours of an item are rows of ``other``; if ``other`` is None, they are the remaining
-    items. The neighbours of a query are items. If the query is itself an item and there is no
-    ``other``, the query is not its own neighbour.
+    The neighbours of an item are searched among the rows of ``other`` or, if ``other`` is None,
+    among the remaining items. The neighbours of a query are searched among the items. If the query
+    is itself an item and there is no ``other``, the query is not its own neighbour.
     """
 
     metric_type = "dot"
@@ -123,11 +123,11 @@ class CSLS(_Local):
     """2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.
 
     The measure lowers the scores of hubs. The article by Conneau et al. compares the words of two
-    languages. There, r of an item is the mean of its cosines with the K nearest queries; to compute
-    r in this way, pass ``other=queries``. If ``other`` is None, r of an item is the mean of its
-    cosines with the K nearest of the remaining items, so that a result does not depend on which
-    queries are searched together. Pitfall: a search makes two passes over all pairs of rows, or
-    three for queries that are not items. Source: Conneau et al. arXiv:1710.04087.
+    languages. In this article, r of an item is the mean of its cosines with the K nearest queries;
+    to compute r in this way, pass ``other=queries``. If ``other`` is None, r of an item is the mean
+    of its cosines with the K nearest of the remaining items, so that a result does not depend on
+    which queries are searched together. Pitfall: a search makes two passes over all pairs of rows,
+    or three for queries that are not items. Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------

@@ -215,7 +215,8 @@ class AllButTheTop(Mapped):
     Parameters
     ----------
     n_directions : int, optional
-        Number of directions to remove, less than d. Default: d/100, but at least 1; 0 if d = 1.
+        Number of directions to remove, less than d. By default, d/100 directions are removed, but
+        at least 1; for d = 1, none is removed.
     """
 
     name = "all_but_the_top"

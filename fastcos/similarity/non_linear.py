@@ -207,7 +207,7 @@ class MutualProximity(BaseMeasure):
     def _row_moments(self, rows: Rows) -> tuple[Floats, Floats]:
         """Return the mean and the deviation of the cosines of every row with the items.
 
-        The values of rows that are items have been stored by ``fit``.
+        For rows that are items, the function returns the values that ``fit`` has stored.
         """
         item_numbers = self._lookup.find(rows)
         mean, deviation = (moments[item_numbers] for moments in self._item_moments)
@@ -220,9 +220,9 @@ class MutualProximity(BaseMeasure):
         return mean, deviation
 
     def _moments_of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return the mean and the deviation of the cosines of unit rows with the items.
+        """Return the means and the deviations of the cosines of unit rows with the items.
 
-        The deviations are positive.
+        Deviations below 1e-12 are replaced by 1e-12.
         """
         mean, deviation = self._moments.of(units, is_inside)
         return mean, np.maximum(deviation, _MIN_DEVIATION)
@@ -233,10 +233,10 @@ class NormAngleDistance(BaseMeasure):
     """-(||x| - |y|| + λ arccos(cosine)), where λ weighs the angle against the difference in norm.
 
     Some slides call this distance "WRD" and omit the absolute value around the difference of the
-    norms. It is a different measure from Word Rotator's Distance. Candidates are selected by the
-    squared Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two
-    rows differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s of at
-    most 2, the pairs (g, θ) with this s form a curve. Then g / λ + θ, the distance divided by λ, is
+    norms. This measure is not Word Rotator's Distance. Candidates are selected by the squared
+    Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
+    differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s of at most
+    2, the pairs (g, θ) with this s form a curve. Then g / λ + θ, the distance divided by λ, is
     smallest at one of the two ends of the curve, where it is 2 arcsin(s/2) or s / w; the first
     value is never larger than the second. For an s above 2, g / λ + θ is at least π, and at least
     the value that g / λ has for an angle of π. Pitfall: a suitable λ depends on the units of the

@@ -11,7 +11,7 @@ from fastcos.validation import Floats, Rows
 
 @register
 class RadialCosine(BaseMeasure):
-    """cosine |x|^γ |y|^γ: from the cosine (γ = 0) to the inner product (γ = 1).
+    """Cosine times |x|^γ |y|^γ: the cosine for γ = 0, the inner product for γ = 1.
 
     Pitfall: if popular items have large norms, a larger γ favours popular items. The value has no
     fixed range. The name is from You arXiv:2504.16318, which gives no formula; the formula comes

@@ -42,7 +42,7 @@ def map_rows(rows: Rows, root: Floats, mean: Floats | None = None) -> Floats:
 
 
 def first_copies(rows: Rows) -> Integers | None:
-    """Return, for each row, the number (n,) of the first row that equals it.
+    """Return, for each row, the row number (n,) of the first row that equals it.
 
     The result is None if all rows are different.
 

@@ -70,8 +70,8 @@ def calibrate(
     condition : float, optional
         If a condition number is passed, the function also searches how far rescalings D of at most
         this condition number move the threshold for the rate ``fpr``
-        (:func:`fastcos.auditing.threshold_range`). This search requires the measure "cosine" and no
-        ``queries``.
+        (:func:`fastcos.auditing.threshold_range`). This search is possible only for the measure
+        "cosine" without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
         stored with the result, and an index that stores the name of another model raises an error

@@ -71,7 +71,7 @@ class PairDistribution(Record):
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """The rates of the list 1e-1, 1e-2, ..., 1e-6 that are at least ``smallest_fpr``."""
+        """The rates from the list 1e-1, 1e-2, ..., 1e-6 that are at least ``smallest_fpr``."""
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:

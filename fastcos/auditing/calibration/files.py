@@ -83,7 +83,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Raise an error if a value in a document is impossible, so that no result is wrong."""
+    """Raise an error if a value in the document of a calibration is impossible."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
     validation.check_text("model", values["model"] or None)

@@ -97,7 +97,8 @@ class Pairs:
 def bins_of(pairs: Pairs) -> Bins:
     """Return bins that cover all scores.
 
-    The bins of cosines are fixed. For other scores, the function makes a pass over all pairs.
+    The bins of cosines are fixed. To find the bins of scores that are not cosines, the function
+    makes a pass over all pairs.
     """
     kind = type(pairs.measure)
     if (

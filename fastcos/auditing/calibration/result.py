@@ -108,10 +108,10 @@ class Calibration(PairDistribution):
         """Return an interval for the true false-positive rate of ``threshold(fpr)``.
 
         Several pairs contain the same row, so the pairs above the threshold count as a smaller
-        number of independent pairs. The interval is that of a Poisson count with this smaller
-        number. The interval assumes that rows are drawn independently from one population. The
-        interval takes hubs into account, but it is too narrow if the rows contain one tight
-        cluster; ``notes`` then contains a warning.
+        number of independent pairs. The interval is that of a Poisson count of independent pairs.
+        The interval assumes that rows are drawn independently from one population. The interval
+        takes hubs into account, but it is too narrow if the rows contain one tight cluster;
+        ``notes`` then contains a warning.
 
         Parameters
         ----------
@@ -154,8 +154,9 @@ class Calibration(PairDistribution):
         """Return how many independent pairs would determine this rate as precisely as all pairs.
 
         The result is the number of pairs above the threshold, divided by the number of pairs that
-        count as one independent pair. The divisor is computed at about 3 times the rate. At the
-        rate itself, the divisor would be too small in samples that lack a hub by chance.
+        count as one independent pair. The number of pairs that count as one is computed at about 3
+        times the rate. At the rate itself, it would be too small in samples that lack a hub by
+        chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -169,11 +170,11 @@ class Calibration(PairDistribution):
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
         """Return bounds on the false-positive rate of a cosine over linear maps of the items.
 
-        The maps have at most the condition number ``condition``. The condition number of a linear
-        map is its largest singular value divided by its smallest. Rescalings D are linear maps, so
-        the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a pair by at
-        most ln(condition). Therefore the cosine of a pair can move from one side of the score to
-        the other only if its z differs from the z of the score by at most ln(condition).
+        The linear maps have a condition number of at most ``condition``. The condition number of a
+        linear map is its largest singular value divided by its smallest. Rescalings D are linear
+        maps, so the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a
+        pair by at most ln(condition). Therefore the cosine of a pair can move from one side of the
+        score to the other only if its z differs from the z of the score by at most ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -186,8 +187,8 @@ class Calibration(PairDistribution):
     def is_reachable(self, fpr: float) -> bool:
         """Return whether any score reaches the threshold for this false-positive rate.
 
-        The result is False if more pairs than the rate permits have the largest score. For example,
-        this happens if the rows contain many duplicates.
+        The result is False if more pairs than the rate permits have the largest score, for example
+        because the rows contain many duplicates.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])

@@ -118,9 +118,9 @@ def threshold_range(
     """Search how far rescalings D move the cosine threshold for a false-positive rate.
 
     The threshold for the rate ``fpr`` is the cosine that a share ``fpr`` of all pairs reaches.
-    Among all rescalings D of at most the condition number ``condition``, the function searches for
-    the one with the lowest threshold and for the one with the highest threshold. The true range is
-    at least as wide as the range that the search finds. The function also returns bounds of the
+    Among all rescalings D with a condition number of at most ``condition``, the function searches
+    for the one with the lowest threshold and for the one with the highest threshold. The true range
+    is at least as wide as the range that the search finds. The function also returns bounds of the
     threshold, which hold for every linear map of this condition number.
 
     The logarithms of the entries of all allowed D form a box. The derivatives of the cosines of the
