@@ -31,18 +31,24 @@ OPTIONS = ExecutionOptions(config.n_threads(), config.working_memory() * 2**20)
 
 
 def encoded(n, d):
-    """Return random rows as encoded items, and the same rows packed."""
+    """Return random rows as encoded items, and a segment that has packed the same rows."""
     items = encoded_rows.encode_rows(gaussian(n, d), None, None, "cosine")
-    return items, Segment("cosine", items, np.arange(n)).packed
+    segment = Segment("cosine", items, np.arange(n))
+    segment.duplicates = None
+    assert segment.packed is not None
+    return items, segment
 
 
-def searching(packed, items, n, options=OPTIONS, **costs):
-    """Return a function that searches packed items with the first n items as queries."""
-    queries = items.take(slice(0, n)), no_exclusions(n)
+def searching(segment, items, n, options=OPTIONS, **costs):
+    """Return a function that searches a segment with the first n items as queries.
+
+    The search is planned with these costs.
+    """
+    queries, request = items.take(slice(0, n)), scan.SegmentRequest(K, no_exclusions(n))
 
     def search():
         with cost_model.costs_replaced(**costs):
-            scan.scan_packed(packed, *queries, K, options)
+            scan.search_segment(segment, queries, request, options)
 
     return search
 
@@ -86,9 +92,9 @@ def few_queries(n_items):
     With up to 64 queries, each thread searches a part of the items for all queries. With more
     queries, each thread searches all items for a part of the queries.
     """
-    items, packed = encoded(n_items, 128)
+    items, segment = encoded(n_items, 128)
     counts = 1, 16, 48, 64, 65, 96, 128
-    times = {n: milliseconds(searching(packed, items, n)) for n in counts}
+    times = {n: milliseconds(searching(segment, items, n)) for n in counts}
     table = ((n, ms, ms / n) for n, ms in times.items())
     show(f"max_queries_sharing_rows: {n_items:,} x 128", ("queries", "ms", "ms a query"), table)
 
@@ -97,10 +103,10 @@ def threads_of_few_queries():
     """Print the times of few queries on one thread, and on two threads that share the items."""
     table = []
     for n_items, n in ((4_000, 1), (8_000, 1), (16_000, 1), (32_000, 1), (4_000, 16), (16_000, 16)):
-        items, packed = encoded(n_items, 128)
+        items, segment = encoded(n_items, 128)
         settings = (OPTIONS._replace(n_threads=m) for m in (1, 2))
         times = [
-            milliseconds(searching(packed, items, n, options, min_bytes_per_thread=1))
+            milliseconds(searching(segment, items, n, options, min_bytes_per_thread=1))
             for options in settings
         ]
         table.append((f"{n_items:,}", n, *(1000 * ms for ms in times)))
@@ -108,9 +114,9 @@ def threads_of_few_queries():
 
 
 def panels_of_a_run():
-    items, packed = encoded(1_000_000, 128)
+    items, segment = encoded(1_000_000, 128)
     table = (
-        (n, milliseconds(searching(packed, items, 64, max_panels_per_range=n)))
+        (n, milliseconds(searching(segment, items, 64, max_panels_per_range=n)))
         for n in (512, 2048, 8192, 32768)
     )
     title = "max_panels_per_range: 64 queries of 1,000,000 x 128"
@@ -138,11 +144,12 @@ def extra_candidates():
         kind, Q = measure.metric_type, X[:1000]
         items = encoded_rows.encode_rows(measure.encode_items(X), measure.item_bias(X), None, kind)
         encoded_queries = encoded_rows.encode_rows(measure.encode_queries(Q), None, None, kind)
-        packed = Segment(kind, items, np.arange(len(X))).packed
-        excluded = no_exclusions(len(Q), exclude_self=True)
+        segment = Segment(kind, items, np.arange(len(X)))
         precomputed, shares = measure.precompute(X), []
         for extra in extras:
-            listed, raw = scan.scan_packed(packed, encoded_queries, excluded, K + extra, OPTIONS)
+            listed, raw = scan.nearest(
+                encoded_queries, segment, K + extra, OPTIONS, exclude_self=True
+            )
             exact = -np.sort(-measure.rescore(Q, precomputed, listed), axis=1)[:, K - 1]
             shares.append(float((exact > measure.upper_bound(Q, raw[:, -1])).mean()))
         table.append((name, *shares))

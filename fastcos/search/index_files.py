@@ -126,7 +126,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
         arrays["norms"] = segment.encoded.norms
     groups = segment.duplicates
     segment.wait_for_projection()
-    packed = segment.packed if groups is None else segment.packed_distinct
+    packed = segment.packed if groups is None else segment.distinct.packed
     arrays |= packed_arrays(packed)
     has_projection = packed.arrays.projection.words > 0
     if groups is not None:
@@ -250,7 +250,7 @@ def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> In
     segment.duplicates = groups
     packed = _read_packed(fields, arrays, segment, groups)
     if packed is not None and groups is not None:
-        segment.packed_distinct = packed
+        segment.distinct.packed = packed
     elif packed is not None:
         segment.packed = packed
         if len(packed.arrays.order) > len(segment.numbers):

@@ -40,7 +40,7 @@ from fastcos.search.packing import (
     pair_scoring,
     unpacked_items,
 )
-from fastcos.search.plan import RequestSizes, SearchPlan, SegmentSizes, plan_pass, plan_search
+from fastcos.search.plan import RequestSizes, SearchPlan, plan_pass, plan_search
 from fastcos.search.rankings import Ranking, best_of_parts, unfilled
 from fastcos.search.segments import Segment
 from fastcos.search.task_grid import Machine, TaskGrid
@@ -227,7 +227,12 @@ def _packed(
     options: ExecutionOptions,
 ) -> Ranking:
     """Search the packed rows of the segment (the method "packed")."""
-    return scan(plan, segment.packed, queries, request, options)
+    packed, exclusions, allowed = segment.packed, request.exclusions, request.allowed
+    if plan.is_one_launch:
+        filters = kernel_filters(exclusions, allowed)
+        launch = launch_of(plan, packed, filters, request.k, must_check=False)
+        return launch.run(queries.rows, options.progress)
+    return _scan_query_blocks(plan, packed, queries, request, options)
 
 
 def _distinct(
@@ -243,7 +248,6 @@ def _distinct(
     """
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
-    segment.count_work(n, request.k, "packed_distinct")
     if progress is not None:
         options = options._replace(progress=lambda done, total: progress(done * n // total, n))
     query_groups = duplicates.find_duplicates(queries) if norms_repeat(queries.norms) else None
@@ -251,9 +255,14 @@ def _distinct(
     if query_groups is not None:
         distinct_queries, group_of_query = queries.take(query_groups.first), query_groups.group_of
     k = min(request.k + 1, len(groups.first))
-    exclusions = no_exclusions(len(distinct_queries.rows))
-    # The search is planned again, because several queries may be equal and are then searched once.
-    best = scan_packed(segment.packed_distinct, distinct_queries, exclusions, k, options)
+    distinct_request = SegmentRequest(k, no_exclusions(len(distinct_queries.rows)))
+    segment.distinct.count_work(n, request.k)
+    # The search is planned again, because its number of queries is the number of distinct queries,
+    # and because the rows have been packed.
+    plan = plan_segment(segment.distinct, len(distinct_queries.rows), distinct_request, options)
+    best = _METHODS[plan.method](
+        plan, segment.distinct, distinct_queries, distinct_request, options
+    )
     return duplicates.expand(
         groups, request.exclusions, group_of_query, best, request.k, options.n_threads
     )
@@ -275,53 +284,6 @@ _METHODS: dict[str, Callable[..., Ranking]] = {
     "numpy": _numpy, "score_all": _score_all, "unpacked": _unpacked,
     "packed": _packed, "distinct": _distinct, "repack": _repack,
 }  # fmt: skip
-
-
-def scan_packed(
-    packed: PackedItems,
-    queries: EncodedRows,
-    exclusions: ExcludedItems,
-    k: int,
-    options: ExecutionOptions,
-) -> Ranking:
-    """Return row numbers and raw scores (n, k) of the best packed rows for each query.
-
-    All packed rows are allowed in the results. The search is planned first.
-    """
-    n_slots = len(packed.arrays.order)
-    projected_words, max_k = packed.projection_sizes
-    sizes = SegmentSizes(
-        n_slots, packed.arrays.rows.shape[1], n_slots, packed_for=packed.layout.isa,
-        n_packed=n_slots, projected_words=projected_words, projection_max_k=max_k,
-        n_distinct=n_slots,
-    )  # fmt: skip
-    sizes_of_request = RequestSizes(
-        len(queries.rows), k, excludes_pairs=len(exclusions.indices) > 0
-    )
-    plan = plan_search(sizes, sizes_of_request, machine_of(options, config.isa()))
-    return scan(plan, packed, queries, SegmentRequest(k, exclusions), options)
-
-
-def scan(
-    plan: SearchPlan,
-    packed: PackedItems,
-    queries: EncodedRows,
-    request: SegmentRequest,
-    options: ExecutionOptions,
-) -> Ranking:
-    """Return the results of a plan for packed rows, by tiles or by scoring every pair."""
-    items, allowed, exclusions, k = packed.arrays, request.allowed, request.exclusions, request.k
-    if plan.method == "score_all":
-        row_numbers = packed.numbers if allowed is None else allowed.numbers
-        rows = EncodedRows(items.rows, items.norms, items.offsets)
-        return score_all(
-            packed.metric_type, rows, row_numbers, queries, exclusions, k, options, plan.grid
-        )
-    if plan.is_one_launch:
-        filters = kernel_filters(exclusions, allowed)
-        launch = launch_of(plan, packed, filters, k, must_check=False)
-        return launch.run(queries.rows, options.progress)
-    return _scan_query_blocks(plan, packed, queries, request, options)
 
 
 def _scan_query_blocks(

@@ -89,11 +89,12 @@ class Segment:
         return duplicates.find_duplicates_among(self.encoded, self.numbers)
 
     @parallel.lazy_attribute
-    def packed_distinct(self) -> PackedItems:
-        """The packed rows of one item of each group of equal rows."""
+    def distinct(self) -> "Segment":
+        """A segment of which searches return only one item of every group of duplicates."""
         groups = self.duplicates
-        first = self.numbers if groups is None else groups.first
-        return pack_items(self.metric_type, self.encoded, first, self._n_threads, self.scaling)
+        segment = self.restricted_to(self.numbers if groups is None else groups.first)
+        segment.duplicates, segment.scaling = None, self.scaling
+        return segment
 
     def restricted_to(self, numbers: Integers) -> "Segment":
         """Return a segment with the same rows, whose searches return only rows with these numbers.
@@ -177,8 +178,11 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed forms that have been computed so far: ``packed`` and ``packed_distinct``."""
-        return [vars(self)[name] for name in ("packed", "packed_distinct") if name in vars(self)]
+        """The packed forms that have been computed so far: of all items, and of distinct items."""
+        forms = [self.packed_rows]
+        if "distinct" in vars(self):
+            forms.append(self.distinct.packed_rows)
+        return [packed for packed in forms if packed is not None]
 
     @property
     def packed_rows(self) -> PackedItems | None:
@@ -198,12 +202,14 @@ class Segment:
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
         with parallel.attribute_lock(self, "pack"):  # only one thread packs; others wait
-            name = "packed" if self.duplicates is None else "packed_distinct"
-            if name not in vars(self):
+            if self.duplicates is not None:
+                self._work = -1
+                self.distinct.pack()
+            elif "packed" not in vars(self):
                 self._work = -1
                 self._pending = projection.add_later(
-                    getattr(self, name), self.encoded, self._n_threads,
-                    functools.partial(setattr, self, name),
+                    self.packed, self.encoded, self._n_threads,
+                    functools.partial(setattr, self, "packed"),
                 )  # fmt: skip
 
     def wait_for_projection(self) -> None:
@@ -211,6 +217,8 @@ class Segment:
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
+        if "distinct" in vars(self):
+            self.distinct.wait_for_projection()
 
     def uses_numpy(self) -> bool:
         """Return whether searches of this row type run in NumPy, for lack of compiled kernels."""
@@ -219,15 +227,14 @@ class Segment:
     def sizes(self, n_live_of_index: int | None = None) -> plan.SegmentSizes:
         """Return the facts about the segment that are known so far, for ``plan.plan_search``."""
         fields = vars(self)
-        n_live, n_distinct, packed = len(self.numbers), None, None
+        n_live, n_distinct, projected_form = len(self.numbers), None, self.packed_rows
         if "duplicates" in fields:
             groups = fields["duplicates"]
             n_distinct = n_live if groups is None else len(groups.first)
-        for name in ("packed", "packed_distinct"):
-            packed = fields.get(name) if packed is None else packed
-        projected_form = packed
         if n_distinct is not None and n_distinct < n_live:
-            projected_form = fields.get("packed_distinct")
+            # A projection is added only to the packed form of the distinct rows.
+            projected_form = self.distinct.packed_rows
+        packed = projected_form if self.packed_rows is None else self.packed_rows
         n_rows, n_columns = self.encoded.rows.shape
         row_type = memmap.from_bits(self.encoded.rows).dtype.name
         moderate = fields.get("has_moderate_norms")
@@ -254,13 +261,13 @@ class Segment:
         """Whether float32 products of the rows neither overflow nor underflow."""
         return have_moderate_norms(self.encoded.norms)
 
-    def count_work(self, n_queries: int, k: int, name: str = "packed") -> bool:
-        """Count the multiply-adds of a search, which reads the packed form with this name.
+    def count_work(self, n_queries: int, k: int) -> bool:
+        """Pack the rows, unless they are packed, and count the multiply-adds of a search of them.
 
         Once all searches together have performed enough multiply-adds, a projection is added to the
-        packed form, if it saves time. The method returns whether the packed form may have changed.
+        packed rows, if it saves time. The method returns whether the packed rows may have changed.
         """
-        packed: PackedItems = getattr(self, name)
+        packed = self.packed
         if self._work < 0 or not plan.gains_by_projection(n_queries, packed.layout):
             return False
         with parallel.attribute_lock(self, "work"):
@@ -270,7 +277,7 @@ class Segment:
             if is_due:  # only one of several threads adds the projection
                 self._work = -1
         if is_due:
-            setattr(self, name, projection.add_or_warn(packed, self.encoded, self._n_threads))
+            self.packed = projection.add_or_warn(packed, self.encoded, self._n_threads)
         return is_due
 
 

@@ -21,7 +21,6 @@ from fastcos.search import (
     segments,
     task_grid,
 )
-from fastcos.search.filters import no_exclusions
 from fastcos.search.options import ExecutionOptions
 from fastcos.similarity import encoded_rows
 from tests.oracles import dense
@@ -147,13 +146,13 @@ def test_thresholds_by_codes_are_below_rounded_scores(family, depth, metric):
     for n in (256, 800):
         X = family(n, depth)[np.random.default_rng(n).permutation(n)].astype(np.float64)
         items = encoded_rows.encode_rows(X, None, 1, metric)
-        packed = packing.pack_items(metric, items, np.arange(n), 1)
-        packed = projection.add_projection(packed, items, 1)
-        own = no_exclusions(n, exclude_self=True)
+        segment = segments.Segment(metric, items, np.arange(n), 1)
+        segment.duplicates = None
+        segment.packed = projection.add_projection(segment.packed, items, 1)
         truth, _ = dense.top_k(X, X, 5, metric, exclude_self=True)
         for k in (1, 5):
             options = ExecutionOptions(2, 2.0**30)
-            columns, _ = scan.scan_packed(packed, items, own, k, options)
+            columns, _ = scan.nearest(items, segment, k, options, exclude_self=True)
             np.testing.assert_array_equal(columns, truth[:, :k])
 
 
