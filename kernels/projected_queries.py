@@ -124,9 +124,7 @@ def _find_best_of_multiplied(
     whose products are missing may be among the best k.
     """
     rank = min(first_rank, largest_products.shape[0])
-    guess = max(
-        guess_threshold(i, lo, rank, items, codes, largest_products, buffers), dropped_below
-    )
+    guess = guess_threshold(i, lo, rank, dropped_below, items, codes, largest_products, buffers)
     n_best, kth_score = score_reaching(
         i, lo, k, guess, NEVER, False, queries, items, codes, products, largest_products, buffers,
         0, -np.inf,
@@ -173,8 +171,10 @@ def _multiply_by_projection(
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
     """Raise the threshold of query i to a rank among the largest scores of the panels so far."""
     bound_terms = codes.bound_terms
-    guess = guess_threshold(i, lo, min(rank, hi - lo), items, codes, largest_products[i], buffers)
-    bound_terms[THRESHOLD, i] = max(bound_terms[THRESHOLD, i], guess)
+    bound_terms[THRESHOLD, i] = guess_threshold(
+        i, lo, min(rank, hi - lo), bound_terms[THRESHOLD, i], items, codes, largest_products[i],
+        buffers,
+    )  # fmt: skip
 
 
 @borrowing_kernel
