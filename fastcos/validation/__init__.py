@@ -622,5 +622,5 @@ def read_only(array: Array) -> Array:
     if array is None:
         return array
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
