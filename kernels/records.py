@@ -328,9 +328,8 @@ class BlockSearch(NamedTuple):
     capacity, sample_stride, sample_rank, use_projection
         The fields of PanelSearch.
     is_whole_search : bool
-        Whether the kernel performs the whole search of one block of queries in a range of panels,
-        as the kernels for few queries do. The kernel then reads neither queries_per_block and
-        n_ranges nor a list of queries.
+        Whether the kernel performs the whole search of a block of queries in a range of panels, as
+        the kernels for few queries do. The kernel then reads no list of queries.
     must_check : bool
         For a whole search: whether the kernel checks that the queries are ordinary, because no
         other code has checked them.

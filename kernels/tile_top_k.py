@@ -574,20 +574,25 @@ def search_grid(lo, hi, addresses, queries, batch, search, results):
 
     addresses is an ItemAddresses, queries a Queries, and search a BlockSearch. The neighbours are
     written to results, a SearchResults whose scores, rows and unproved have an axis of ranges in
-    front, and whose thresholds are shared by all tasks. If search.is_whole_search is true, lo and
-    hi are panels, and _search_one_block searches this range of panels for all queries.
+    front, and whose thresholds are shared by all tasks. If search.is_whole_search is true,
+    _search_whole_block performs each task, for blocks of all queries. The kernel then reads only
+    the rows and the filters of queries, and writes only the scores and the rows of results.
     """
     items = items_at(addresses)
-    if search.is_whole_search:
-        _search_one_block(lo, hi, addresses, items, queries.rows, queries.filters, search, results)
-        return
-    n_queries, n_panels = batch.shape[0], items.statistics.shape[0]
+    n_queries = queries.rows.shape[0] if search.is_whole_search else batch.shape[0]
+    n_panels = items.statistics.shape[0]
     for task in range(lo, hi):
         range_number = task % search.n_ranges
         first = task // search.n_ranges * search.queries_per_block
         last = min(first + search.queries_per_block, n_queries)
         first_panel = range_number * search.panels_per_range
         last_panel = min(first_panel + search.panels_per_range, n_panels)
+        if search.is_whole_search:
+            _search_whole_block(
+                first, last, first_panel, last_panel, addresses, items, queries, search,
+                results.scores[range_number], results.rows[range_number],
+            )  # fmt: skip
+            continue
         panel_search = PanelSearch(
             first_panel, last_panel, search.capacity, search.sample_stride, search.sample_rank,
             search.use_projection, search.n_ranges > 1,
@@ -600,34 +605,36 @@ def search_grid(lo, hi, addresses, queries, batch, search, results):
 
 
 @kernel
-def _search_one_block(lo, hi, addresses, items, query_rows, filters, search, results):
-    """Find the best k rows of panels lo to hi for each query of one block (n, d).
+def _search_whole_block(
+    first, last, first_panel, last_panel, addresses, items, queries, search, scores, rows
+):
+    """Find the best k rows of a range of panels for each of the queries first to last.
 
     The kernel performs the steps that Python performs around other searches of blocks: the queries
     are measured and scaled, searched with estimated thresholds, and those whose estimate was too
     high are searched again. For 33 queries among 1,000 rows of 64 columns, these steps would take
-    longer in Python than the search. The number of the task is lo // panels_per_range, and its
-    results are written to results.scores[task] and results.rows[task]. If search.must_check is true
-    and a query is not ordinary, results.rows[task, 0, 0] becomes NOT_ORDINARY and nothing is
-    searched. The kernel allocates the memory of search_block, and 72 bytes per query.
+    longer in Python than the search. The results are written to the rows first to last of scores
+    and rows (n, k). If search.must_check is true and any of the n queries is not ordinary,
+    rows[first, 0] becomes NOT_ORDINARY and nothing is searched. The kernel allocates the memory of
+    search_block, and 72 bytes for each of the n queries.
     """
-    task, n = lo // search.panels_per_range, query_rows.shape[0]
-    queries = scaled_queries(query_rows, filters, addresses, items.shift)
+    n = queries.rows.shape[0]
+    queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)
     if search.must_check and not are_ordinary(queries.norms):
-        results.rows[task, 0, 0] = NOT_ORDINARY
+        rows[first, 0] = NOT_ORDINARY
         return
     thresholds, unproved = np.empty(n, np.float32), np.empty(n, np.float32)
     thresholds[:] = -NEVER
-    results_of_task = SearchResults(thresholds, results.scores[task], results.rows[task], unproved)
-    unfinished, count, stride = numbers_below(n), n, search.sample_stride
-    first = np.int64(0)  # has the type of count, because a literal would be another signature
-    while count > 0:
+    results = SearchResults(thresholds, scores, rows, unproved)
+    unfinished, stride = numbers_below(n), search.sample_stride
+    while first < last:
         panel_search = PanelSearch(
-            lo, hi, search.capacity, stride, search.sample_rank, search.use_projection, False
-        )
-        search_block(first, count, items, queries, unfinished, panel_search, results_of_task)
-        n_searched, count, stride = count, 0, 0  # the second pass estimates no threshold
-        for i in range(n_searched):
+            first_panel, last_panel, search.capacity, stride, search.sample_rank,
+            search.use_projection, False,
+        )  # fmt: skip
+        search_block(first, last, items, queries, unfinished, panel_search, results)
+        n_searched, last, stride = last, first, 0  # the second pass estimates no threshold
+        for i in range(first, n_searched):
             query = unfinished[i]
-            unfinished[count] = query
-            count += unproved[query] > -NEVER
+            unfinished[last] = query
+            last += unproved[query] > -NEVER

@@ -89,8 +89,8 @@ def packing_against_scoring(d):
 def few_queries(n_items):
     """Print the times of searches of packed items for various numbers of queries.
 
-    With up to 64 queries, each thread searches a part of the items for all queries. With more
-    queries, each thread searches all items for a part of the queries.
+    With two threads and up to 32 queries, each thread searches a part of the items for all queries.
+    With more queries, each thread searches all items for a part of the queries.
     """
     items, segment = encoded(n_items, 128)
     counts = 1, 16, 48, 64, 65, 96, 128

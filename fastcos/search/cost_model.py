@@ -83,8 +83,8 @@ class CostModel:
     min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
-    # A search with at most this many queries divides the rows among the threads, and a search with
-    # more queries divides the queries.
+    # A search with at most this many queries is one launch. If it has fewer panels of queries than
+    # threads, the threads divide the rows; otherwise, they divide the queries.
     max_queries_sharing_rows: int = 64
     # A search uses a further thread only if the thread has at least this many bytes of codes to
     # read. With fewer bytes, waking the thread and merging its results takes longer than it saves.
@@ -160,7 +160,7 @@ class CostModel:
     # the first number if the sample contains only some of the panels, and the second number if it
     # contains all panels.
     rank_margin_of_sample: float = 1.5
-    rank_margin_of_all: float = 2.5
+    rank_margin_of_all: float = 4.5
 
     # --- The projection: short codes along the leading principal axes ----------------------------
     # A projection stores for each row a second, shorter code, which consists of the coordinates of

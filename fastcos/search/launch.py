@@ -1,9 +1,9 @@
 """The launch of a kernel for few queries: a planned search in which only the queries are missing.
 
 If a plan says so (``SearchPlan.is_one_launch``), a search of few queries is a single call of the
-kernel that the plan names, or, if several threads share the rows, one call for each range of the
-rows. All arguments of these calls except the queries follow from the plan and from the packed rows.
-``prepared`` stores launches for the next searches of an index, and ``scan`` runs a launch once.
+kernel that the plan names, or, if there are several threads, one call for each range of the rows or
+for each block of queries. All arguments of these calls except the queries follow from the plan and
+from the packed rows. ``prepared`` stores launches for the next searches of an index, and ``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple
@@ -66,27 +66,30 @@ class Launch(NamedTuple):
         row_type = packed.arrays.rows.dtype
         if rows.dtype != row_type:
             rows = match_row_type(rows, row_type)
-        n_panels, shape = len(packed.arrays.statistics), (grid.n_ranges, len(rows), self.k)
+        shape = grid.n_ranges, len(rows), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
+        # The kernels of few queries are called for panels, and the kernel of blocks for tasks.
         arguments = (packed.addresses, rows, self.filters, self.settings, scores, row_numbers)
+        size, size_of_task = len(packed.arrays.statistics), grid.panels_per_range
         if self.kernel is tile_top_k.search_grid:
-            arguments = self._arguments_of_block(rows, scores, row_numbers)
+            arguments = self._arguments_of_blocks(rows, scores, row_numbers)
+            size, size_of_task = grid.n_query_blocks * grid.n_ranges, 1
         if grid.is_one_task:
             kinds = (packed.kind, rows.dtype.char)
-            parallel.call(self.kernel, kinds, 0, n_panels, *arguments)
+            parallel.call(self.kernel, kinds, 0, size, *arguments)
             if progress is not None:
-                progress(n_panels, n_panels)
+                progress(size, size)
             return row_numbers[0], scores[0]
         parallel.run(
-            self.kernel, parallel.row_blocks(n_panels, grid.panels_per_range), *arguments,
+            self.kernel, parallel.row_blocks(size, size_of_task), *arguments,
             n_threads=grid.n_threads, progress=progress,
         )  # fmt: skip
-        if row_numbers[0, 0, 0] == few_queries.NOT_ORDINARY:
+        if grid.n_ranges == 1 or row_numbers[0, 0, 0] == few_queries.NOT_ORDINARY:
             return row_numbers[0], scores[0]
         return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
-    def _arguments_of_block(self, rows: Rows, scores: Any, row_numbers: Any) -> tuple[Any, ...]:
-        """Return the arguments of the kernel for queries that are compared as a block."""
+    def _arguments_of_blocks(self, rows: Rows, scores: Any, row_numbers: Any) -> tuple[Any, ...]:
+        """Return the arguments of the kernel for queries that are compared in blocks."""
         queries = records.Queries(rows, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters)
         results = records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED)
         return self.packed.addresses, queries, _NO_NUMBERS, self.settings, results

@@ -61,7 +61,7 @@ from fastcos.search.task_grid import (
 from fastcos.validation import Integers
 
 Method = Literal["numpy", "score_all", "unpacked", "packed", "distinct", "repack"]
-Kernel = Literal["few_queries", "projected_queries", "one_block", "query_blocks"]
+Kernel = Literal["few_queries", "projected_queries", "few_blocks", "query_blocks"]
 Fact = Literal["distinct_rows", "moderate_norms"]
 
 
@@ -151,9 +151,10 @@ class SearchPlan:
         The kernel that multiplies the rows; None for a method that has no such kernel.
         "few_queries" compares each query with the packed rows by itself, while threads share the
         rows, and "projected_queries" does the same by projected codes; both are the names of
-        modules of ``fastcos.kernels``. "one_block" compares all queries as one block, and
-        "query_blocks" compares several blocks (``kernels.tile_top_k``). With every kernel except
-        "query_blocks", a call of the kernel is a whole search (``is_one_launch``).
+        modules of ``fastcos.kernels``. "few_blocks" compares the queries as one block, or as one
+        block for each thread, and "query_blocks" compares many blocks (``kernels.tile_top_k``).
+        With every kernel except "query_blocks", a call of the kernel is a whole search
+        (``is_one_launch``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid
@@ -165,7 +166,7 @@ class SearchPlan:
         For the other kernels and "projected_queries": the panels from which the first threshold of
         a query is estimated.
     capacity : int
-        For "one_block" and "query_blocks": the number of candidates that the buffer of a query
+        For "few_blocks" and "query_blocks": the number of candidates that the buffer of a query
         holds.
     use_projection : bool
         Whether the kernel multiplies projected codes first, because they are expected to drop most
@@ -202,7 +203,7 @@ class SearchPlan:
 
     @property
     def is_one_launch(self) -> bool:
-        """Whether one call of a kernel, for each range of rows, performs the whole search.
+        """Whether one call of a kernel, for each block or range, performs the whole search.
 
         The kernel then scales and encodes the queries itself, and finds k rows for each query. An
         index can prepare such a search (``prepared``).
@@ -614,7 +615,6 @@ def _plan_packed(
     grid, capacity, buffers = plan_query_blocks(
         n, needed_rows, k, layout, segment.n_columns, n_panels, machine, costs
     )
-    is_one_block = may_share_rows and grid.n_query_blocks == 1
     is_large = buffers > costs.max_unchecked_bytes or capacity < full_capacity(needed_rows, costs)
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
@@ -623,9 +623,9 @@ def _plan_packed(
             f"{machine.n_threads} times",
         )
     return SearchPlan(
-        "packed", kernel="one_block" if is_one_block else "query_blocks", layout=layout, grid=grid,
-        sample=sample, capacity=capacity, use_projection=use_projection,
-        fits_all_options=is_one_block and useful == 1 and not is_large, needed_rows=needed_rows,
+        "packed", kernel="few_blocks" if may_share_rows else "query_blocks", layout=layout,
+        grid=grid, sample=sample, capacity=capacity, use_projection=use_projection,
+        fits_all_options=may_share_rows and useful == 1 and not is_large, needed_rows=needed_rows,
         buffer_bytes=buffers, reasons=reasons,
     )  # fmt: skip
 

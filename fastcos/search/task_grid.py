@@ -146,10 +146,12 @@ def plan_query_blocks(
 
     Every thread sweeps all rows for one block of queries after the other. A machine with many cores
     and little memory uses only some of its cores, and smaller buffers. All threads get the same
-    number of blocks: of 192 queries, two threads search 96 each, and not 64 and 128. If many
-    threads would read large codes once for each of many small blocks, the rows are also divided
-    into ranges, so that blocks are larger (``_divide_rows``). may_share says whether the rows may
-    be divided. ValueError is raised if the buffers of one query exceed the working memory.
+    number of blocks, which have about the same number of queries: of 192 queries, two threads
+    search 96 each, and not 64 and 128. The rows are divided among the threads instead if there are
+    so few queries that some threads would have no block (``share_rows``). If many threads would
+    read large codes once for each of many small blocks, the rows are also divided into ranges, so
+    that blocks are larger (``_divide_rows``). may_share says whether the rows may be divided.
+    ValueError is raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
     # queries, which may be partly filled. The other buffers of search_block take less than the
@@ -182,7 +184,9 @@ def plan_query_blocks(
             return rounds * (panels + costs.block_overhead_panels)
 
         block = min(range(largest, 0, -1), key=duration) * PANEL
-    grid = TaskGrid(block, -(-n // block), n_panels, 1, n_threads)
+    n_blocks = -(-n // block)
+    block = -(-n // n_blocks)
+    grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:
         outputs = 16.0 * n * k
         spare = machine.working_memory - n_threads * largest * (PANEL * per_query + per_panel)
@@ -190,7 +194,10 @@ def plan_query_blocks(
         shared = share_rows(layout, n, n_panels, n_panels, machine, costs)
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
-            grid = shared
+            # Every range of rows has k candidates of its own for each query, so dividing the
+            # queries is faster if each thread gets a block of queries.
+            if n_blocks < n_threads:
+                grid = shared
         else:
             grid = _divide_rows(grid, n, k, layout, n_columns, largest, max_ranges, costs)
     running = min(grid.n_threads, grid.n_query_blocks * grid.n_ranges)
@@ -250,7 +257,7 @@ def _divide_rows(
         read = read_seconds(codes * n_blocks, codes, n_threads, costs)
         return max(compute, read) + n_ranges * scored * per_score / n_threads
 
-    current = duration(grid.queries_per_block // PANEL, 1)
+    current = duration(-(-grid.queries_per_block // PANEL), 1)
     choices = [
         (duration(panels, n_ranges), n_ranges, panels)
         for n_ranges in range(2, max_ranges + 1)
@@ -292,9 +299,8 @@ def _guess_threshold(
     # The variance is binomial, because each of the best rows either is in the sample and may be
     # found, or is not.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # If all panels are read, the deviation is 0, but codes have rounding errors. Among 1,000 rows
-    # of 64 columns, the threshold is too high for 11 % of the queries with a margin of 1.5, and for
-    # 1 % with a margin of 2.5.
+    # If all panels are read, the deviation is 0, but codes have rounding errors, so the threshold
+    # is too high for some queries, and these queries are searched twice.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     rank = expected + costs.threshold_deviations * deviation + margin
     return ThresholdSample(stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1))

@@ -1,6 +1,7 @@
 """Few queries (kernels.few_queries) are exact where their first slots are not the best ones."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import fastcos
 from fastcos import validation
 from fastcos.kernels import tiles
-from fastcos.search import packing, plan, projection, task_grid
+from fastcos.search import cost_model, packing, plan, projection, task_grid
 from fastcos.search.launch import launch_of
 from fastcos.search.layout import tile_layout
 from fastcos.similarity import encoded_rows, kernel_records
@@ -112,17 +113,18 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
 
 @pytest.mark.parametrize("measure", FORMS)
 @pytest.mark.parametrize("sample", [(0, 0), (1, 1), (2, 1), (1, 11)])
-@pytest.mark.parametrize("n_panels", [40, 125])
-def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n_panels):
+@pytest.mark.parametrize(("n_panels", "n_blocks"), [(40, 1), (125, 1), (125, 2), (63, 4)])
+def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n_panels, n_blocks):
     # many queries are rows themselves, so that the best score of the sample is that of the query
     rows = random_rows(4000, 24) * np.random.default_rng(2).uniform(0.5, 2, (4000, 1))
     rows = rows.astype(np.float32)
     queries = np.concatenate([rows[100:133], random_rows(27, 24, 1)])
     encoded = encoded_rows.encode_rows(rows, None, 1, FORMS[measure])
     packed = packing.pack_items(FORMS[measure], encoded, np.arange(len(rows)), 1)
-    grid = task_grid.TaskGrid(len(queries), 1, n_panels, -(-125 // n_panels), 2)
+    per_block = -(-len(queries) // n_blocks)
+    grid = task_grid.TaskGrid(per_block, n_blocks, n_panels, -(-125 // n_panels), 2)
     made = plan.SearchPlan(
-        "packed", kernel="one_block", grid=grid, sample=task_grid.ThresholdSample(*sample),
+        "packed", kernel="few_blocks", grid=grid, sample=task_grid.ThresholdSample(*sample),
         capacity=1024,
     )  # fmt: skip
     found = searching(made, packed, 9)(queries)
@@ -136,7 +138,10 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
 def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_care(dtype):
     rows, queries = random_rows(1000, 24).astype(dtype), random_rows(40, 24, 1).astype(np.float64)
     index = fastcos.SimilarityIndex().fit(rows)
-    for factor in (0.0, 1e-150, 1e120):
-        queries[7] = factor * rows[3].astype(np.float64)
-        found = index.search(queries, 5)
+    for factor, place in itertools.product((0.0, 1e-150, 1e120), (7, 39)):
+        queries[place] = factor * rows[3].astype(np.float64)
+        # without a minimum of bytes per thread, each of two threads searches a block of queries
+        with cost_model.costs_replaced(min_bytes_per_thread=1):
+            found = index.search(queries, 5, n_threads=2)
         np.testing.assert_array_equal(found.indices, best_of_all(queries, rows, 5, "cosine"))
+        queries[place] = rows[3]

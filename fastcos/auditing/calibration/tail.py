@@ -66,10 +66,7 @@ class Tail(Record):
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
-    """Return the tail of a histogram, fitted by maximum likelihood, or None.
-
-    The result is None if the scores of the tail lie in so few bins that no model can be fitted.
-    """
+    """Return the tail of a histogram, fitted by maximum likelihood; None if it has too few bins."""
     from scipy.stats import genpareto, kstest
 
     n_pairs = int(counts.sum())
