@@ -1,15 +1,16 @@
-"""Audit: measures of how far the cosines of embeddings depend on the parametrisation of a model.
+"""Audit of embeddings: how much their cosines depend on the parametrisation of the model.
 
-Multiplying the users of a model by a rescaling D and the items by the inverse of D changes no
-prediction, but it changes cosines and neighbours. This package bounds the change of cosines,
-searches for rescalings that remove an item from the nearest neighbours of another item, compares
-other parametrisations, and offers similarities that do not depend on D::
+A rescaling is a diagonal matrix D. Multiplying the users of a model by D and the items by the
+inverse of D changes no prediction, but it changes cosines and neighbours. This package bounds the
+change of cosines, and searches for rescalings that remove an item from the nearest neighbours of
+another item. It also compares the neighbours under other parametrisations of the model, and offers
+similarities that do not depend on D::
 
     items, users, labels
       |
     audit (item_audit)                draws samples of items, runs one top_k of all items
-      +-- robustness                  share of neighbours that no D of a condition number removes
-      |     +-- neighbor_edges        items, sampled rows, their nearest items
+      +-- robustness                  share of neighbours that no rescaling removes
+      |     +-- neighbor_edges        items, sampled rows, and their nearest items
       |     +-- certificates          lower bound: a proof for each edge
       |     +-- attacks               upper bound: rescalings that remove an edge
       +-- variants                    other parametrisations, and invariant baselines
@@ -26,9 +27,9 @@ An edge is a pair of an item and one of its k nearest neighbours. An edge or a n
 map if the neighbour is still among the k nearest items after the map has been applied to all items.
 The condition number of D, also called its condition, is its largest entry divided by its smallest;
 the condition number of a linear map G is its largest singular value divided by its smallest. The
-sensitivity index is the mean of :func:`tv_index` over edges. The compiled loops of this package are
-in the modules ``certificates``, ``attacks``, ``intervals`` and ``worst_rescaling`` of
-``fastcos.kernels``.
+sensitivity index of an embedding is the mean of :func:`tv_index` over its edges. The compiled loops
+of this package are in the modules ``certificates``, ``attacks``, ``intervals`` and
+``worst_rescaling`` of ``fastcos.kernels``.
 """
 
 from fastcos.auditing.alignment import Alignment, align

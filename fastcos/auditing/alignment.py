@@ -1,11 +1,11 @@
-"""Alignment: writing a retrained model in the coordinates of the old model.
+"""Alignment: mapping a retrained model to the coordinates of the old model.
 
 Two trainings of one model differ by an invertible map of the latent space, so a vector of the old
 training cannot be compared with vectors of the new training. Alignment makes vectors of two
-trainings comparable without changing a prediction. The algorithm first writes both models in
-balanced form (``canonicalize``), which is unique up to a rotation. The algorithm then applies to
-the new model the rotation that brings the new items nearest to the old items, which is the solution
-of an orthogonal Procrustes problem.
+trainings comparable without changing a prediction. The algorithm first computes the balanced
+factors of both models (``canonicalize``), which are unique up to a rotation. It then rotates the
+new model, so that the new items come as near as possible to the old items. This rotation is the
+solution of an orthogonal Procrustes problem.
 
 Source: Zielnicki and Hsiao, arXiv:2508.07574; Schönemann, Psychometrika 31 (1966).
 """
@@ -43,28 +43,28 @@ _ROUNDING = 1e-12
 @as_table
 @dataclass(frozen=True)
 class Alignment(Record):
-    """A new model in the coordinates of an old model.
+    """A new model in the coordinates of an old model, and statistics of the change.
 
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. The width w is the number of columns of
-        the new or of the old input items, whichever is larger.
+        The new items in the coordinates of ``old_items``. The number of columns w is that of the
+        version with more columns.
     users : ndarray (n, w), float64, or None
-        The new users in the same coordinates; None if no users were passed. ``users @ items.T``
-        equals the predictions of the new model, up to rounding errors.
+        The new users in the coordinates of ``old_users``; None if no users were passed. The
+        predictions ``users @ items.T`` are those of the new model, up to rounding errors.
     old_items, old_users : ndarray (p', w), (n', w), float64, or None
         The old model in the common coordinates. If ``old_vectors_valid`` is true, these arrays are
         the input arrays, padded with zero columns to the width w; otherwise these arrays are the
         balanced factors of the old model.
     map, user_map : ndarray (d, w), float64, or None
-        Maps from the coordinates of the new model: ``items`` equals the input items @ map, and
-        ``users`` equals the input users @ user_map. Multiply item rows that the new model computes
-        later by ``map``, and user rows by ``user_map``.
+        The maps from the coordinates of the new model to the old coordinates: ``items`` equals the
+        input items @ map, and ``users`` equals the input users @ user_map. If the new model
+        computes more rows later, multiply item rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
-        Whether stored vectors of the old model remain valid. Stored old vectors are not valid if
-        the old factors were not balanced; in this case, store ``old_items`` and ``old_users`` once,
-        or replace all stored vectors.
+        Whether stored vectors of the old model remain comparable with the aligned vectors. If the
+        old factors were not balanced, the stored vectors are no longer valid; replace them once, by
+        ``old_items`` and ``old_users`` or by the new vectors.
     shared, old_shared : ndarray (m,), int64
         Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
     n_new, n_removed : int
@@ -79,12 +79,11 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        Share of the shared items for which the new vector that is nearest to the old vector of the
-        item, by cosine, belongs to the same item. ``self_match_rate`` is the share after the
-        alignment, and ``self_match_rate_before`` is the share before the alignment. Both shares are
-        computed from at most 2,000 shared items. If the nearest vector belongs to another item but
-        equals the new vector of the item, it counts as a match. ``self_match_rate_before`` is None
-        if the two versions have different numbers of columns.
+        The share of shared items that match themselves, after and before the alignment. An item
+        matches itself if, of all new vectors, its own new vector has the largest cosine with its
+        old vector; another item with an identical new vector also counts as a match. Both shares
+        are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
+        versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items:
         Fisher's z of the cosine between the old and the new vector is more than four robust
@@ -111,7 +110,7 @@ class Alignment(Record):
 
     @property
     def verdict(self) -> str:
-        """The result in one sentence."""
+        """The self-match rate and the residual in one sentence."""
         before = ""
         if self.self_match_rate_before is not None:
             before = f" ({self.self_match_rate_before:.1%} before the alignment)"
@@ -122,7 +121,7 @@ class Alignment(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """Return the numbers of items and the statistics of their change."""
+        """Return the section with the numbers of items and the statistics of their change."""
         facts: dict[str, float | str | None] = {
             "items in both versions": len(self.shared),
             "items only in the new version": self.n_new,
@@ -155,18 +154,18 @@ def align(
     old_ids: Any = None,
     random_state: int | np.random.Generator = 0,
 ) -> Alignment:
-    """Write a retrained model in the coordinates of the old model, without changing a prediction.
+    """Map a retrained model to the coordinates of the old model, without changing a prediction.
 
-    If users are passed, the function first writes both models in balanced form
+    If users are passed, the function first computes the balanced factors of both models
     (:func:`fastcos.canonicalize`). It then rotates the new model, so that the new items are as near
     as possible to the old items with the same ids. The rotation is applied to users and items, so
     it changes neither predictions nor cosines. Old factors that are already balanced, such as the
     result of an earlier call, are used unchanged, so that stored vectors remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
-    of the items. Align without users if the scale of the dimensions is not arbitrary, as for
-    vectors that ``QueryMetric.transform`` returns or vectors of a model that was trained on the
-    cosine.
+    of the items. Omit the users if the scale of the dimensions is not arbitrary, for example for
+    vectors that ``QueryMetric.transform`` returns, and for vectors of a model that was trained on
+    the cosine.
 
     Alignment makes the vectors of two versions comparable. Alignment does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the lists more
@@ -210,7 +209,7 @@ def align(
     Notes
     -----
     The QR decompositions of users and items take O((n + p) d²) time; the function also computes an
-    SVD of a d x d' matrix. The balanced form depends on the set of items: if a third of the items
+    SVD of a d x d' matrix. The balanced factors depend on the set of items: if a third of the items
     are new, the residual between two trainings of the same model is about 0.05.
 
     Examples
@@ -293,10 +292,10 @@ def _check_both_versions(name: str, value: Any, old_value: Any) -> None:
 
 
 class _Forms(NamedTuple):
-    """The factors of both versions as float64 arrays of one width; with users, in balanced form.
+    """The factors of both versions as float64 arrays of equal width, balanced if there are users.
 
-    old_vectors_valid: whether the old factors equal the input arrays, except for appended zero
-        columns.
+    ``old_vectors_valid`` says whether the old factors equal the input arrays, except for appended
+    zero columns.
     """
 
     items: Floats
@@ -309,7 +308,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return both versions in forms that differ only by a rotation if their predictions agree."""
+    """Return factors of both versions that differ only by a rotation if the predictions agree."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))
@@ -361,11 +360,11 @@ def _match(
 
 
 def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
-    """Return users and items in balanced form.
+    """Return the balanced factors of users and items.
 
-    If the rank of the product of users and items is below the number of columns, the balanced form
-    has zero columns. ``canonicalize`` warns about these columns; the warning is suppressed here,
-    because zero columns do not affect an alignment.
+    If the rank of the product of users and items is below the number of columns, the balanced
+    factors have zero columns. ``canonicalize`` warns about these columns; the warning is suppressed
+    here, because zero columns do not affect an alignment.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -376,7 +375,7 @@ def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
 def _is_balanced(users: Floats, items: Floats) -> bool:
     """Return whether users and items have the same Gram matrix.
 
-    Users and items have the same Gram matrix in the balanced form and in each of its rotations.
+    Balanced factors have equal Gram matrices, and so do all rotations of balanced factors.
     """
     with parallel.blas_lock():
         user_gram, item_gram = users.T @ users, items.T @ items
@@ -398,13 +397,19 @@ def _fit_rotation(new: Floats, old: Floats) -> Floats:
 
 
 def _fit_map(source: Rows, image: Floats) -> Floats:
-    """Return the matrix M for which source @ M equals image, a linear image of source."""
+    """Return the matrix M with source @ M = image.
+
+    ``image`` must be a linear image of ``source``.
+    """
     with parallel.blas_lock():
         return np.asarray(np.linalg.lstsq(source.astype(np.float64), image, rcond=None)[0])
 
 
 def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
-    """Return the share of queries i whose nearest item has the same vector as items[rows[i]]."""
+    """Return the share of queries whose nearest item has the expected vector.
+
+    The expected vector of query i is ``items[rows[i]]``.
+    """
     if not items.any():
         return 0.0
     nearest_rows = SimilarityIndex().fit(items).search(queries, 1).indices[:, 0]
@@ -415,8 +420,8 @@ def _match_rate(items: Rows, rows: Integers, queries: Rows) -> float:
 def _outliers(cosines: Floats, is_directed: Any) -> Integers:
     """Return the positions of cosines far below the median, in ascending order of the cosine.
 
-    is_directed (m,) is true for pairs of nonzero vectors; only the cosines of such pairs are
-    compared.
+    ``is_directed`` (m,) is true for the pairs in which both vectors are nonzero; only the cosines
+    of such pairs are compared.
     """
     z = np.arctanh(np.clip(cosines, -1 + _ROUNDING, 1 - _ROUNDING))
     if not is_directed.any():

@@ -37,13 +37,13 @@ class Attack(NamedTuple):
     indices : ndarray (n, k), int64
         Neighbours by descending cosine and, for equal cosines, by ascending index.
     radius : ndarray (n, k), float64
-        The lowest condition number of a rescaling by which the attack removed the neighbour from
-        the k nearest items. The radius is inf if no rescaling that was tried removed the neighbour,
-        and NaN if the item or the neighbour is a zero row.
+        The lowest condition number at which the attack found a rescaling that removes the neighbour
+        from the k nearest items. The radius is inf if no rescaling that was tried removed the
+        neighbour, and NaN if the item or the neighbour is a zero row.
     rescaling : ndarray (n, k, d), float64
         The diagonal of a rescaling D that removes the neighbour: among the rows of ``items / D``,
-        the neighbour is not one of the k nearest. All entries are 1 if no attack removed the
-        neighbour.
+        the neighbour is not one of the k nearest. All entries of the diagonal are 1 if the attack
+        did not remove the neighbour.
     """
 
     indices: Integers
@@ -61,18 +61,18 @@ def vertex_attack(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """For each neighbour, search for a rescaling of low condition number that removes it.
+    """For each nearest neighbour, search for a rescaling that removes this neighbour.
 
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
     condition number at which a rescaling can remove a neighbour lies between the radius of the
-    certificate and the radius of the attack. If the attack does not remove a neighbour, another
-    rescaling may still remove it.
+    certificate and the radius of the attack. If the attack finds no rescaling that removes a
+    neighbour, such a rescaling may still exist.
 
     Parameters
     ----------
     items, k, condition, rows, n_threads, working_memory, progress
-        As in :func:`fastcos.certified_neighbors`. The array ``rescaling`` of the result takes k d
-        float64 numbers per row.
+        As in :func:`fastcos.certified_neighbors`. The array ``rescaling`` of the result takes 8 k d
+        bytes per row, where d is the number of dimensions.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def vertex_attack(
 
 
 def nearest_and_competing(sample: neighbor_edges.ItemRows, k: int) -> Integers:
-    """Return the k nearest items of each row, followed by the items that could replace them."""
+    """Return the k nearest items of each row, followed by the items that may replace them."""
     return neighbor_edges.nearest_items(sample, min(len(sample.items) - 1, k + N_LISTED)).indices
 
 
@@ -119,11 +119,11 @@ def attack(
     levels: Floats,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """For each of the first k neighbours of each list, search for a rescaling that removes it.
+    """Return, for each of the first k neighbours of each list, a rescaling that removes it.
 
-    certain (n, k) contains the certified radius of each neighbour. levels contains ascending
-    condition numbers, of which only those above the certified radius of a neighbour are tried. Each
-    finite radius in the result is one of the levels.
+    ``certain`` (n, k) contains the certified radius of each neighbour. ``levels`` contains the
+    condition numbers to try, in ascending order. For each neighbour, only the levels above its
+    certified radius are tried, and the radius in the result is one of these levels or inf.
     """
     n, k = certain.shape
     radius = parallel.unfilled((n, k), np.float64)

@@ -1,4 +1,4 @@
-"""The records of which the report of an audit consists: robustness, variants, label recovery."""
+"""The records in the report of an audit: robustness, variants and label recovery."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ DECAY = ("both", "not both", "unknown")
 
 @dataclass(frozen=True)
 class RobustnessPoint(Record):
-    """Bounds on the share of neighbours that survive all maps up to one condition number.
+    """Bounds on the share of neighbours that survive all maps of a bounded condition number.
 
     A neighbour survives a map if it is still among the k nearest neighbours of the item after the
     map has been applied to all items.
@@ -43,24 +43,26 @@ class RobustnessPoint(Record):
     condition : float
         The largest condition number of the maps.
     certified_linear : float
-        Share of the neighbours of all items that are certified to survive every invertible linear
-        map. This share is a lower bound of the share that survives every linear map.
+        Lower bound of the share of neighbours that survive every invertible linear map: the share
+        of the neighbours of all items that are certified to survive.
     certified : float
-        Share of the neighbours of sampled items that are certified to survive every rescaling. This
-        share is a lower bound of the share that survives every rescaling.
+        Lower bound of the share of neighbours that survive every rescaling: the share of the
+        neighbours of sampled items that are certified to survive.
     unbroken : float
-        Share of the neighbours of sampled items for which an attack found no rescaling that removes
-        the neighbour. This share is an upper bound of the share that survives every rescaling.
+        Upper bound of the share of neighbours that survive every rescaling: the share of the
+        neighbours of sampled items that no attack removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
-    worst_rescaling, worst_linear : float
-        Share of neighbours that survive the worst single rescaling, and the worst single linear
-        map, that a search found. Each share is an upper bound of the share that survives the true
-        worst map, because the search may miss a worse map. See
-        :func:`fastcos.auditing.worst_rescaling`.
+    worst_rescaling : float
+        Share of neighbours that survive the worst single rescaling that a search found. The search
+        may miss a worse rescaling, so this share is an upper bound of the share of neighbours that
+        survive the true worst rescaling. See :func:`fastcos.auditing.worst_rescaling`.
+    worst_linear : float
+        Share of neighbours that survive the worst single linear map that a search found. This
+        share, too, is an upper bound, because the search may miss a worse linear map.
     random_rescaling : float
-        Mean share of neighbours that survive a random rescaling. The logarithms of the entries of a
-        random rescaling are uniformly distributed.
+        Mean share of neighbours that survive a random rescaling, whose entries have uniformly
+        distributed logarithms.
     """
 
     condition: float
@@ -76,7 +78,10 @@ class RobustnessPoint(Record):
 
 @dataclass(frozen=True)
 class VariantScores(Record):
-    """Comparison of a variant of the audited embeddings with the audited embeddings.
+    """Comparison of the audited embeddings with a variant of them.
+
+    A variant is another parametrisation of the model, or an embedding whose cosines do not depend
+    on the parametrisation.
 
     Attributes
     ----------
@@ -116,9 +121,10 @@ class VariantScores(Record):
 
     @property
     def is_given(self) -> bool:
-        """Whether the audited embeddings have this form, up to a negligible change of cosines.
+        """Whether the cosines of this variant and of the audited embeddings are nearly equal.
 
-        The condition number of the map to this form bounds the change of the cosines (Theorem 3 of
+        They are nearly equal if the condition number of the map from the audited embeddings to the
+        variant is close to 1, because this number bounds the change of the cosines (Theorem 3 of
         docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
@@ -140,14 +146,18 @@ def variants_table(title: str, rows: Sequence[VariantScores]) -> Table:
 @as_table
 @dataclass(frozen=True)
 class LabelRecovery(Record):
-    """The AUC with which cosines recover labels, under the worst and the best rescaling found.
+    """The AUC of labels under the worst and the best rescaling that a search found.
+
+    The pairwise AUC is the probability that two items with the same label have a larger cosine than
+    two items with different labels.
 
     Attributes
     ----------
     condition : float
         Largest condition number of the rescalings in the search.
     n_items : int
-        Number of labelled items on which the AUC was evaluated. The search did not use these items.
+        Number of labelled items on which the AUC was evaluated. The search for the rescalings did
+        not use these items.
     given, low, high : float
         Pairwise AUC of the audited embeddings, and the lowest and the highest pairwise AUC under
         the rescalings that the search found. All three AUCs are computed on items that the search
@@ -155,7 +165,7 @@ class LabelRecovery(Record):
         ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D for which the rows ``items / D`` have the lowest and the
-        highest AUC.
+        highest AUC that the search found.
     """
 
     condition: float

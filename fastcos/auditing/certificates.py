@@ -39,7 +39,7 @@ _MIN_LOG_LEVEL = 1e-7
 
 @as_table
 class CertifiedNeighbors(NamedTuple):
-    """Nearest neighbours of items, each with a condition number below which no map removes it.
+    """Nearest neighbours of items, with a proven radius of robustness for each neighbour.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class CertifiedNeighbors(NamedTuple):
         items. The radius is inf if no map removes the neighbour, whatever its condition number, and
         NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
-        Whether the radius exceeds the requested condition.
+        Whether the radius exceeds the argument ``condition``.
     """
 
     indices: Integers
@@ -78,24 +78,25 @@ def certified_neighbors(
     lower condition number removes the neighbour from the k nearest items. For the family "linear",
     the radius is a lower bound of the smallest condition number at which a map removes the
     neighbour. For the family "rescaling", the logarithm of the radius is within 1 % of the
-    logarithm of the condition number at which another item can become nearer than the neighbour.
+    logarithm of the lowest condition number at which another item can become nearer than the
+    neighbour.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
-        Item embeddings. A zero row has no direction, so its edges are not certified.
+        Item embeddings. A zero row has no direction, so none of its neighbours is certified.
     k : int
         Number of neighbours per item, from 1 to p - 1.
     condition : float
-        Condition number for which the attribute ``certified`` of the result states whether a
-        neighbour is certified. The condition number of a linear map is its largest singular value
+        The attribute ``certified`` of the result states whether a neighbour survives all maps up to
+        this condition number. The condition number of a linear map is its largest singular value
         divided by its smallest; the condition number of a rescaling D is its largest entry divided
         by its smallest.
     family : {"linear", "rescaling"}
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
-        "linear" takes as long as ``top_k`` with k + 1 neighbours. "rescaling" takes longer, and
-        examines condition numbers up to ``condition``; where the result contains a larger radius,
-        it is the radius for "linear".
+        For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
+        "rescaling", the function takes longer and examines only condition numbers up to
+        ``condition``; a larger radius in the result is the radius for "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
     n_threads, working_memory, progress
@@ -114,12 +115,13 @@ def certified_neighbors(
 
     Notes
     -----
-    A linear map with the condition number κ changes z = artanh(cosine) by at most ln κ. Let z_ij
-    belong to the cosine of item i and its neighbour j, and z_i(k+1) to the cosine of item i and its
-    (k + 1)-th nearest item. Neighbour j then stays among the k nearest if z_ij - z_i(k+1) > 2 ln κ.
-    For rescalings, the statement "j is nearer to i than m" is a linear programme for each ratio of
-    the norms of j and m. The function solves this programme for the 4,096 items m that are nearest
-    to i; for all other items, it uses the bound on the change of z.
+    A linear map with the condition number κ changes z = artanh(cosine) by at most ln κ. Let z_ij be
+    the z of the cosine of item i and its neighbour j, and let z_i(k+1) be the z of the cosine of
+    item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest if z_ij - z_i(k+1)
+    is larger than 2 ln κ. For rescalings, a linear programme for each ratio of the norms of j and m
+    decides whether neighbour j stays nearer to item i than another item m. The function solves this
+    programme for the 4,096 items m that are nearest to item i; for all other items, it uses the
+    bound on the change of z.
 
     Examples
     --------
@@ -149,7 +151,7 @@ def certified_neighbors(
 
 
 def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -> Floats:
-    """Return the radii (n, k) of the first k neighbours of each list under all linear maps."""
+    """Return the radii (n, k) of the first k neighbours of each list for the family "linear"."""
     n, m = neighbors.shape
     fisher_z = parallel.unfilled((n, m), np.float64)
     radius = parallel.unfilled((n, k), np.float64)
@@ -168,7 +170,8 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
 def levels_up_to(condition: float, step: float) -> Floats:
     """Return ascending condition numbers, of which ``condition`` is the largest.
 
-    The logarithm of each condition number is exp(step) times the logarithm before it.
+    The logarithm of each condition number is exp(``step``) times the logarithm of the condition
+    number before it.
     """
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))
@@ -185,14 +188,16 @@ def rescaling_radii(
     longest_list: int = 4096,
     batch_rows: int = 4096,
 ) -> Floats:
-    """Return the radii (n, k) of the k nearest neighbours of every row under rescalings.
+    """Return the radii (n, k) of the k nearest neighbours for the family "rescaling".
 
-    A radius is one of the ascending levels, unless the radius that follows from Fisher's z alone
-    lies between two levels; then the result is the radius from Fisher's z. Most edges are decided
-    by the first_list nearest competing items. Edges that these items do not decide are examined
-    again with longer lists, of up to longest_list items; for items that are not in the list, the
-    bound on the change of Fisher's z is used. The lists of batch_rows rows are in memory at the
-    same time; with the default arguments, the longest lists take 128 MiB.
+    A radius is one of the ascending ``levels``, or the radius that follows from the values of
+    Fisher's z alone. Each edge is first examined with a list of the ``first_list`` nearest
+    competing items, which suffices for most edges. The other edges are examined again with longer
+    lists, of up to ``longest_list`` items. For items that are not in the list, the bound on the
+    change of Fisher's z is used.
+
+    The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
+    longest lists take 128 MiB.
     """
     n, max_length = len(sample.rows), len(sample.items) - 1
     longest = min(max_length, max(longest_list, k + 1))

@@ -2,9 +2,9 @@
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder, so that such queries can be searched in a corpus
-that only the old encoder has embedded. Cross-validation predicts which share of the neighbours that
-such a search finds would also be found with queries of the old encoder. Source: Drift-Adapter,
-arXiv:2509.23471.
+that only the old encoder has embedded. Cross-validation predicts the overlap, which is the share of
+neighbours that a search finds with a mapped query of the new encoder and also with the query of the
+old encoder. Source: Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -32,21 +32,21 @@ _NORMAL_95 = 1.959963984540054
 @as_table
 @dataclass(frozen=True)
 class EncoderMap(Record):
-    """A map from the vectors of a new encoder to those of an old encoder.
+    """A map from the vectors of a new encoder to those of an old encoder, and its accuracy.
 
     Attributes
     ----------
     map : ndarray (d, d'), float64
         The matrix by which ``transform(rows)`` multiplies unit rows of the new encoder.
     kind : {"orthogonal", "linear"}
-        The kind of the map.
+        Whether the map is orthogonal, or any linear map.
     n_sample, n_corpus, k : int
         Number of texts on which the map was fitted, number of texts in the old corpus, and
         neighbours per list.
     overlap : float
-        Predicted overlap, for a query that both encoders embed: the share of the k nearest texts of
-        the old corpus that a search with the mapped vector of the new encoder and a search with the
-        vector of the old encoder both find.
+        Predicted overlap. For a query that both encoders embed, the overlap is the share of the k
+        nearest texts that two searches of the old corpus have in common: one with the mapped vector
+        of the new encoder, and one with the vector of the old encoder.
     overlap_low, overlap_high : float
         Ends of a 95 % interval for the overlap. The upper end takes into account that the final map
         is fitted on more texts than the maps of the cross-validation.
@@ -75,7 +75,7 @@ class EncoderMap(Record):
 
     @property
     def verdict(self) -> str:
-        """The prediction in one sentence."""
+        """The predicted overlap in one sentence."""
         return (
             f"A mapped query of the new encoder will find about {self.overlap:.0%} of the {self.k} "
             "nearest neighbours that the old encoder finds (95 % interval "
@@ -83,7 +83,7 @@ class EncoderMap(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """Return the facts about the sample, and the prediction."""
+        """Return the section with the sizes of the sample and the predicted overlap."""
         facts: dict[str, float | str | None] = {
             "kind of map": self.kind,
             "texts on which the map was fitted": self.n_sample,
@@ -113,8 +113,8 @@ def map_encoder(
     """Fit a map from a new encoder to an old encoder, and predict the overlap of their neighbours.
 
     The prediction comes from ten-fold cross-validation over the sample. The texts of each fold are
-    searched in the whole old corpus, because the neighbours of the two encoders would agree far
-    more often if they were searched only within the small sample.
+    searched in the whole old corpus. In a search within the small sample only, the neighbours of
+    the two encoders would agree far more often.
 
     Parameters
     ----------
@@ -123,11 +123,11 @@ def map_encoder(
     old_corpus : array_like (p, d')
         Vectors of the old encoder for all texts, with p > k.
     rows : array_like (m,), int
-        Row number in old_corpus of each text of the sample. The numbers must all be different.
+        Row number in old_corpus of each text of the sample. All row numbers must be different.
     kind : {"orthogonal", "linear"}
-        The kind of the map. An orthogonal map has fewer degrees of freedom than a linear map. In
-        our measurements, orthogonal maps were more accurate than linear maps for samples of up to
-        2,000 texts, and equally accurate for 8,000 texts.
+        Whether to fit an orthogonal map, or any linear map. An orthogonal map has fewer degrees of
+        freedom than a linear map. In our measurements, orthogonal maps were more accurate than
+        linear maps for samples of up to 2,000 texts, and equally accurate for 8,000 texts.
     k : int
         Number of neighbours per list.
     random_state : int or Generator
@@ -233,7 +233,7 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 
 
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
-    """Return the matrix, orthogonal or fitted by ridge regression, that maps source to target."""
+    """Return the orthogonal matrix, or the matrix of a ridge regression, from source to target."""
     with parallel.blas_lock():
         products = source.T @ target
         if kind == "orthogonal":

@@ -1,4 +1,4 @@
-"""The audit of item embeddings: the function that draws samples and runs all parts of an audit."""
+"""The function ``audit``, which draws samples of the items and runs all parts of an audit."""
 
 from typing import Any, NamedTuple
 
@@ -73,17 +73,18 @@ def audit(
 ) -> Audit:
     """Report how far the cosines of these items depend on the parametrisation of their model.
 
-    Multiplying the users by a rescaling D and the items by its inverse changes no dot product, but
-    it changes the neighbours by cosine. The report bounds the share of neighbours that stay among
-    the k nearest under such rescalings, compares other parametrisations, and recommends
+    A rescaling is a diagonal matrix D. Multiplying the users by D and the items by the inverse of D
+    changes no dot product of a user and an item, but it changes the cosines of items and therefore
+    their nearest neighbours. The report bounds the share of neighbours that stay among the k
+    nearest under rescalings, compares the neighbours in other parametrisations, and recommends
     similarities that do not depend on D.
 
     The report assumes that the model uses the items only in dot products with users, queries or
-    contexts, and that the loss does not determine the scale of the latent dimensions. This
-    assumption does not hold for models that were trained on the cosine, such as most sentence
+    contexts, and that the loss does not determine the scale of the latent dimensions. These
+    assumptions do not hold for models that were trained on the cosine, such as most sentence
     encoders, or for vectors that are sums of items and contexts, such as the released GloVe
     vectors. For such vectors, the report shows how sensitive the neighbours are to a rescaling, but
-    not that they are arbitrary.
+    not that the neighbours are arbitrary.
 
     Parameters
     ----------
@@ -91,17 +92,19 @@ def audit(
         Item embeddings, with p > k. A zero row has no direction; the report states the number of
         zero rows and leaves them out.
     users : array_like (n, d), optional
-        User or query embeddings of the same model. With users, the audit also compares the forms of
-        the items that depend on the predictions, such as the balanced form and the query metric.
+        User or query embeddings of the same model. With users, the audit also compares the
+        neighbours with those of the balanced factors and of the query metric, which depend on the
+        users.
     labels : array_like (p,), int or str, optional
-        Cluster of each item, for the test of whether cosines recover the clusters; None for an item
-        without a label.
+        Label of each item, such as its category; None for an item without a label. The audit tests
+        whether cosines recover the labels.
     popularity : array_like (p,), optional
         Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
-        recognises factors whose weight decay was weighted by these counts, as in ALS-WR, and
-        factors of a long stochastic gradient descent in which all observations had equal noise.
+        recognises factors whose weight decay was weighted by these counts, as in ALS-WR. It also
+        recognises factors after many epochs of stochastic gradient descent in which all
+        observations had equal noise.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
         The audit then recognises factors to which stochastic gradient descent has converged, and
@@ -111,33 +114,34 @@ def audit(
     condition : float
         The verdict is about rescalings D whose largest entry is at most this number times the
         smallest entry; the ratio of the two entries is the condition number of D. Two converged
-        trainings of one model that differ only in their random seed differ by a rescaling whose
-        condition number is about the default. Two short trainings, or trainings with different
-        initial factors or optimisers, differ by condition numbers of 2 to 30
-        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the factors
-        without a rescaling differ by a condition number of 2.2 from either special case of section
-        2.2 of the paper, and the two special cases differ from each other by a condition number of
-        5.
+        trainings of one model that differ only in their random seed differ by a rescaling with a
+        condition number of about 1.2, which is the default. Two short trainings, or trainings with
+        different initial factors or optimisers, differ by condition numbers of 2 to 30
+        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
+        special cases of section 2.2 differ by a condition number of 5, and either special case
+        differs from the factors without a rescaling by a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         What the loss of the model depends on: dot products, differences of dot products
         ("ranking"), or cosines. The vectors alone do not show how the model was trained. Choose
         "ranking" if the loss depends only on the differences between the dot products of one user
         with several items, as in BPR or a softmax over items, or if the model trains a bias per
-        user. In these cases, adding the same vector to all items does not change the loss, because
-        the bias of each user can absorb the change of the user's scores. The audit therefore also
-        compares the items minus their mean, and subtracts this mean for the query metric.
+        user. In both cases, adding the same vector to all items does not change the loss: it
+        changes all scores of a user by the same number, which cancels in the differences or is
+        absorbed by the bias. With "ranking", the audit therefore also compares the items minus
+        their mean, and subtracts this mean before it applies the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
-        Whether the loss had weight decay on users and on items, with equal or unequal weights of
-        the rows. If the loss had weight decay on both and training has converged, weight decay has
-        determined the scale of each dimension, as in Eq. 2 of the paper, and a rescaling D would
-        increase the loss. With ``users``, the audit checks that the Gram matrices of users and
-        items are equal, as weight decay makes them; if the two Gram matrices differ, the report
-        says so and assumes that D is arbitrary.
+        "both" if the loss had weight decay on users and on items, with equal or unequal weights of
+        the rows. "not both" if it had weight decay on one of them or on neither. If the loss had
+        weight decay on both and training has converged, weight decay has determined the scale of
+        each dimension, as in Eq. 2 of the paper, and a rescaling D would increase the loss. With
+        ``users``, the audit checks whether the Gram matrices of users and items are equal, as they
+        are after converged training with weight decay on both. If the two Gram matrices differ, the
+        report says so and assumes that D is arbitrary.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
-        Called as progress(done, total), in numbers of items, while the nearest neighbours are
-        searched.
+        Function that is called as progress(done, total) while the nearest neighbours are searched.
+        Both arguments are numbers of items.
     random_state : int or Generator
         Seed of the samples.
 
@@ -145,7 +149,7 @@ def audit(
     -------
     Audit
         The report. ``verdict`` summarises the report in a few sentences, and ``to_dict()`` returns
-        it as plain Python values.
+        the report as plain Python values.
 
     Raises
     ------
@@ -156,10 +160,15 @@ def audit(
 
     Notes
     -----
-    An audit runs one ``top_k`` of all items, and uses samples for the parts that take longer: 48
-    items for certificates and attacks under rescalings, 500 items for comparisons of lists, 1,000
-    items for labels and 2,000 items for the sensitivity index. The worst rescaling is searched on
-    500 items and evaluated on 1,000 other items.
+    An audit runs one ``top_k`` of all items, and uses samples of the items for the parts that take
+    longer:
+
+    - Certificates and attacks under rescalings are computed for 48 items.
+    - The lists of neighbours of 500 items are compared with those of the variants.
+    - The AUC of the labels is computed from 1,000 items.
+    - The sensitivity index is computed from the neighbours of 2,000 items.
+    - The search for the worst rescaling uses 500 items, and the effect of this rescaling is
+      measured on 1,000 other items.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
     into ``working_memory``; the report is the same as for arrays in memory. In addition to these
@@ -240,9 +249,10 @@ def audit(
 
 
 class _ModelContext(NamedTuple):
-    """The users of the audited model, the numbers of interactions, and the gradient noise.
+    """The users of the audited model, the counts of interactions, and the gradient noise.
 
-    popularity (p,) and activity (n,) are the numbers of interactions of items and of users.
+    ``popularity`` (p,) contains the number of interactions of each item, and ``activity`` (n,)
+    contains the number of interactions of each user.
     """
 
     users: validation.Rows | None
@@ -251,9 +261,10 @@ class _ModelContext(NamedTuple):
     noise: GradientNoise | None
 
     def row_weights(self) -> dict[str, tuple[Floats, Floats]]:
-        """Return the weights of item rows and user rows in each weighted form, by the form's name.
+        """Return a dict from the name of each weighted form to its item weights and user weights.
 
-        In a weighted form, the weighted Gram matrices of items and users are equal.
+        A weighted form is a parametrisation in which the weighted Gram matrices of items and users
+        are equal.
         """
         weights = {}
         if self.popularity is not None and self.activity is not None:
@@ -327,7 +338,7 @@ def _study_variants(
 
 
 def _weighted_gram(rows: Any, weights: Floats) -> Floats:
-    """Return the weighted second moments of rows.
+    """Return the weighted second moments of the rows.
 
     The weight of a row is its number of interactions or its gradient noise.
     """
@@ -362,10 +373,10 @@ def _study_labels(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[variants.Labelled, dict[str, Any]]:
-    """Return a sample of labelled items with their labels, and the fields of Audit about labels.
+    """Return labelled items with their labels, and the fields of Audit about labels.
 
-    The fields contain a test of whether cosines recover the labels, and the range of the AUC that a
-    search over rescalings finds.
+    The items are a sample of all labelled items. The fields contain a test of whether cosines
+    recover the labels, and the range of the AUC that a search over rescalings finds.
     """
     codes = np.where(sample.norms > 0, codes, -1)  # Zero rows have no neighbours.
     labelled_rows = np.flatnonzero(codes >= 0)
@@ -402,8 +413,8 @@ def _study_sensitivity(
 ) -> dict[str, Any]:
     """Return the fields of Audit about the sensitivity index.
 
-    The index is computed from the edges of index_sample. The mean index over random bases is
-    computed from the edges of certificate_sample, which is smaller.
+    The sensitivity index is computed from the edges of ``index_sample``. The mean of the index over
+    random bases is computed from the edges of ``certificate_sample``, which is a smaller sample.
     """
     sensitivity, shares = sensitivity_index(index_sample, lists[index_sample.rows])
     random_basis_indices = [

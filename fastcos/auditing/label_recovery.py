@@ -31,16 +31,18 @@ def label_recovery_range(
 ) -> LabelRecovery:
     """Search for the rescalings D with the lowest and the highest pairwise AUC of labels.
 
-    The result comes from a search and is not a bound: the true range of the AUC is at least as
-    wide. The search evaluates rescalings on a random sample, which contains half of the items but
-    at most 300. The AUC of the result is computed on the other items.
+    The pairwise AUC is the probability that two items with the same label have a larger cosine than
+    two items with different labels. The result comes from a search and is not a bound: the true
+    range of the AUC is at least as wide. The search evaluates rescalings on a random sample, which
+    contains half of the items but at most 300. The AUC of the result is computed on the other
+    items.
 
     Parameters
     ----------
     items : array_like (p, d), float32 or float64
         Item embeddings. Zero rows are left out.
     labels : array_like (p,), int or str
-        Cluster of each item; None for an item without a label, which is left out.
+        Label of each item. Items with the label None are left out.
     condition : float
         Upper limit of the condition number of D, which is its largest entry divided by its
         smallest.
@@ -56,10 +58,11 @@ def label_recovery_range(
     Notes
     -----
     Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2, within the
-    bounds that ``condition`` allows. The gradient weights each pair with the same label by the
-    density of the different-label pairs at the cosine of the pair, and each pair with different
-    labels by the density of the same-label pairs there. A step takes O(m² d) time for m sampled
-    items with d dimensions.
+    bounds that ``condition`` allows. The gradient is a weighted sum over pairs of items, and the
+    weight of a pair is a density at the cosine of the pair. For a pair with the same label, it is
+    the density of the cosines of pairs with different labels. For a pair with different labels, it
+    is the density of the cosines of pairs with the same label. A step takes O(m² d) time for m
+    sampled items with d dimensions.
 
     Examples
     --------
@@ -137,9 +140,9 @@ def _ascend(
     sign: float,
     width: float,
 ) -> Floats:
-    """Return the rescaling D with the largest sign * AUC that gradient ascent over ln w finds.
+    """Return the best rescaling D that a gradient ascent of sign * AUC finds.
 
-    Each entry of ln w lies between 0 and width.
+    The ascent changes ln w, where w = D^-2. Each entry of ln w lies between 0 and ``width``.
     """
     log_w = np.full(X.shape[1], width / 2)
     best_log_w, best_value, step = log_w, -np.inf, width / 2

@@ -2,8 +2,9 @@
 
 A model that is trained again may make the same predictions in other coordinates. The cosines and
 neighbours of the retrained model then differ although the predictions have not changed. Therefore
-``diff_models`` first maps the old items to the coordinates of the new items, by the best rescaling
-and by the best linear map. The differences that remain are a real change of the model.
+``diff_models`` first maps the old items to the coordinates of the new items, once by the best
+rescaling and once by the best linear map. Neighbours that still differ after the mapping are a real
+change of the model.
 """
 
 from dataclasses import dataclass
@@ -46,30 +47,33 @@ class ModelDiff(Record):
         Share of the k nearest neighbours in the new version that are also among the k nearest in
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
-        The overlap after each column of the old items has been multiplied by the factor that fits
-        the column to the same column of the new items best. None if the two versions have different
-        numbers of columns.
+        The overlap after each column of the old items has been multiplied by a factor, so that it
+        fits the same column of the new items as well as possible. None if the two versions have
+        different numbers of columns.
     overlap_after_linear_map : float
         The overlap after the old items have been mapped by the linear map that fits them to the new
         items best. This overlap is 1 if the new items are a linear image of the old items. The map
-        fits vectors, not lists, so this overlap may be lower than ``overlap``.
+        is fitted to vectors and not to lists of neighbours, so this overlap may be lower than
+        ``overlap``.
     unchanged : float
         The largest of the three overlaps above. 1 minus ``unchanged`` is the share of neighbours
         whose change cannot be explained by a change of basis.
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
-    explained_new, explained_old : float
-        Share of the sum of squares of the new items that a linear map of the old items explains,
-        and share of the sum of squares of the old items that a linear map of the new items
-        explains. If ``explained_old`` is lower, the new version contains less information than the
-        old version.
+    explained_new : float
+        Share of the sum of squares of the new items that the best linear map of the old items
+        explains.
+    explained_old : float
+        Share of the sum of squares of the old items that the best linear map of the new items
+        explains. If this share is lower than ``explained_new``, the new version contains less
+        information than the old version.
     condition : float
-        Condition number of the linear map on the directions that the old items span. The map
+        Condition number of the linear map on the directions that the old items span. The linear map
         changes Fisher's z of a cosine by at most the logarithm of this condition number.
     query_metric_overlap : float or None
-        Overlap of the neighbours if each version compares its items by its own query metric. No
-        linear map of a model changes its query metric. None unless the users of both versions are
-        passed.
+        Overlap of the neighbours if each version compares its items by its own query metric. A
+        change of basis does not change the query metric of a version. None unless the users of both
+        versions are passed.
     prediction_change : float or None
         Relative change of the predictions in Frobenius norm. None unless users of both versions are
         passed and the two versions have the same number of users.
@@ -96,7 +100,10 @@ class ModelDiff(Record):
 
     @property
     def verdict(self) -> str:
-        """The share of changed neighbours in one sentence, with an interval if it was sampled."""
+        """The share of changed neighbours in one sentence.
+
+        The verdict contains an interval if only a sample of the items was compared.
+        """
         changed, real, half = 1 - self.overlap, 1 - self.unchanged, _NORMAL_95 * self.overlap_error
         interval = ""
         if half > 0:
@@ -108,7 +115,7 @@ class ModelDiff(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """Return the overlaps, and the statistics of the linear map."""
+        """Return the section with the overlaps and the statistics of the linear map."""
         rows = [
             ("unchanged", self.overlap, self.overlap_error),
             ("columns rescaled to fit", self.overlap_after_rescaling, 0.0),
@@ -153,9 +160,9 @@ def diff_models(
     items, old_items : array_like (p, d), (p, d')
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
-        User or query embeddings of the two versions. If both are passed, neighbours by the query
-        metric are also compared; if in addition n = n', row i of both arrays must be the same user,
-        and predictions are compared.
+        User or query embeddings of the two versions. If both are passed, the neighbours by the
+        query metrics of the two versions are also compared. If both versions have the same number
+        of users, row i of both arrays must be the same user, and the predictions are also compared.
     k : int
         Number of neighbours per item.
     n_threads : int, optional
@@ -173,7 +180,7 @@ def diff_models(
     -----
     The rescaling and the linear map are least squares fits over all items that are nonzero in both
     versions, and neighbours are searched among these items. The arrays are read into memory as a
-    whole. The linear map has d' d parameters, so it overfits if there are few items.
+    whole. The linear map has d' x d parameters, so it overfits if there are few items.
 
     Examples
     --------
@@ -275,7 +282,10 @@ def _fit_linear_map(
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """Return the factor that fits each old column to the new column best; 1 for a zero column."""
+    """Return, for each column, the factor with which the old column fits the new column best.
+
+    The factor of a zero column is 1.
+    """
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)
     scales = np.divide(products, squares, out=np.ones(len(squares)), where=squares > 0)

@@ -24,17 +24,17 @@ _COPY_BYTES = 4
 
 
 class ItemRows(NamedTuple):
-    """Item embeddings, in memory or memory-mapped, with their norms, and a subset of the rows.
+    """Item embeddings with their norms, and the row numbers of a subset of the items.
 
-    items: the item embeddings.
-    norms: norms of all items.
-    rows: row numbers of the subset.
-    get_index: a function that returns the search index of all items; its first call builds the
-    index.
-    working_memory: the largest amount of memory that a search may use, in MiB.
-    max_rows: number of items that fit in working_memory, or the number of all items if they are in
-        memory.
-    n_threads: number of threads.
+    - ``items``: The embeddings of all items, in memory or memory-mapped.
+    - ``norms``: The norms of all items.
+    - ``rows``: The row numbers of the subset.
+    - ``get_index``: A function that returns the search index of all items, and builds this index
+      when it is called for the first time.
+    - ``working_memory``: The largest amount of memory that a search may use, in MiB.
+    - ``max_rows``: The number of items that fit in ``working_memory`` or, if the items are in
+      memory, the number of all items.
+    - ``n_threads``: The number of threads.
     """
 
     items: Any
@@ -47,7 +47,7 @@ class ItemRows(NamedTuple):
 
     @property
     def arrays(self) -> Any:
-        """The items, their norms and the row numbers, as a record for kernels."""
+        """The items, their norms and the row numbers, as the record that kernels take."""
         return records.SampledRows(self.items, self.norms, self.rows)
 
     def subset(self, rows: Integers) -> "ItemRows":
@@ -59,7 +59,7 @@ def as_edges(
     items: Any, k: Any, condition: Any, rows: Any = None,
     working_memory: float | None = None, n_threads: int | None = None,
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
-    """Return the validated items, k and condition, for a function about items and neighbours.
+    """Return the validated items, k and condition for a function that uses edges.
 
     The items are returned as an ItemRows whose subset contains ``rows``, by default all rows.
     """
@@ -89,11 +89,11 @@ def as_edges(
 
 
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
-    """Yield parts of the sampled rows and their lists, so that the items of a part fit in memory.
+    """Yield the sampled rows and their lists in parts whose items fit in memory.
 
-    Each part is yielded as three values: a slice of the sampled rows, the items that occur in these
-    rows or in their lists, and the lists, whose entries are renumbered to row numbers within these
-    items. If all items fit in memory, there is only one part, and the row numbers do not change.
+    Each part has three elements: a slice of the sampled rows, the items of these rows and of their
+    lists, and the lists. The entries of the lists are row numbers within the items of the part. If
+    all items fit in memory, there is only one part, and the row numbers do not change.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists
@@ -105,7 +105,10 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Return the items that occur in rows or lists, copied to memory, and the renumbered lists."""
+    """Copy the items of the sampled rows and of the lists to memory; renumber the lists.
+
+    The entries of the returned lists are row numbers within the copied items.
+    """
     edges = np.column_stack([sample.rows, lists])
     gathered_rows, numbers = np.unique(edges, return_inverse=True)
     numbers = numbers.reshape(edges.shape).astype(np.int64)
@@ -128,8 +131,8 @@ def nearest_items(
 ) -> Neighbors:
     """Return the ``length`` nearest items of each sampled row, without the row itself.
 
-    By default, items are compared by the cosine. To compare the items by another measure, pass an
-    index of the same items with that measure.
+    By default, items are compared by their cosine. To compare items by another measure, pass an
+    index of the same items that uses this measure.
     """
     options: dict[str, Any] = {
         "n_threads": sample.n_threads,

@@ -1,4 +1,4 @@
-"""The report of an audit: a record of its numbers, a headline, a verdict, and advice."""
+"""The report of an audit, which contains numbers, a headline, a verdict and advice."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,7 @@ _BALANCED_FORMS = {
 @as_table
 @dataclass(frozen=True)
 class Audit(Record):
-    """The report of :func:`fastcos.audit`: how far the cosines depend on the parametrisation.
+    """The report of :func:`fastcos.audit`: how much the cosines depend on the parametrisation.
 
     Attributes
     ----------
@@ -62,9 +62,11 @@ class Audit(Record):
     n_duplicates : int
         Number of items whose row equals the row of an earlier item. Duplicates are not left out;
         neighbours with equal cosines are in the order of their indices.
-    n_sampled, n_listed : int
-        Number of items whose neighbours were certified and attacked under rescalings, and number of
-        items whose lists of neighbours were compared with those of other forms.
+    n_sampled : int
+        Number of sampled items for which certificates and attacks under rescalings were computed.
+    n_listed : int
+        Number of sampled items whose neighbours were compared with their neighbours under other
+        parametrisations.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The argument ``trained_on`` of :func:`fastcos.audit`.
     weight_decay_on : {"both", "not both", "unknown"}
@@ -72,38 +74,43 @@ class Audit(Record):
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
-        Name of the entry of ``parametrizations`` whose form the audited factors have; None if they
-        have none of these forms.
+        Name of the entry of ``parametrizations`` that equals the audited factors, up to a
+        negligible change of the cosines. None if no entry equals the audited factors, or if there
+        is only one dimension.
     epochs_to_forget : float or None
-        Number of epochs in which stochastic gradient descent divides its distance from convergence
-        by e. The distance is the logarithm of the condition number of the map between the factors
-        and the factors to which the descent converges. None unless ``gradient_noise`` was passed to
-        the audit.
+        Predicted number of epochs in which stochastic gradient descent reduces the distance of the
+        factors from convergence to 1/e of its current value. The distance is the logarithm of the
+        condition number of the map from the audited factors to the converged factors. None unless
+        ``gradient_noise`` was passed to the audit.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
-        of an item and a neighbour, for 2,000 items. To first order, a rescaling with the condition
-        number κ moves Fisher's z of such a pair by at most the index of the pair times ln κ.
+        of a sampled item and one of its neighbours. To first order, a rescaling with the condition
+        number κ changes Fisher's z of the cosine of a pair by at most ln κ times the index of the
+        pair.
     random_basis_sensitivity : float
         Mean sensitivity index of sampled items in random orthogonal bases, for comparison with
         ``sensitivity``.
     dimension_shares : ndarray (d,)
         Share of each latent dimension in the sensitivity index; the shares sum to 1.
     robustness : tuple of RobustnessPoint
-        Bounds on the share of neighbours that survive, in ascending order of the condition number.
+        Bounds on the share of neighbours that stay among the k nearest under rescalings and under
+        linear maps. There is one entry per condition number, in ascending order.
     given : VariantScores
-        Scores of the audited embeddings themselves.
+        Statistics of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
-        Scores of the items in other parametrisations of the model. All of them make the same
-        predictions, except for the form "centered", which is added for ranking losses and subtracts
-        the mean of the items.
+        Comparisons of the audited embeddings with the items in other parametrisations of the model,
+        which make the same predictions. If ``trained_on`` is "ranking", the last entry is
+        "centered", the items minus their mean, which have the same ranking loss.
     invariant_baselines : tuple of VariantScores
-        Scores of similarities that no linear map of the model changes.
+        Comparisons of the audited embeddings with similarities that do not depend on the
+        parametrisation of the model.
     label_test : LabelTest or None
         Test of whether the audited cosines recover the labels. None if no labels were passed.
     label_recovery : LabelRecovery or None
-        The range of the AUC of labels over rescalings. None if no labels were passed.
+        The range of the AUC with which cosines recover the labels, over rescalings. None if no
+        labels were passed.
     hubness : metrics.Hubness
-        The distribution, over items, of the number of neighbour lists that contain an item.
+        Statistics of the number of neighbour lists that contain each item.
     popularity : metrics.PopularityBias or None
         Correlations of popularity with norms, cosines and neighbour lists. None if no popularity
         was passed.
@@ -147,17 +154,21 @@ class Audit(Record):
 
     @property
     def at_condition(self) -> RobustnessPoint:
-        """The robustness at the condition to which the verdict refers."""
+        """The entry of ``robustness`` for the condition number of the verdict."""
         return next(point for point in self.robustness if point.condition == self.condition)
 
     @property
     def worst_parametrization(self) -> VariantScores:
-        """The parametrisation that shares the fewest neighbours with the audited embeddings."""
+        """The parametrisation whose neighbours agree least with those of the audited embeddings."""
         return min(self.parametrizations, key=lambda variant: variant.jaccard)
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The other parametrisation that the map of lowest condition number leads to, or None."""
+        """The other parametrisation that is nearest to the audited embeddings, or None.
+
+        Of all maps from the audited embeddings to other parametrisations, the map to this one has
+        the lowest condition number. The value is None if none of these maps is invertible.
+        """
         by_condition = [
             (form.condition, form)
             for form in self.parametrizations
@@ -167,7 +178,7 @@ class Audit(Record):
 
     @property
     def centered(self) -> VariantScores | None:
-        """The items minus their mean as a form; None unless the model has a ranking loss."""
+        """The entry "centered" of ``parametrizations``; None unless the loss is a ranking loss."""
         forms = [form for form in self.parametrizations if form.name == CENTERED]
         return forms[0] if forms else None
 
@@ -200,11 +211,12 @@ class Audit(Record):
 
     @property
     def condition_to_balance(self) -> float | None:
-        """Condition number of the map to the nearest form in which users and items balance.
+        """The lowest condition number of a map that makes users and items balance.
 
-        Users and items balance if their Gram matrices are equal, with or without weights of the
-        rows. The condition number is None if no users were passed, and infinite if no invertible
-        map leads to such a form.
+        Users and items balance if their Gram matrices are equal. The rows in the Gram matrices may
+        be unweighted, weighted by numbers of interactions, or weighted by gradient noise. The value
+        is None if no users were passed, and infinite if no invertible map makes users and items
+        balance.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
         conditions = [form.condition for form in forms if form.condition is not None]
@@ -217,12 +229,16 @@ class Audit(Record):
 
     @property
     def _has_form(self) -> bool:
-        """Whether the audited factors have one of the known forms."""
+        """Whether the audited factors equal one of the entries of ``parametrizations``."""
         return any(form.is_given for form in self.parametrizations)
 
     @property
     def is_free(self) -> bool:
-        """Whether the rescaling D may be arbitrary, according to the arguments and the factors."""
+        """Whether the rescaling D may be arbitrary because training has not determined it.
+
+        The answer follows from ``trained_on``, from ``weight_decay_on`` and from the factors
+        themselves.
+        """
         if self.trained_on == "cosine":
             return False
         contradicted = self.condition_to_balance is not None and not self.is_balanced
@@ -230,16 +246,20 @@ class Audit(Record):
 
     @property
     def summary(self) -> str:
-        """The size of the data in one phrase."""
+        """The numbers of items and dimensions in one phrase."""
         zero = f", {self.n_zero:,} zero rows left out" if self.n_zero else ""
         duplicates = f", {self.n_duplicates:,} duplicate rows" if self.n_duplicates else ""
         return f"{self.n_items:,} items of {self.n_dimensions} dimensions{zero}{duplicates}"
 
     @property
     def verdict(self) -> str:
-        """Sentences about the premise, the surviving neighbours, and other forms of the model.
+        """The verdict of the audit in a few sentences.
 
-        The text is for readers who do not know the meaning of D or of condition numbers.
+        The sentences state whether training has determined the scale of the dimensions, which share
+        of the neighbours survives rescalings, and how much the neighbours differ in other
+        parametrisations.
+
+        The verdict is for readers who do not know the meaning of D or of condition numbers.
         """
         point = self.at_condition
         low = f"{point.certified:.0%} ± {point.certified_error:.0%}"
@@ -278,7 +298,7 @@ class Audit(Record):
         return super().table()._replace(lead=self.headline, more=self.verdict)
 
     def _premise(self) -> str:
-        """Return the sentences about whether training has determined D or D is arbitrary."""
+        """Return the sentences that say whether training has determined D or left D arbitrary."""
         if self.trained_on == "cosine":
             return (
                 "The model was trained on the cosine, so its dimensions cannot be rescaled "
@@ -324,7 +344,11 @@ class Audit(Record):
         return f"{premise} {self._origin()}".rstrip()
 
     def _contradiction(self) -> str:
-        """Return the explanation if users and items do not balance despite their weight decay."""
+        """Return the explanation of Gram matrices that differ despite weight decay.
+
+        After converged training with weight decay on both, users and items have equal Gram
+        matrices.
+        """
         condition = self.condition_to_balance
         distance = (
             "these users and items do not even have the same rank"
@@ -647,7 +671,7 @@ class Audit(Record):
 
 
 def _describe_form(variant: VariantScores) -> str:
-    """Return a text with the name of a parametrisation, its condition and its Jaccard index."""
+    """Return the name, the condition number and the Jaccard index of a variant as text."""
     distance = (
         ""
         if variant.condition is None

@@ -25,10 +25,11 @@ def robustness_curve(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[RobustnessPoint, ...]:
-    """Return the points of the curve at CONDITIONS and at ``condition``, for the sampled rows.
+    """Return the points of the robustness curve at CONDITIONS and at ``condition``.
 
-    linear (p, k) contains the certified radii of the edges of all items under all linear maps. The
-    generator draws the items on which the search for the worst single maps is run.
+    ``sample`` contains the items, and the rows for which certificates and attacks under rescalings
+    are computed. ``linear`` (p, k) contains the certified radii of the edges of all items under
+    linear maps. ``generator`` draws the items for the search for the worst single maps.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of the levels. The edge counts as certified at a
@@ -77,13 +78,16 @@ def robustness_curve(
 
 
 def _share(radius: Floats, condition: float) -> float:
-    """Return the share of edges whose radius exceeds the condition; NaN edges are left out."""
+    """Return the share of edges whose radius exceeds ``condition``.
+
+    Edges of zero rows, whose radius is NaN, are left out.
+    """
     edge_radii = radius[~np.isnan(radius)]
     return float((edge_radii > condition).mean()) if len(edge_radii) else 0.0
 
 
 def _error(radius: Floats, condition: float, population: int) -> float:
-    """Return the standard error, over rows, of the share that ``_share`` returns."""
+    """Return the standard error of the share that ``_share`` returns, over a sample of rows."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
     return neighbor_edges.standard_error(

@@ -1,10 +1,10 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
-Two pairs of factors with the same product differ by an invertible map of the latent space. A loss
-that depends only on dot products does not determine this map; the training algorithm and the
-software determine the map. For example, a truncated SVD, LSA, and training with weight decay on
-users and items return three different pairs of factors of the same product. An invariant baseline
-is a similarity that no such map changes.
+Two models with the same predictions may have different factors, which differ by an invertible map
+of the latent space. A loss that depends only on dot products does not determine this map; the map
+depends on the training algorithm and the software. For example, a truncated SVD, LSA, and training
+with weight decay on users and items return three different factorisations of the same predictions.
+An invariant baseline is a similarity that no invertible map of the latent space changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,14 +67,14 @@ _WEIGHTED_FORMS = {
 
 
 class Variant(BaseMeasure):
-    """A measure: the cosine between rows that are derived from the audited items.
+    """A similarity measure: the cosine of rows that are derived from the audited items.
 
-    name: the name of the variant.
-    meaning: a description of the rows whose cosines are compared.
-    condition: the condition number of the map from the audited items to the variant; None if the
-        map is not invertible, or if the variant is not a parametrisation of the model.
-    transform: a function that maps rows of the items to rows of the variant with the same dtype;
-        None stands for the identity.
+    - ``name``: The name of the variant.
+    - ``meaning``: A description of the derived rows.
+    - ``condition``: The condition number of the map from the audited items to the variant. None if
+      the map is not invertible, or if the variant is not a parametrisation of the model.
+    - ``transform``: A function that maps rows of the items to rows of the variant with the same
+      dtype. None stands for the identity.
     """
 
     def __init__(
@@ -94,15 +94,17 @@ AS_GIVEN = Variant("given", "the audited embeddings", 1.0, None)
 def parametrizations(
     items: Floats, users: Floats | None, weighted: Mapping[str, tuple[Floats, Floats]] | None = None
 ) -> Iterator[Variant]:
-    """Yield the items in the parametrisations of common software.
+    """Yield the items in the parametrisations that common software returns.
 
-    If U s V' is the singular value decomposition of the predictions, these items are V s^½, V and V
-    s. The function computes these matrices from the second moments of any users and items that
-    yield these predictions. Without users, only V can be computed from the items, up to a rotation.
+    If U s V' is the singular value decomposition of the predictions, the items in these
+    parametrisations are V s^½, V and V s. The function computes these matrices from the second
+    moments of any users and items with these predictions. If ``users`` is None, the function yields
+    only V, up to a rotation.
 
-    items, users (d, d): second moments of items and users. weighted: maps the name of each form in
-        which the weighted second moments of items and users are equal to these two matrices (Lemma
-        B of docs/explanation/theorems.md for ALS-WR, Theorem 9 for gradient noise).
+    - ``items``, ``users`` (d, d): The second moments of the items and of the users.
+    - ``weighted``: A dict from the name of a weighted form to the weighted second moments of the
+      items and of the users. In a weighted form, these two matrices are equal (for ALS-WR, Lemma B
+      of docs/explanation/theorems.md; for gradient noise, Theorem 9).
     """
     values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5
@@ -123,7 +125,7 @@ def parametrizations(
 
 
 def centered_form(mean: Floats) -> Variant:
-    """Return the items minus their mean as a variant.
+    """Return the variant that subtracts the mean of the items from each item.
 
     If the loss depends only on differences between items, subtracting their mean does not change
     the loss (Theorem 10 of docs/explanation/theorems.md).
@@ -135,7 +137,7 @@ def centered_form(mean: Floats) -> Variant:
 def invariant_baselines(
     items: Moments, users: validation.Rows | None, *, is_ranking: bool = False
 ) -> Iterator[Variant]:
-    """Yield embeddings whose cosines no rescaling of the model changes, except by rounding.
+    """Yield the variants whose cosines do not depend on the parametrisation of the model.
 
     Whitening needs only the moments of the items; the query metric needs the users. If is_ranking
     is true, adding the same vector to all items does not change the cosines of the query metric
@@ -159,11 +161,11 @@ def invariant_baselines(
 
 
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
-    """Return the name of the form that the audited items already have; None if they have none.
+    """Return the name of the parametrisation that the audited items already have, or None.
 
-    If the items have several forms, the function returns the form to which the map from the items
-    has the lowest condition number, because the condition number of a map bounds the change of
-    every cosine (Theorem 3 of docs/explanation/theorems.md).
+    If the items have several parametrisations, the function returns the one to which the map from
+    the items has the lowest condition number, because the condition number of a map bounds the
+    change of every cosine (Theorem 3 of docs/explanation/theorems.md).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None
@@ -172,9 +174,10 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
 def score_variant(
     variant: Variant, sample: neighbor_edges.ItemRows, lists: Integers, labelled: Labelled | None
 ) -> VariantScores:
-    """Return how far the cosines and neighbours of a variant agree with those of the audited items.
+    """Return the agreement of a variant's cosines and neighbours with those of the audited items.
 
-    lists (m, k) contains the k nearest neighbours of the sampled rows in the audited embeddings.
+    ``lists`` (m, k) contains the k nearest neighbours of the sampled rows in the audited
+    embeddings.
     """
     audited_rows = memmap.take_rows("items", sample.items, sample.rows)
     neighbors = lists
@@ -222,8 +225,8 @@ def _condition(factor: Floats) -> float | None:
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
     """Return a function that computes (rows - mean) @ factor in float64.
 
-    The returned function maps float32 rows to float32 rows. It also maps equal rows to equal rows,
-    so that equal rows are ranked in the same order in all variants.
+    The returned function maps float32 rows to float32 rows, and equal rows to equal rows. Equal
+    rows are therefore ranked in the same order in all variants.
     """
 
     def transform(rows: validation.Rows) -> validation.Rows:
@@ -234,7 +237,7 @@ def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
 
 
 def _eigen(second: Floats) -> tuple[Floats, Any]:
-    """Return the eigenvalues that are not rounding errors, with their eigenvectors."""
+    """Return the eigenvalues that are larger than rounding errors, with their eigenvectors."""
     values, vectors = np.linalg.eigh(second)
     is_nonzero = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0.0)
     return values[is_nonzero], vectors[:, is_nonzero]

@@ -1,8 +1,9 @@
 """A search for the single map of bounded condition number that replaces the most neighbours.
 
 Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so every
-edge may be removed by a different rescaling D. The search of this module applies one map to all
-items, as another parametrisation of the model would.
+edge may be removed by a different rescaling D. The search of this module looks for one map that is
+applied to all items, because another parametrisation of the model also maps all items in the same
+way.
 """
 
 from collections.abc import Sequence
@@ -75,17 +76,19 @@ class WorstRescaling(NamedTuple):
     condition : float
         Upper limit of the condition number of the map.
     replaced : float
-        Share of the k nearest neighbours that are not among the k nearest under this map. The worst
-        map replaces at least this share, but the search may miss the worst map.
+        Share of the k nearest neighbours that are no longer among the k nearest after this map. The
+        search may miss the true worst map, so this share is a lower bound of the share that the
+        true worst map replaces.
     error : float
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
-        Number of items whose neighbours were counted. If there are more than 1,000 items, these
-        items are a sample that the search did not use, except for the choice of the best of four
-        linear maps.
+        Number of items whose neighbours were counted. If there are more than 1,000 items, only the
+        neighbours of a sample are counted. The search did not use this sample, except to choose the
+        best of four linear maps.
     map : ndarray (d,) or (d, d), float64
-        The map of the items: the diagonal of 1 / D, for ``items * map``, or the matrix G, for
-        ``items @ map``.
+        The map of the items. For a rescaling D, this array is the diagonal of D^-1, and the mapped
+        items are ``items * map``. For a linear map G, this array is the matrix G, and the mapped
+        items are ``items @ map``.
     """
 
     condition: float
@@ -107,10 +110,10 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search for the single map of bounded condition number that replaces the most neighbours.
 
-    :func:`certified_neighbors` counts neighbours that survive every map, and each neighbour that is
-    not certified may be removed by a different map. But a model has only one parametrisation at a
-    time, so this function searches for the worst single map. The share of replaced neighbours that
-    the function returns is a lower bound, because a longer search may find a worse map.
+    :func:`certified_neighbors` proves which neighbours survive every map. Each of the neighbours
+    without such a proof may be removed by a different map. But a model has only one parametrisation
+    at a time, so this function searches for the worst single map. The share of replaced neighbours
+    that the function returns is a lower bound, because a longer search may find a worse map.
 
     Parameters
     ----------
@@ -120,7 +123,7 @@ def worst_rescaling(
         The maps to search: diagonal maps ("rescaling") or all invertible linear maps ("linear").
     n_starts : int
         Number of starting points of the search, from 1 to 1,000. Each starting point is a rescaling
-        in which every factor is either the smallest or the largest possible one.
+        whose entries all have either the smallest or the largest allowed value.
     random_state : int or Generator
         Seed of the samples and of the starting points. Results with the same seed are bit-for-bit
         identical.
@@ -131,15 +134,16 @@ def worst_rescaling(
 
     Notes
     -----
-    The algorithm is an iterated local search. The search flips one weight of D at a time to the
-    other end of its range, if the flip removes more neighbours. If no single flip removes more
-    neighbours, the search flips three random weights of the best D so far and continues. At a
-    starting point, each weight is at one of the two ends of its range: in some starting points
-    according to the sign of a gradient of the number of lost neighbours, in the others at random.
-    For linear maps, the search runs in the basis of the eigenvectors of the gradient with respect
-    to the metric GG'. If there are at most 1,000 items, the search uses all items, and replaced
-    neighbours are counted for all items. If there are more items, the search uses 500 items, and
-    replaced neighbours are counted for 1,000 items that the search does not use.
+    The algorithm is an iterated local search for the weights w = D^-2 of the dimensions, each of
+    which is at one of the two ends of its range. The search flips one weight at a time to the other
+    end, and undoes the flip if fewer neighbours are removed. If no single flip removes more
+    neighbours, the search flips three random weights of the best D so far and continues. In the
+    first starting points, the sign of a gradient of the number of removed neighbours determines the
+    end of each weight; in the remaining starting points, the ends are random. For linear maps, the
+    search runs in the basis of the eigenvectors of the gradient with respect to the metric GG'. If
+    there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
+    for all items. If there are more items, the search uses a sample of at most 500 items, and
+    replaced neighbours are counted for up to 1,000 other items.
 
     Examples
     --------
@@ -164,8 +168,9 @@ def worst_rescaling(
 class MapSearch:
     """A search for maps that remove as many edges of sampled items as possible.
 
-    If there are more than _ALL_ROWS items, removed edges are counted for items outside the sample.
-    If n_starts is None, the number of starting points follows from the number of items.
+    If there are more than _ALL_ROWS items, the search uses a sample of the items, and removed edges
+    are counted for other items. If ``n_starts`` is None, the number of starting points depends on
+    the numbers of items and dimensions.
     """
 
     def __init__(
@@ -201,10 +206,9 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
-        """Return the linear map that replaces the most neighbours, among those that were searched.
+        """Return the worst linear map that a search finds.
 
-        The search starts from a rescaling. The linear map has the condition number of this
-        rescaling.
+        The search starts from ``rescaling``, and the linear map has the same condition number.
         """
         units, condition = self._searched.units, rescaling.condition
         candidates = [rescaling._replace(map=np.diag(rescaling.map))]
@@ -219,9 +223,9 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def along(self, conditions: Sequence[float], start: WorstRescaling) -> list[WorstRescaling]:
-        """Return the worst map that was found for each of the condition numbers.
+        """Return the worst map that a search finds for each of the condition numbers.
 
-        Every search starts from the map ``start``. If this map is a matrix, the search runs in the
+        Every search starts from the map ``start``. If ``start`` is a matrix, the search runs in the
         basis of its left singular vectors.
         """
         if start.map.ndim == 1:
@@ -239,14 +243,17 @@ class MapSearch:
     def random(self, condition: float) -> float:
         """Return the mean share of neighbours that random rescalings replace.
 
-        The logarithms of the factors of a random rescaling are uniformly distributed.
+        The logarithms of the entries of a random rescaling are uniformly distributed.
         """
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
         return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
-        """Return the share of neighbours that a map (d,) or (d, d) of this condition replaces."""
+        """Return the share of neighbours that a map (d,) or (d, d) replaces, as a WorstRescaling.
+
+        ``condition`` is the condition number of the map.
+        """
         shares = self._counted.count_lost(map_, condition) / self._k
         error = standard_error(shares, self._population)
         return WorstRescaling(condition, float(shares.mean()), error, len(shares), map_)
@@ -258,11 +265,12 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run one local search per condition number, and return the weights that it ends with.
+        """Run one local search per condition number; return the final weights and their counts.
 
-        A search starts with the largest weight in the dimensions where is_high (s, d) is true, and
-        with the smallest weight elsewhere. The result consists of the weights (s, d) of the metric
-        at the end of each search, and the numbers (s,) of edges that these weights remove.
+        Each of the s searches starts with the largest weight in the dimensions where ``is_high``
+        (s, d) is true, and with the smallest weight in the other dimensions. The result contains
+        the weights (s, d) of the dimensions at the end of each search, and the number (s,) of edges
+        that these weights remove.
         """
         edges, (n, d) = self._searched, is_high.shape
         high_weights = np.square(conditions)[:, None]
@@ -294,11 +302,12 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the derivative (d, d) of a smoothed number of lost edges by the metric.
+        """Return the gradient (d, d) of a smoothed count of lost edges with respect to the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
-        list contributes a smooth function of the difference between its score and the threshold,
-        whose width is ``width`` times the largest change of a score by a map of this condition.
+        list contributes a smooth function of the difference between its score and the threshold.
+        The width of this function is ``width`` times the largest change of a score that a map of
+        this condition number can cause.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -331,7 +340,7 @@ class MapSearch:
 
 
 def _inverse(squares: Floats) -> Floats:
-    """Return the inverse square roots of squared norms, and 0 for a zero row."""
+    """Return 1 / norm for each squared norm, or 0 for a zero row."""
     lengths = np.sqrt(squares)
     return np.divide(1, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
 
@@ -339,7 +348,7 @@ def _inverse(squares: Floats) -> Floats:
 class _Edges:
     """The edges of sampled items, with the unit rows of these items and of their listed items.
 
-    Each list of items is in the order of descending cosine.
+    The items of each list are in descending order of their cosine.
     """
 
     def __init__(self, sample: ItemRows, k: int) -> None:
@@ -354,18 +363,19 @@ class _Edges:
     def lengths(self, gap: float, condition: float) -> Integers:
         """Return how many items of each list matter for maps of this condition number.
 
-        An item matters if its Fisher's z is at most gap times ln(condition) below Fisher's z of the
-        k-th neighbour, so that such a map may make it nearer than this neighbour.
+        An item of a list matters if its z = artanh(cosine) is at most ``gap`` times ln(condition)
+        below the z of the k-th neighbour, so that a map of this condition number may bring the item
+        nearer than this neighbour.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)
 
     def count_lost(self, map_: Floats, condition: float) -> Integers:
-        """Count for each row the edges that a map of this condition removes.
+        """Return, for each row, how many edges a map of this condition number removes.
 
         The inner products are computed from the mapped rows. If the inner products were computed
         from the metric GG' of the map G, their rounding errors would grow with the square of the
-        condition.
+        condition number.
         """
         mapped_rows = self.units * map_ if map_.ndim == 1 else self.units @ map_
         inverse = _inverse(np.einsum("ij,ij->i", mapped_rows, mapped_rows))

@@ -34,12 +34,16 @@ _MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "ite
 class Measure(Protocol):
     """A similarity measure whose scores are computed from raw scores of encoded rows.
 
-    A search ranks item b for query q by a float64 raw score of the encoded rows x =
-    encode_queries(q) and y = encode_items(b). With ``metric_type`` "dot", the raw score is <x, y> +
-    item_bias(b); with "cosine", it is <x, y> / (|x| |y|), or 0 if x or y is a zero row; with
-    "euclidean", it is -|x - y|^2. ``to_score`` then turns raw scores into the scores that the
-    search returns. If the raw score of one item of a query is higher than the raw score of another
-    item, ``to_score`` must not return a lower score for the first item.
+    For a query q and an item b, a search computes a float64 raw score of the encoded rows x =
+    encode_queries(q) and y = encode_items(b), and ranks the items of q by this raw score. The raw
+    score depends on ``metric_type``:
+
+    - For "dot", the raw score is x·y + item_bias(b).
+    - For "cosine", the raw score is x·y / (|x| |y|), or 0 if x or y is a zero row.
+    - For "euclidean", the raw score is -|x - y|².
+
+    ``to_score`` then converts raw scores to the scores that the search returns. For the items of
+    one query, a higher raw score must not become a lower score.
 
     Attributes
     ----------
@@ -62,7 +66,11 @@ class Measure(Protocol):
         """Return the encoded items psi(b), (p, d'), of the items B (p, d)."""
 
     def item_bias(self, B: Rows) -> Floats | None:
-        """Return the number (p,) float64 to add to each item's inner products; None adds 0."""
+        """Return the bias of each item, (p,) float64, or None.
+
+        The bias of an item is added to its inner products. None stands for a bias of 0 for every
+        item.
+        """
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
         """Convert raw scores (n, k) of queries Q (n, d) to the scores (n, k) in the result."""
@@ -70,12 +78,12 @@ class Measure(Protocol):
 
 @runtime_checkable
 class UpperBounded(Measure, Protocol):
-    """A similarity measure that is not an inner product, with an inner product as an upper bound.
+    """A measure whose scores have upper bounds that a search can compute from raw scores.
 
     A search selects candidates by the raw scores of encoded rows, and ``rescore`` ranks the
-    candidates by their exact scores (filter and refine). The search ends when ``upper_bound`` shows
-    that no other item can have a higher score. ``to_score`` is applied to the scores that
-    ``rescore`` returns.
+    candidates by their exact scores (filter and refine). The search for a query ends when
+    ``upper_bound`` shows that none of the remaining items can have a higher score. ``to_score`` is
+    applied to the scores that ``rescore`` returns.
     """
 
     def precompute(self, B: Rows) -> Any:
@@ -87,16 +95,16 @@ class UpperBounded(Measure, Protocol):
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
         """Return the exact raw scores (n, k) of each query with its candidates.
 
-        Row i of the result contains the scores of query i, which is row i of Q (n, d), with the
-        items whose numbers are in row i of columns (n, k). ``precomputed`` is the result of
-        ``precompute``.
+        Query i is row i of Q (n, d), and row i of ``columns`` (n, k) contains the numbers of its
+        candidates. Row i of the result contains the scores of query i with these candidates.
+        ``precomputed`` is the result of ``precompute``.
         """
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return upper bounds (n,) on the scores of items whose raw scores are at most raw (n,).
 
-        Entry i is a bound for query i, which is row i of Q (n, d). If a raw score increases, its
-        bound must not decrease.
+        Entry i of the result is the bound for query i, which is row i of Q (n, d). A higher raw
+        score must not have a lower bound.
         """
 
 
@@ -106,8 +114,8 @@ class Capabilities(NamedTuple):
     Attributes
     ----------
     blocks : bool
-        Whether items may be memory-mapped and read in blocks, and results written to a directory
-        (``out=``).
+        Whether items may be memory-mapped and read in blocks, and whether results may be written to
+        a directory (``out=``).
     sparse : bool
         Whether the items and the queries may be sparse matrices.
     save : bool
@@ -124,7 +132,7 @@ class Capabilities(NamedTuple):
 
 
 def capabilities(measure: Any) -> Capabilities:
-    """Return the capabilities of a measure, whose class need not be derived from BaseMeasure."""
+    """Return the capabilities of a measure, which need not be an instance of BaseMeasure."""
     kind = type(measure)
     fits_nothing = _inherits(kind, "_fit")
     return Capabilities(
@@ -195,9 +203,9 @@ def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedR
 class Invariances(NamedTuple):
     """Which of six changes of the embeddings leave the scores of a measure unchanged.
 
-    Each attribute is named after one change of the embeddings, which is described below. The value
-    of an attribute is "y" if the scores stay the same, "rank" if the order of the scores stays the
-    same, and "-" if the order may change.
+    Each attribute stands for the change of the embeddings that its description states. The value of
+    an attribute is "y" if the change leaves the scores the same, "rank" if it leaves only the order
+    of the scores the same, and "-" if it may change the order.
 
     Attributes
     ----------
@@ -334,7 +342,7 @@ def check_known(argument: str, name: str) -> None:
 
 
 def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
-    """Return the measure with this name and these parameters; return a measure object unchanged.
+    """Return the measure with this name and these parameters, or a measure object unchanged.
 
     Parameters
     ----------

@@ -2,8 +2,8 @@
 
 A model with users P and items Q predicts P Q'. For every invertible matrix G, the model with users
 P G^-T and items Q G makes the same predictions. ``canonicalize`` returns the same factors for all
-of these models. ``query_metric`` derives an inner product of items from the users; for two items,
-the value of this inner product is the same in all of these models.
+models with the same predictions. ``query_metric`` derives an inner product of items from the users.
+The inner product of two items has the same value in all models with the same predictions.
 """
 
 import warnings
@@ -26,10 +26,11 @@ class CanonicalFactors(NamedTuple):
     ----------
     users : ndarray (n, k), float64
     items : ndarray (p, k), float64
-        The columns of users are orthogonal, and so are the columns of items. The squared norms of
-        the columns of users, and those of the columns of items, are ``singular_values``.
+        The columns of users are orthogonal, and so are the columns of items. Column j of users and
+        column j of items both have the squared norm ``singular_values[j]``.
     singular_values : ndarray (k,), float64
-        Singular values of the product, descending. The values beyond the rank of the product are 0.
+        Singular values of the product, descending. The singular values beyond the rank of the
+        product are 0.
     """
 
     users: Floats
@@ -39,7 +40,7 @@ class CanonicalFactors(NamedTuple):
 
 @as_table
 class QueryMetric(NamedTuple):
-    """The inner product x'Cy of items x and y that a distribution of users or queries defines.
+    """The inner product x'Cy of items x and y, where C is computed from users or queries.
 
     Attributes
     ----------
@@ -160,15 +161,15 @@ def query_metric(
 
     After ``transform``, the cosine of two items is the correlation, over all users, of the scores
     that the model predicts for the two items; if ``centered`` is False, it is the cosine of the two
-    columns of predicted scores. Neither an invertible map of the factors nor the norms of the items
-    change this cosine. The query metric exists for every model whose scores are dot products of
-    users and items, or of queries and items, such as a dual encoder. The result contains only C and
-    its factor L, not the users.
+    columns of predicted scores. This cosine does not depend on the norms of the items, and an
+    invertible map of the factors does not change it. The query metric exists for every model whose
+    scores are dot products of users and items, or of queries and items, such as a dual encoder. The
+    result contains only C and its factor L, not the users.
 
-    However, this cosine does change if the same vector is added to all items. Losses that only
-    compare items with each other, such as BPR or a softmax over items, do not change if the same
-    vector is added to all items (theorem 10 in docs/explanation/proofs.md). After training with
-    such a loss, search the transformed items by the measure "centered_cosine".
+    The cosines after ``transform`` do change, however, if the same vector is added to all items. A
+    loss that only compares items with each other, such as BPR or a softmax over items, does not
+    change if the same vector is added to all items (theorem 10 in docs/explanation/proofs.md).
+    After training with such a loss, search the transformed items by the measure "centered_cosine".
 
     Parameters
     ----------
@@ -227,10 +228,11 @@ def query_metric(
 
 
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
-    """Return L (k, r), where LL' is the covariance of the users, or their second moments.
+    """Return a factor L (k, r) of the covariance, or of the second moments, of the users.
 
     If centered is true, LL' is the covariance; otherwise, LL' is the matrix of second moments. The
-    number r is the rank of LL' to the accuracy of float64. Memory-mapped users are read in blocks.
+    number r is the rank of LL', up to rounding errors of float64. Memory-mapped users are read in
+    blocks.
     """
     n, k = users.shape
     R = triangle(users, mean_of(users) if centered else None)

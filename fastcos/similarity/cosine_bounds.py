@@ -126,14 +126,19 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
 def unbounded_range(x: Any, y: Any) -> Interval:
     """Return the range of a cosine over all rescalings of the dimensions, of any condition number.
 
-    Let x_l and y_l be the entries of x and y in dimension l. If some of the products x_l y_l are
-    positive and some are negative, the range is -1 to 1. If some products are positive and none is
-    negative, the upper end of the range is 1. The lower end is 0 if, in some dimension, exactly one
-    of x_l and y_l is zero; otherwise, the lower end is 2 sqrt(r s) / (r + s), where r and s are the
-    smallest and the largest ratio y_l / x_l of nonzero entries. If some products are negative and
-    none is positive, the ends of the range are minus those of the range for x and -y. If all
-    products are zero, the cosine is always 0. Cosines come arbitrarily close to an end of the
-    range, but need not reach it.
+    Let x_l and y_l be the entries of x and y in dimension l. The range depends on the signs of the
+    products x_l y_l:
+
+    - If some products are positive and some are negative, the range is -1 to 1.
+    - If some products are positive and none is negative, the upper end of the range is 1. The lower
+      end is 0 if exactly one of x_l and y_l is zero in some dimension. Otherwise, the lower end is
+      2 sqrt(r s) / (r + s), where r and s are the smallest and the largest ratio y_l / x_l of
+      nonzero entries.
+    - If some products are negative and none is positive, the range is -b to -a, where a to b is the
+      range for x and -y.
+    - If all products are zero, the cosine is always 0.
+
+    A cosine can come arbitrarily close to an end of the range, but need not reach it.
 
     Source: the lower end is the constant in the inequality of Cassels (also of Pólya and Szegő, and
     of Greub and Rheinboldt 1959).
@@ -176,7 +181,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 def cosine_interval(
     x: Any, y: Any, condition: float, *, n_threads: int | None = None
 ) -> CosineInterval:
-    """Return the exact range of a cosine over all rescalings D with condition(D) <= condition.
+    """Return the exact range of a cosine over all rescalings D of a bounded condition number.
 
     This range is never wider than the range of :func:`fisher_z_interval`, which allows all linear
     maps of at most this condition number. Computing the range takes O(d²) time per pair.
@@ -199,10 +204,11 @@ def cosine_interval(
     -----
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
     cosine is positive, it is reached with weights that have only two values, the smallest and the
-    largest that are allowed. The dimensions with the largest weight have x_l y_l > 0, and they are
-    adjacent if all dimensions with x_l y_l > 0 are sorted by y_l / x_l. If the smallest cosine is
-    not negative, it equals the maximum, over a real parameter, of the minimum of a
-    linear-fractional programme (Sion 1958, Dinkelbach 1967).
+    largest that are allowed. All dimensions with the largest weight have a positive product x_l y_l
+    of the entries of x and y. If the dimensions with a positive product are sorted by y_l / x_l,
+    the dimensions with the largest weight are adjacent. If the smallest cosine is not negative, it
+    equals the maximum, over a real parameter, of the minimum of a linear-fractional programme (Sion
+    1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -253,8 +259,8 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     Returns
     -------
     Sensitivity
-        index and contributions. Both are 0 for collinear pairs, because no rescaling changes their
-        cosine, and NaN for pairs with a zero row.
+        index and contributions. The index and the contributions are 0 for collinear pairs, because
+        no rescaling changes their cosine, and NaN for pairs with a zero row.
 
     Examples
     --------
@@ -284,9 +290,9 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
 def rescaling_distance(first: Any, second: Any) -> float:
     """Return Hilbert's projective distance between two metrics.
 
-    For every pair of vectors, Fisher's z of its cosine in the first metric and Fisher's z of its
-    cosine in the second metric differ by at most half of this distance. For a map G with the
-    condition number κ, the distance between I and GG' is 2 ln κ.
+    If the cosine of a pair of vectors is computed in both metrics, the two values of Fisher's z
+    differ by at most half of this distance. For a map G with the condition number κ, the distance
+    between the metrics I and GG' is 2 ln κ.
 
     Source: Bushell 1973.
 
@@ -300,9 +306,9 @@ def rescaling_distance(first: Any, second: Any) -> float:
     Returns
     -------
     float
-        Logarithm of the quotient of the largest and the smallest eigenvalue of first^-1 second. The
-        distance does not change if both metrics undergo the same linear change of coordinates, or
-        if one metric is multiplied by a positive number.
+        Logarithm of the ratio of the largest to the smallest eigenvalue of the matrix first^-1
+        second. The distance does not change if both metrics undergo the same linear change of
+        coordinates, or if one metric is multiplied by a positive number.
 
     Examples
     --------

@@ -23,10 +23,11 @@ NO_BIAS = validation.read_only(np.zeros(0))
 class EncodedRows(NamedTuple):
     """Encoded queries or encoded items, with the norms and biases that exact scores need.
 
-    rows (n, d): the rows, in C order and read-only. Rows of float16, bfloat16 and other types of
-        one or two bytes are stored as integers with the same bits (``parallel.memmap``).
-    norms (n,): Euclidean norms of the rows.
-    bias (n,): the number that is added to the inner products of each item; (0,) if all are 0.
+    - ``rows`` (n, d): The rows, in C order and read-only. Rows of float16, bfloat16 and other types
+      of one or two bytes are stored as integers with the same bits (``parallel.memmap``).
+    - ``norms`` (n,): The Euclidean norms of the rows.
+    - ``bias`` (n,): The number that is added to the inner products of each item. If all biases are
+      0, the array is empty.
     """
 
     rows: Rows
@@ -34,7 +35,7 @@ class EncodedRows(NamedTuple):
     bias: Floats
 
     def take(self, numbers: Integers | slice) -> "EncodedRows":
-        """Return the rows with these numbers, in this order."""
+        """Return the rows with these numbers, in this order, with their norms and biases."""
         rows, norms, bias = self
         read_only = validation.read_only
         bias = read_only(bias[numbers]) if len(bias) else bias
@@ -51,10 +52,10 @@ def encode_rows(
 ) -> EncodedRows:
     """Validate the rows that a measure has encoded, and compute their norms, in O(n d) time.
 
-    are_input_items says whether the measure has returned the items of the caller unchanged, which
-    decides the wording of an error. A row with NaN or infinity has a norm of NaN or infinity, so
-    the norms suffice to check that all rows are finite. For the cosine, float64 rows whose squares
-    would underflow are scaled up, which changes no cosine.
+    ``are_input_items`` says whether the measure has returned the items of the caller unchanged;
+    error messages then call the rows "items". A row with NaN or infinity has a norm of NaN or
+    infinity, so the norms suffice to check that all rows are finite. For the cosine, float64 rows
+    whose squares would underflow are scaled up, which changes no cosine.
     """
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
     if rows is encoded:  # The entries have four or eight bytes.
@@ -97,10 +98,10 @@ def _check_encoded(rows: Any, bias: Any) -> None:
 
 
 def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
-    """Return the Euclidean norms (n,) of rows, which are read-only.
+    """Return the Euclidean norms (n,) of the rows as a read-only array.
 
-    Rows of one- or two-byte numbers may be stored as integers with the same bits
-    (``parallel.memmap``).
+    The rows must be read-only. Rows of one- or two-byte numbers may be stored as integers with the
+    same bits (``parallel.memmap``).
     """
     # This function does not request the compilation of kernels for the type of the rows, because
     # the rows may be queries, whose type often differs from that of the items. Only a search

@@ -2,9 +2,9 @@
 
 One step of gradient descent on a loss f(PQ') changes the difference P'P - Q'Q of the Gram matrices
 of the users P and the items Q by exactly the squared step times the difference of the Gram matrices
-of the two gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, this drift and the
-weight decay change the factors P and Q, but not the predictions PQ', until the changes that come
-from the users and from the items cancel. Two d x d matrices, one for the users and one for the
+of the two gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, these small changes
+and the weight decay change the factors P and Q, but not the predictions PQ', until the changes that
+come from the users and from the items cancel. Two d x d matrices, one for the users and one for the
 items, determine the factors at which these changes cancel, and the number of epochs that training
 takes to reach these factors.
 """
@@ -71,10 +71,10 @@ def gradient_noise(
     but in the long run, the noise of its gradients determines this scale. The function also
     predicts the number of epochs until the factors have reached this scale. At convergence, the sum
     of w xx' over all items x, with w the weight of the item, equals the same sum over all users.
-    For fixed predictions, this equation holds for exactly one metric GG' of the items: the
-    geometric mean of two matrices, the inverse of the sum over the items and the sum over the
-    users. If the squared slopes of all observations have the same mean, the result is the form that
-    an audit calls ``balanced_by_counts``.
+    For fixed predictions, this equation holds for exactly one metric GG' of the items. The metric
+    is the geometric mean of two matrices: the inverse of the sum of w xx' over the items, and the
+    sum of w xx' over the users. If the squared slopes of all observations have the same mean, the
+    converged factors are those that an audit calls ``balanced_by_counts``.
 
     These statements apply to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to these
@@ -118,10 +118,10 @@ def gradient_noise(
     Notes
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
-    epochs, the function integrates a differential equation of d x d matrices. Near convergence, the
-    rate per epoch at which a rescaling fades lies between the smallest and the largest generalised
-    eigenvalue of the weighted and the unweighted Gram matrices of users and items, each multiplied
-    by the step (Theorem 9c).
+    epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
+    rescaling fades exponentially. The rate of this decay per epoch lies between the step times the
+    smallest and the step times the largest generalised eigenvalue of the weighted and the
+    unweighted Gram matrices of users and items (Theorem 9c).
 
     In 36 trainings, the measured number of epochs differed from the predicted number by at most a
     factor of 1.4. After four times the predicted number of epochs, the condition number of the
@@ -191,12 +191,15 @@ def gradient_noise(
 
 
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
-    """Return the epochs in which the distance to convergence falls to 1/e, for a step of 1.
+    """Return the number of epochs in which the distance to convergence falls to 1/e.
+
+    The number of epochs is computed for a step of 1.
 
     The distance is the logarithm of the condition number of the map from the converged factors to
-    the current factors. start (d, d) is this map at the beginning. items and users (d, d) are the
-    Gram matrices of the converged items and users, and weighted (d, d) is the Gram matrix of their
-    weighted rows, which is the same for items and users.
+    the current factors. ``start`` (d, d) is the map from the converged factors to the factors
+    before these epochs. ``items`` and ``users`` (d, d) are the Gram matrices of the converged items
+    and users. ``weighted`` (d, d) is the Gram matrix of their weighted rows, which is the same for
+    items and users.
     """
     import scipy.integrate
     import scipy.linalg
@@ -255,7 +258,10 @@ def _as_decays(weight_decay: Any) -> tuple[float, float]:
 def _squares_and_counts(
     slopes: Any, shape: tuple[int, int]
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Return two pairs (items, users): sums of squared slopes, and numbers of observations."""
+    """Return the sums of squared slopes and the numbers of observations, per item and per user.
+
+    Each of the two results is a pair: the array of the items, and the array of the users.
+    """
     import scipy.sparse as sp
 
     if sp.issparse(slopes):

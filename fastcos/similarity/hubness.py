@@ -35,10 +35,10 @@ class QueryNormalized(BaseMeasure):
 
     The mean μ_q and the standard deviation σ_q of the cosines of the query with the items are taken
     over all items except zero rows and, if the query is an item, the query itself. The score is 0
-    if σ_q = 0. Mean and deviation are computed from d x d sums, without the cosines of all pairs.
-    Pitfall: for one query, the correction is the same for all items, so it never changes the order
-    of the results. The correction only changes which results of different queries exceed a common
-    threshold. The measure is not symmetric. Source: You arXiv:2504.16318.
+    if σ_q = 0. The mean and the standard deviation are computed from d x d sums, without the
+    cosines of all pairs. Pitfall: for one query, the correction is the same for all items, so it
+    never changes the order of the results. The correction only changes which results of different
+    queries exceed a common threshold. The measure is not symmetric. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -48,7 +48,7 @@ class QueryNormalized(BaseMeasure):
         self._lookup = RowLookup(items)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the standardised raw scores."""
+        """Return the cosines, standardised by the mean and the deviation of each query."""
         mean, deviation = self._moments.of(unit_rows(Q), self._lookup.find(Q) >= 0)
         scale = inverses(deviation)[:, None]
         is_finite = np.isfinite(raw)
@@ -58,9 +58,9 @@ class QueryNormalized(BaseMeasure):
 class _Local(BaseMeasure):
     """Base class of measures that use a statistic of the K nearest neighbours of every row.
 
-    The neighbours of an item are rows of ``other`` or, without ``other``, other items. The
-    neighbours of a query are items. If the query is itself an item and there is no ``other``, the
-    query is not its own neighbour.
+    The neighbours of an item are searched among the rows of ``other`` or, if ``other`` is None,
+    among the remaining items. The neighbours of a query are searched among the items. If the query
+    is itself an item and there is no ``other``, the query is not its own neighbour.
     """
 
     metric_type = "dot"
@@ -88,7 +88,10 @@ class _Local(BaseMeasure):
         self._statistics = self._statistic(self._rows, *lists, self._population)
 
     def _statistics_of(self, rows: Rows, *, are_items: bool) -> Floats:
-        """Return the statistics (n,) of items or queries; fit has stored those of its items."""
+        """Return the statistic (n,) of each row, for items or for queries.
+
+        The statistics of the fitted items are not computed again, because ``fit`` has stored them.
+        """
         lookup = validation.check_fitted(self.name, getattr(self, "_lookup", None))
         is_looked_up = are_items or not self._two_sides
         item_numbers = lookup.find(rows) if is_looked_up else np.full(len(rows), -1)
@@ -109,8 +112,8 @@ class _Local(BaseMeasure):
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         """Return the statistic (n,) of each row.
 
-        rows (n, d): the rows. columns and scores (n, k): for each row, the numbers of its
-        neighbours among the rows of population, and the raw scores of these neighbours.
+        ``columns`` (n, k) contains the row numbers, in ``population``, of the neighbours of each
+        row, and ``scores`` (n, k) contains the raw scores of these neighbours.
         """
         raise NotImplementedError
 
@@ -119,12 +122,12 @@ class _Local(BaseMeasure):
 class CSLS(_Local):
     """2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.
 
-    The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
-    words of two languages, r of an item is the mean of its cosines with the K nearest queries; to
-    compute r in this way, pass ``other=queries``. Without ``other``, r of an item is the mean of
-    its cosines with the K nearest other items, so that a result does not depend on which queries
-    are searched together. Pitfall: a search makes two passes over all pairs of rows, or three for
-    queries that are not items. Source: Conneau et al. arXiv:1710.04087.
+    The measure lowers the scores of hubs. The article by Conneau et al. compares the words of two
+    languages. In this article, r of an item is the mean of its cosines with the K nearest queries;
+    to compute r in this way, pass ``other=queries``. If ``other`` is None, r of an item is the mean
+    of its cosines with the K nearest of the remaining items, so that a result does not depend on
+    which queries are searched together. Pitfall: a search makes two passes over all pairs of rows,
+    or three for queries that are not items. Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------
@@ -132,7 +135,7 @@ class CSLS(_Local):
         The number K of neighbours, at most the number of other items.
     other : array_like (m, d), optional
         Rows, such as the words of another language, among which the neighbours of items are
-        searched. Default: the other items.
+        searched. Default: the remaining items.
     """
 
     name = "csls"

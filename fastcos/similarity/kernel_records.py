@@ -24,7 +24,7 @@ NO_FILTERS = records.QueryFilters(_NO_ROWS, _NO_ROWS, _NO_ROWS, ALL_ALLOWED)
 
 
 def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> Any:
-    """Return the record for exact scores of queries (n, d) and items (m, d)."""
+    """Return the record for kernels that compute scores of queries (n, d) and items (m, d)."""
     return _scoring(metric_type, queries, items.rows, items.norms, items.bias)
 
 
@@ -59,11 +59,13 @@ def query_filters(
     excluded_rows: Integers,
     allowed: npt.NDArray[np.uint8] = ALL_ALLOWED,
 ) -> Any:
-    """Return the filters of n queries.
+    """Return the record with the filters of n queries.
 
-    self_rows (n,): the number of the item that equals each query, or -1. The items
-    excluded_rows[excluded_indptr[i] : excluded_indptr[i + 1]] are excluded from the result of query
-    i. allowed (m,): a mask of the items that a query may return; an empty mask allows all items.
+    - ``self_rows`` (n,): The row number of the item that equals each query, or -1.
+    - ``excluded_indptr`` (n + 1,) and ``excluded_rows``: The items
+      ``excluded_rows[excluded_indptr[i] : excluded_indptr[i + 1]]`` are excluded from the result of
+      query i.
+    - ``allowed`` (m,): A mask of the items that a query may return. An empty mask allows all items.
     """
     _require(len(excluded_indptr) == len(self_rows) + 1, "a list of exclusions for each query")
     _require(allowed.dtype == np.uint8, "a mask of uint8")

@@ -70,8 +70,9 @@ class CosineMoments(NamedTuple):
     The two moments determine the mean and the variance of the cosines of any row with all rows of
     the population.
 
-    mean (d,): mean of the n rows that are not zero. gram (d, d): the mean of xx' over these rows x.
-    n: the number of these rows.
+    - ``mean`` (d,): The mean of the nonzero rows.
+    - ``gram`` (d, d): The mean of xx' over the nonzero rows x.
+    - ``n``: The number of nonzero rows.
     """
 
     mean: Floats
@@ -81,10 +82,10 @@ class CosineMoments(NamedTuple):
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Return the mean and the deviation (n,) of each row's cosines with the population.
 
-        is_inside (n,) says for each row whether it belongs to the population; the mean and the
-        deviation of such a row leave out the cosine of the row with itself. Mean and deviation are
-        0 if the population contains no other row. They are computed from d x d sums, without the
-        cosines of all pairs.
+        ``is_inside`` (n,) says for each row whether the row belongs to the population. The mean and
+        the deviation of such a row leave out the cosine of the row with itself. If the population
+        contains no other row, both are 0. The mean and the deviation are computed from d x d sums,
+        without the cosines of all pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
@@ -108,7 +109,7 @@ class CosineMoments(NamedTuple):
 
 
 def cosine_moments(units: Floats) -> CosineMoments:
-    """Return the moments of a population of unit rows, without its zero rows."""
+    """Return the moments of a population of unit rows, leaving out its zero rows."""
     is_nonzero = units.any(axis=1)
     nonzero = units if is_nonzero.all() else units[is_nonzero]
     if not len(nonzero):

@@ -1,4 +1,4 @@
-"""Measures that map each row to (row - mean) root and compare the mapped rows by the cosine."""
+"""Cosine measures that subtract a mean from each row and then multiply the row by a matrix."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _RANK_TOLERANCE = 1e-12
 
 
 class Mapped(BaseMeasure):
-    """Cosine of (row - mean_) root_.
+    """Cosine of the mapped rows (row - mean_) root_.
 
     ``_fit`` sets mean_ (d,) and root_ (d, r); root_ has the shape (d,) if it is diagonal.
     """
@@ -29,7 +29,7 @@ class Mapped(BaseMeasure):
     def encode_items(self, B: Rows) -> Rows:
         """Return (B - mean) root, (p, r) float64.
 
-        Rows that would be 0 without rounding are set to 0. If the mean is 0, rows whose squares
+        Rows that would be 0 in exact arithmetic are set to 0. If the mean is 0, rows whose squares
         would underflow are scaled up, which changes no cosine.
         """
         root = validation.check_fitted(self.name, getattr(self, "root_", None))
@@ -71,7 +71,7 @@ def root_of(S: Floats) -> Floats:
 
 
 def require_parameter(name: str, value: Any, measure: str) -> Any:
-    """Return the value of a parameter that the measure requires; raise if it is None."""
+    """Return the value of a parameter that a measure requires; raise ValueError if it is None."""
     if value is None:
         example = f'get_measure("{measure}", {name}=...)'
         raise ValueError(f"{name} must be given, as in {example}, got None")
@@ -91,8 +91,8 @@ class SoftCosine(Mapped):
     matrix : array_like (d, d), optional
         S, symmetric and positive semidefinite.
     features : array_like (d, m), optional
-        A feature vector of m numbers for each column, instead of S. S is then the matrix of the
-        cosines of these vectors.
+        A feature vector of m numbers for each column, as an alternative to ``matrix``. S is the
+        matrix of the cosines of the feature vectors.
     """
 
     name = "soft_cosine"
@@ -160,7 +160,7 @@ class QueryMetricCosine(_OtherSide):
     other : array_like (n, d), optional
         User embeddings. You can also pass them to ``fit``.
     centered : bool, default True
-        With False, S is E[uu'] instead of Cov(u), and the measure equals ``project_back_items``.
+        If False, S is E[uu'] instead of Cov(u), and the measure equals ``project_back_items``.
     """
 
     name = "query_metric_cosine"
@@ -174,8 +174,9 @@ class QueryMetricCosine(_OtherSide):
 class ProjectBackItems(_OtherSide):
     """Cosine of columns of M = XAB', computed in k dimensions: soft cosine with S = P'P, P = XA.
 
-    The paper proposes this remedy for users (arXiv:2403.05440, section 3); this measure applies it
-    to items: two items are compared by the predictions of the model for all users.
+    The measure compares two items by the predictions of the model for all users. The paper proposes
+    this remedy for the comparison of users (arXiv:2403.05440, section 3), and this measure applies
+    the remedy to items.
 
     Parameters
     ----------
@@ -207,14 +208,15 @@ class ProjectBackUsers(_OtherSide):
 class AllButTheTop(Mapped):
     """Cosine of centred rows without their leading principal directions.
 
-    Pitfall: the default, removing about d/100 directions, was proposed for embeddings of text. In
-    collaborative filtering, the first direction is often popularity, and removing it may help or
-    hurt. Source: Mu and Viswanath arXiv:1702.01417.
+    Pitfall: the default is to remove about d/100 directions, which was proposed for embeddings of
+    text. In collaborative filtering, the first direction is often popularity, and removing it may
+    help or hurt. Source: Mu and Viswanath arXiv:1702.01417.
 
     Parameters
     ----------
     n_directions : int, optional
-        Number of directions to remove, less than d. Default: d/100, but at least 1; 0 if d = 1.
+        Number of directions to remove, less than d. By default, d/100 directions are removed, but
+        at least 1; for d = 1, none is removed.
     """
 
     name = "all_but_the_top"
@@ -279,8 +281,8 @@ class WhitenedCosine(_Whitened):
 
     Pitfalls: if the rows are not centred and there are as many dimensions as items (k = p), all
     pairs of different items have the cosine 0 (case 1 of the paper). Directions with small singular
-    values get large weights. To avoid this, use only the n_components leading directions, or add a
-    ridge; with a ridge, the measure is no longer invariant to rescalings D of the columns. There
+    values get large weights, unless you use only the ``n_components`` leading directions or add a
+    ridge. With a ridge, the measure is no longer invariant to rescalings D of the columns. There
     must be more rows than dimensions. Constant columns are dropped. Sources: Su et al.
     arXiv:2103.15316; Huang et al. arXiv:2104.01767.
 
@@ -368,7 +370,11 @@ class CausalInnerProduct(_Whitened):
 
 
 def as_pairs(name: str, pairs: Any, n_items: int | None = None, min_pairs: int = 2) -> Integers:
-    """Return pairs of item numbers (m, 2), int64; raise if m < min_pairs or a number is invalid."""
+    """Return pairs of item numbers as an int64 array (m, 2).
+
+    The function raises ValueError if there are fewer than ``min_pairs`` pairs, or if an item number
+    is invalid.
+    """
     array = np.asarray(pairs)
     is_integer = array.dtype.kind in "iu"
     if array.ndim != 2 or array.shape[1] != 2 or len(array) < min_pairs or not is_integer:
@@ -382,7 +388,7 @@ def as_pairs(name: str, pairs: Any, n_items: int | None = None, min_pairs: int =
 
 
 def check_varied(name: str, values: Floats) -> None:
-    """Raise if all values are equal."""
+    """Raise ValueError if all values are equal."""
     if values.min() == values.max():
         raise ValueError(f"{name} must have two different values, got only {values[0]:g}")
 
@@ -393,11 +399,12 @@ class LearnedDiagonal(Mapped):
 
     The weights maximise the correlation between the values of the measure and the targets. The
     largest weight is at most κ² times the smallest weight, because the weights stand for rescalings
-    D = w^-½ with a condition number of at most κ. The optimisation starts from equal weights, the
-    plain cosine, and ends in a local maximum, whose correlation is never lower than that of the
-    plain cosine. Pitfalls: the measure fits d numbers, so pass many more pairs than columns, and
-    evaluate the measure on other pairs. The measure depends on the basis of the embeddings. Source:
-    this project; the idea of a learned similarity is from Herbold, arXiv:2309.12697.
+    D = w^-½ with a condition number of at most κ. The optimisation starts from equal weights, for
+    which the measure is the plain cosine, and ends in a local maximum of the correlation. The
+    correlation at this maximum is never lower than that of the plain cosine. Pitfalls: the measure
+    fits d numbers, so pass many more pairs than columns, and evaluate the measure on other pairs.
+    The measure depends on the basis of the embeddings. Source: this project; the idea of a learned
+    similarity is from Herbold, arXiv:2309.12697.
 
     Parameters
     ----------
@@ -442,10 +449,10 @@ class LearnedDiagonal(Mapped):
 def _loss(
     logs: Floats, xy: Floats, xx: Floats, yy: Floats, targets: Floats
 ) -> tuple[float, Floats]:
-    """Return minus the correlation of weighted cosines with centred targets, and the gradient.
+    """Return the negative correlation of weighted cosines with centred targets, and its gradient.
 
-    logs (d,): logarithms of the weights. xy, xx, yy (m, d): the products of the entries of the rows
-    x and y of each pair.
+    ``logs`` (d,) contains the logarithms of the weights. ``xy``, ``xx`` and ``yy`` (m, d) contain
+    the products of the entries of the rows x and y of each pair.
     """
     w = np.exp(logs)
     with parallel.blas_lock():

@@ -20,7 +20,8 @@ _ROWS_PER_QR = 4096
 def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
     """Return the mean row (d,) in float64; the mean of a constant column is exact.
 
-    shares (n,): weights of the rows, which sum to 1. By default, all weights are 1/n.
+    ``shares`` (n,) contains the weights of the rows, which sum to 1. By default, all weights are
+    1/n.
     """
     mean = np.zeros(rows.shape[1])
     first, is_constant = rows[0], np.full(rows.shape[1], True)
@@ -38,7 +39,11 @@ def mean_of(rows: Rows, shares: Floats | None = None) -> Floats:
 
 
 def gram_of(rows: Rows, mean: Floats, shares: Floats | None = None) -> Floats:
-    """Return the weighted mean of xx' over x = row - mean; shares are the weights (default 1/n)."""
+    """Return the weighted mean (d, d) of xx' over all rows x = row - mean.
+
+    ``shares`` (n,) contains the weights of the rows, which sum to 1. By default, all weights are
+    1/n.
+    """
     d = rows.shape[1]
     total = np.zeros((d, d))
     for lo, block in blocks_of(rows):
@@ -78,7 +83,10 @@ def mean_squares_of(rows: Rows, mean: Floats) -> Floats:
 
 
 def blocks_of(rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Yield blocks of rows, in memory or memory-mapped, each with the number of its first row."""
+    """Yield blocks of rows, each with the number of its first row.
+
+    The rows may be in memory or memory-mapped.
+    """
     return memmap.iter_blocks("items", rows, max(1, _ENTRIES_PER_BLOCK // rows.shape[1]))
 
 

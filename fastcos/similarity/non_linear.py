@@ -69,13 +69,13 @@ class Recos(BaseMeasure):
     """x·y divided by its largest magnitude over all orders of the entries of x and of y.
 
     The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
-    descending order if x·y < 0. The value is 1 if the entries of both rows have the same order. The
-    magnitude of the value is never below the magnitude of the cosine. If the denominator is 0, the
-    value is 0. A search selects candidates by x·y / (x↑·a y↑·a), where a is the mean direction of
-    the sorted items and x↑ is a sorted row. All sorted items lie within some angle of a, and this
-    angle limits the difference between the value and the candidate score. Pitfalls: the value
-    depends on the basis, and a search computes many exact scores per query. Source: Ai
-    arXiv:2602.05266.
+    descending order if x·y < 0. The value is 1 if the same permutation sorts the entries of x and
+    the entries of y. The magnitude of the value is never below the magnitude of the cosine. If the
+    denominator is 0, the value is 0. A search selects candidates by the candidate score x·y /
+    ((x↑·a) (y↑·a)), where a is the mean direction of the sorted items, and x↑ is the row x with
+    sorted entries. The largest angle between a and a sorted item limits the difference between the
+    value and the candidate score. Pitfalls: the value depends on the basis, and a search computes
+    many exact scores per query. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -108,12 +108,12 @@ class Recos(BaseMeasure):
         return np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
 
     def precompute(self, B: Rows) -> tuple[Rows, Rows]:
-        """Return the rows, and their entries in ascending order."""
+        """Return the rows, and the rows with their entries in ascending order."""
         B = scaled_up_rows(B)
         return B, sorted_rows(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Rows, Rows], columns: Integers) -> Floats:
-        """Return the exact scores of the measure."""
+        """Return the exact scores (n, k) of each query with its candidates."""
         Q = scaled_up_rows(Q)
         sides = same_type(Q, sorted_rows(Q), *precomputed)
         return over_lists(
@@ -123,8 +123,8 @@ class Recos(BaseMeasure):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the largest score that the raw score and the angles to the axis allow.
 
-        A positive raw score is divided by the smallest possible cosine of the sorted query and a
-        sorted item.
+        For a positive raw score, the score is largest if the cosine of the sorted query and the
+        sorted item is as small as their angles to the axis permit.
         """
         ordered = sorted_rows(scaled_up_rows(Q))
         weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)
@@ -161,7 +161,7 @@ class MutualProximity(BaseMeasure):
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute the moments of the items and the largest standardised values on _GRID."""
+        """Compute the cosine moments of the items, and the largest standardised values on _GRID."""
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)
@@ -187,7 +187,7 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the logarithm of the product for an item with the largest standardised cosine."""
+        """Return the logarithm of the product for the largest standardised cosine of any item."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)
@@ -201,11 +201,14 @@ class MutualProximity(BaseMeasure):
         return (query_term + log_ndtr(best)) * (1 - _SLACK)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the product."""
+        """Return the product of the two probabilities."""
         return np.exp(raw)
 
     def _row_moments(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Return mean and deviation of the cosines of every row; items have stored values."""
+        """Return the mean and the deviation of the cosines of every row with the items.
+
+        For rows that are items, the function returns the values that ``fit`` has stored.
+        """
         item_numbers = self._lookup.find(rows)
         mean, deviation = (moments[item_numbers] for moments in self._item_moments)
         new_rows = np.flatnonzero(item_numbers < 0)
@@ -217,7 +220,10 @@ class MutualProximity(BaseMeasure):
         return mean, deviation
 
     def _moments_of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Return mean and deviation of the cosines of unit rows; the deviations are positive."""
+        """Return the means and the deviations of the cosines of unit rows with the items.
+
+        Deviations below 1e-12 are replaced by 1e-12.
+        """
         mean, deviation = self._moments.of(units, is_inside)
         return mean, np.maximum(deviation, _MIN_DEVIATION)
 
@@ -226,14 +232,15 @@ class MutualProximity(BaseMeasure):
 class NormAngleDistance(BaseMeasure):
     """-(||x| - |y|| + λ arccos(cosine)), where λ weighs the angle against the difference in norm.
 
-    Some slides call this distance "WRD" and omit the absolute value of the difference of the norms;
-    it is not Word Rotator's Distance. Candidates are selected by the squared Euclidean distance s²
-    of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows differ by g and their
-    angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s <= 2, all pairs (g, θ) with this
-    s form a curve, and g / λ + θ is smallest at one of the two ends of the curve, where it is 2
-    arcsin(s/2) or s / w; the first of these two values is never the larger. For s > 2, g / λ + θ is
-    at least π, and at least the value of g / λ for an angle of π. Pitfall: a suitable λ depends on
-    the units of the rows. Source: You arXiv:2504.16318, corrected.
+    Some slides call this distance "WRD" and omit the absolute value around the difference of the
+    norms. This measure is not Word Rotator's Distance. Candidates are selected by the squared
+    Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
+    differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s of at most
+    2, the pairs (g, θ) with this s form a curve. Then g / λ + θ, the distance divided by λ, is
+    smallest at one of the two ends of the curve, where it is 2 arcsin(s/2) or s / w; the first
+    value is never larger than the second. For an s above 2, g / λ + θ is at least π, and at least
+    the value that g / λ has for an angle of π. Pitfall: a suitable λ depends on the units of the
+    rows. Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------
@@ -256,9 +263,9 @@ class NormAngleDistance(BaseMeasure):
     def encode_items(self, B: Rows) -> Rows:
         """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64; m is the median norm of the items.
 
-        Subtracting m makes the norms of the encoded rows small, and therefore the rounding errors
-        of their distances, too. A search of Gaussian rows is 17 times as fast as without the
-        subtraction.
+        Subtracting m keeps the norms of the encoded rows small, so that the rounding errors of
+        their distances are small, too. Without the subtraction, a search of Gaussian rows would
+        take 17 times as long.
         """
         norms = norms_of(B) - self._median_norm
         return np.column_stack([unit_rows(B), _NORM_SHARE / self.weight * norms])

@@ -11,7 +11,7 @@ from fastcos.validation import Floats, Rows
 
 @register
 class RadialCosine(BaseMeasure):
-    """cosine |x|^γ |y|^γ: from the cosine (γ = 0) to the inner product (γ = 1).
+    """Cosine times |x|^γ |y|^γ: the cosine for γ = 0, the inner product for γ = 1.
 
     Pitfall: if popular items have large norms, a larger γ favours popular items. The value has no
     fixed range. The name is from You arXiv:2504.16318, which gives no formula; the formula comes
@@ -81,11 +81,11 @@ class ScaledSimilarity(_MeanNorm):
         return unit_rows(B)
 
     def item_bias(self, B: Rows) -> Floats:
-        """Return (1 - α) |b| / mean norm."""
+        """Return (1 - α) |b| / m for each item b, where m is the mean norm."""
         return (1 - self.alpha) * self._relative_norms(B)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the raw scores plus (1 - α) |q| / mean norm of the query."""
+        """Return the raw scores plus (1 - α) |q| / m for each query q, where m is the mean norm."""
         return raw + (1 - self.alpha) * self._relative_norms(Q)[:, None]
 
 
@@ -93,9 +93,9 @@ class ScaledSimilarity(_MeanNorm):
 class FeatureAugmented(_MeanNorm):
     """Inner product or cosine of the rows [unit x, β |x| / m]; m is the mean norm of nonzero items.
 
-    Pitfall: two rows count as similar if both have large norms. The value is the cosine plus β²
-    |x||y| / m² or, if ``normalized`` is true, this sum divided by the norms of both augmented rows.
-    The concatenation of a row and its norm is from You arXiv:2504.16318.
+    Pitfall: two rows count as similar if both have large norms. The value is the sum of the cosine
+    and of β² |x| |y| / m². If ``normalized`` is true, this sum is divided by the norms of both
+    augmented rows. The concatenation of a row and its norm is from You arXiv:2504.16318.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class FeatureAugmented(_MeanNorm):
         self.normalized = validation.as_flag("normalized", normalized)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return [unit b, β |b| / mean norm], (p, d + 1) float64."""
+        """Return [unit b, β |b| / m], (p, d + 1) float64, where m is the mean norm."""
         norms = self.weight * self._relative_norms(B)
         rows = np.column_stack([unit_rows(B), norms])
         return unit_rows(rows) if self.normalized else rows

@@ -40,7 +40,10 @@ def row_norms_in_numpy(rows: npt.NDArray[Any]) -> Floats:
 
 
 def slices(n: int, depth: int, entries: int = _ENTRIES_PER_SCORING) -> Iterator[slice]:
-    """Yield slices of about ``entries`` entries that cover n rows of ``depth`` entries."""
+    """Yield slices of n rows, each with about ``entries`` entries.
+
+    Each row has ``depth`` entries.
+    """
     size = max(1, entries // depth)
     for lo in range(0, n, size):
         yield slice(lo, lo + size)

@@ -83,10 +83,10 @@ for _named in rescalings():
 
 @register
 class Eq2Cosine(Mapped):
-    """Cosine of V_k sqrt((σ - λ)_+), the solution of objective (2), Eq. 6.
+    """Cosine of V_k sqrt((σ - λ)_+), the solution of objective (2) of the paper (Eq. 6).
 
-    Columns with σ <= λ are zero and do not count; an item whose entries in all other columns are
-    zero becomes a zero row. Objective (2) determines its solution up to a rotation, so for rows
+    Columns with a σ of at most λ become zero. An item becomes a zero row if its entries in all
+    remaining columns are zero. Objective (2) determines its solution up to a rotation, so for rows
     that already are its solution, the measure equals the plain cosine. Sources: arXiv:2403.05440,
     Eq. 6; Zheng et al. arXiv:1804.05090.
 
@@ -142,7 +142,7 @@ class WeightCosine(BaseMeasure):
         return self._half(B, 1)
 
     def _half(self, rows: Rows, side: int) -> Floats:
-        """Return the entries of A (side 0) or of B (side 1) of each row, divided by sqrt(W_ii)."""
+        """Return the part of A (side 0) or of B (side 1) of each row, divided by sqrt(W_ii)."""
         if rows.shape[1] % 2:
             raise ValueError(f"rows must have an even number of columns, got {rows.shape[1]}")
         k = rows.shape[1] // 2

@@ -1,11 +1,11 @@
 """Rescalings D of the latent dimensions, which objective (1) of the paper does not determine.
 
-Objective (1) depends on A and B only through AB', so for every invertible diagonal matrix D,
-(A D, B D^-1) is also a solution, whose cosines are different. The rescalings of this module have
-the form D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). These rescalings are
-applied to the symmetric solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b, the items
-are V_k S^(½-a) Σ^-b and the users are U_k S^(½+a) Σ^(1+b). The choice of D therefore decides which
-properties of two items or of two users a cosine compares.
+Objective (1) depends on A and B only through AB', so for every invertible diagonal matrix D, the
+pair (A D, B D^-1) is also a solution, but its cosines are different. The rescalings of this module
+have the form D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). These rescalings
+are applied to the symmetric solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b, the
+items are V_k S^(½-a) Σ^-b and the users are U_k S^(½+a) Σ^(1+b). The choice of D therefore decides
+which properties of two items or of two users a cosine compares.
 """
 
 from collections.abc import Iterable
@@ -101,13 +101,13 @@ class NamedRescaling(NamedTuple):
 def rescalings() -> tuple[NamedRescaling, ...]:
     """Return the rescalings that have a name, with the meaning of the cosines under each rescaling.
 
-    The meanings refer to the weights W = AB' (p, p) and the predictions M = XW (n, p) of the model;
-    neither depends on D.
+    The meanings refer to the weights W = AB' (p, p) and the predictions M = XW (n, p) of the model.
+    Neither W nor M depends on D.
 
     Source: arXiv:2403.05440. ``identity`` is Eq. 5, ``orthonormal`` and ``weights`` are the two
     cases of section 2.2, and ``balanced`` is at the end of section 2.3. Under ``smoothed``, cosines
-    of items compare columns of M; this corresponds to the paper's remedy of section 3, which
-    compares users by rows of M. ``data`` is the form that recommenders with a truncated SVD use.
+    of items compare columns of M; this corresponds to the remedy in section 3 of the paper, which
+    compares users by rows of M. Recommenders with a truncated SVD use the rescaling ``data``.
 
     Returns
     -------
@@ -153,8 +153,8 @@ def rescaling_grid(
 def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> Floats:
     """Return the diagonal of D (k,), float64 and positive, for any ``rescaling=`` argument.
 
-    rescaling is None (D = I), a name, a Rescaling, or the diagonal itself. If the shrinkage of a
-    dimension is 0, the entry of D for this dimension is 1, because the column of the solution is
+    ``rescaling`` is None (D = I), a name, a Rescaling, or the diagonal itself. If the shrinkage of
+    a dimension is 0, the entry of D for this dimension is 1, because the column of the solution is
     zero for every D.
     """
     k = len(singular_values)
@@ -177,7 +177,7 @@ def as_diagonal(rescaling: Any, shrinkage: Floats, singular_values: Floats) -> F
 
 
 def _product(vectors: str, a: float, b: float) -> str:
-    """Return the formula of vectors S^a Σ^b, without factors that are 1."""
+    """Return the formula ``vectors S^a Σ^b``, without factors that are 1."""
     factors = [vectors, _power("S", a), _power("Σ", b)]
     return " ".join(factor for factor in factors if factor)
 

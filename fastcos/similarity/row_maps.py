@@ -23,7 +23,9 @@ _MAX_ROWS = 2048
 
 
 def map_rows(rows: Rows, root: Floats, mean: Floats | None = None) -> Floats:
-    """Return (rows - mean) root, (n, r) float64; rows that would be 0 without rounding are 0.
+    """Return (rows - mean) root, (n, r) float64.
+
+    Images that would be 0 in exact arithmetic are 0.
 
     The shapes are rows (n, d), root (d, r) and mean (d,); the default mean is 0. Equal rows have
     bit-for-bit identical images, whatever the other rows and the number of threads are.
@@ -40,7 +42,9 @@ def map_rows(rows: Rows, root: Floats, mean: Floats | None = None) -> Floats:
 
 
 def first_copies(rows: Rows) -> Integers | None:
-    """Return for each row the number (n,) of the first row that equals it; None if all differ.
+    """Return, for each row, the row number (n,) of the first row that equals it.
+
+    The result is None if all rows are different.
 
     If rounding has made the values of equal rows differ, ``values[first_copies(rows)]`` makes them
     equal again. The function takes O(n d + n log n) time.

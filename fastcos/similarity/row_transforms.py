@@ -22,7 +22,7 @@ _HASHED_AT_ONCE = 8192
 
 
 def norms_of(rows: Rows) -> Floats:
-    """Return the Euclidean norms (n,), also of rows whose squares would underflow."""
+    """Return the Euclidean norms (n,) of rows, even if the squares of a row would underflow."""
     _, norms, exponents = _scale_up(rows)
     return norms if exponents is None else np.ldexp(norms, -exponents)
 
@@ -44,7 +44,7 @@ def _scale_up(rows: Rows) -> tuple[Rows, Floats, npt.NDArray[np.intc] | None]:
 def unit_rows(rows: Rows, factors: Floats | None = None) -> Floats:
     """Return the rows scaled to unit norm, float64; zero rows stay zero.
 
-    If factors (n,) is not None, each scaled row is multiplied by its factor.
+    If ``factors`` (n,) is not None, each unit row is multiplied by its factor.
     """
     rows, norms, _ = _scale_up(rows)
     factors = np.ones(len(rows)) if factors is None else factors
@@ -71,8 +71,8 @@ def list_scores(
 ) -> Floats:
     """Return the raw scores (n, k) of each query with its list of items, without biases.
 
-    queries (n, d), items (p, d); columns (n, k): the indices of the items in each list.
-    norms (p,): norms of the items, or None to compute the norms.
+    ``columns`` (n, k) contains the row numbers of the items in the list of each query. ``norms``
+    (p,) contains the norms of the items; if it is None, the function computes the norms.
     """
     norms = norms_of(items) if norms is None else norms
     queries, items = same_type(queries, items)
@@ -87,7 +87,7 @@ def list_scores(
 
 
 def pair_scores(measure: Measure, rows: Rows, pairs: Integers) -> Floats:
-    """Return the scores (m,) of pairs (m, 2) of rows in float64, as ``top_k`` would return them.
+    """Return the float64 scores (m,) of pairs (m, 2) of rows, as ``top_k`` would return them.
 
     If the rows are on disk, only the rows of the pairs are read.
     """
@@ -120,8 +120,8 @@ def over_lists(
 ) -> Floats:
     """Return the scores (n, k) that a kernel computes for each query and its list of items.
 
-    columns (n, k): the indices of the items in each list. pairs_per_task: the number of pairs that
-    a thread scores in one task.
+    ``columns`` (n, k) contains the row numbers of the items in the list of each query. A thread
+    scores ``pairs_per_task`` pairs in one task.
     """
     scores = parallel.unfilled(columns.shape, np.float64)
     blocks = parallel.row_blocks(len(columns), max(1, pairs_per_task // columns.shape[1]))

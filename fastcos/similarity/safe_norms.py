@@ -11,14 +11,15 @@ MIN_NORM = 2.0**-480
 
 
 def find_small(norms: Floats) -> npt.NDArray[np.intp]:
-    """Return the numbers of the rows whose squares may underflow, including zero rows."""
+    """Return the row numbers of the rows whose squares may underflow, including zero rows."""
     return np.flatnonzero(norms < MIN_NORM)
 
 
 def exponents_for(largest: Floats) -> npt.NDArray[np.intc]:
     """Return the exponents e for which 2^e times the largest magnitude is from ½ to 1.
 
-    largest (n,): the largest magnitude of each row. The exponent is 0 for a magnitude of 0.
+    ``largest`` (n,) contains the largest magnitude of each row. The exponent is 0 for a magnitude
+    of 0.
     """
     return -np.frexp(largest)[1]
 

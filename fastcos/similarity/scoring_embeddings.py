@@ -9,7 +9,7 @@ from fastcos.reports import as_table
 
 @as_table
 class ScoringEmbeddings(NamedTuple):
-    """Rows whose inner products are the scores of items for users.
+    """Rows of users and items, whose inner products are the scores of the model.
 
     Attributes
     ----------

@@ -26,13 +26,15 @@ def label_of(measure: Measure) -> str:
 
 
 def parameters_of(measure: Measure) -> dict[str, Any]:
-    """Return the parameters of a measure by name, as its class accepts them."""
+    """Return the keyword arguments with which a measure was created, as a dict."""
     names = inspect.signature(type(measure)).parameters
     return {name: getattr(measure, name) for name in names}
 
 
 def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Return the fields (name and parameters, for JSON) and the arrays of a measure.
+    """Return the fields and the arrays of a measure, for storage in files.
+
+    The fields are the name and the parameters of the measure, which can be stored as JSON.
 
     ``from_parts`` restores the measure from these fields and arrays. The fields and arrays contain
     only the class and the parameters, so a restored measure has to be fitted again. The function
@@ -61,7 +63,10 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
 
 
 def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str | Measure:
-    """Return the measure with these fields and arrays, or its name if it has no parameters."""
+    """Return the measure with these fields and arrays.
+
+    A measure without parameters is returned as its name.
+    """
     of_model = {name: array for name, array in arrays.items() if name.startswith(_OF_MODEL)}
     name_of_measure = storage.field(fields, "name", str)
     parameters = dict(storage.field(fields, "parameters", dict))

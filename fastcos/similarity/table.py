@@ -41,8 +41,8 @@ class MeasureRow(NamedTuple):
     centre_and_scale : callable, optional
         Function that takes the items (p, d) and returns a centre (d,) and a scale (d,).
     to_score : callable, optional
-        Function that takes raw scores and returns scores. A higher raw score must not give a lower
-        score.
+        Function that takes raw scores and returns scores. A higher raw score must not become a
+        lower score.
     takes_sparse_rows : bool
         Whether rows may be sparse.
     """
@@ -220,7 +220,7 @@ MEASURES = (
 
 
 def measure_class(row: MeasureRow) -> type[BaseMeasure]:
-    """Return the class of a measure of the table."""
+    """Return the measure class for a row of the table."""
     members: dict[str, Any] = {
         "__module__": __name__,
         "__doc__": row.text,

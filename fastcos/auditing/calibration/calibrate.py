@@ -43,41 +43,42 @@ def calibrate(
     """Compute the distribution of the scores of random pairs, from which thresholds are derived.
 
     The function scores every pair of a query and an item in float64, and counts the scores in 2^16
-    bins. It makes two passes over all pairs, or three passes for measures that are not cosines; a
-    pass takes O(n m d) time. The function needs O(bins + n + m) memory, and memory for a block of
-    scores. The matrix products use the threads of NumPy's BLAS.
+    bins. It makes two passes over all pairs, or three passes for measures that are not cosines; for
+    n queries and m items, a pass takes O(n m d) time. The function needs O(bins + n + m) memory,
+    and memory for a block of scores. The matrix products use the threads of NumPy's BLAS.
 
-    Every pair counts as a random pair, so pass queries to which no items or only few items are
-    related.
+    Every pair counts as a random pair, so pass queries that are related to no items or only to few.
 
     Parameters
     ----------
-    items : array_like (m, d), float32 or float64; a memory map may be sampled
-        Item embeddings. Zero rows have no direction and are left out; the attribute ``n_zero`` of
-        the result is the number of zero rows.
+    items : array_like (m, d), float32 or float64
+        Item embeddings, in memory or memory-mapped. Zero rows have no direction and are left out;
+        the attribute ``n_zero`` of the result is the number of zero rows.
     queries : array_like (n, d), optional
         Query embeddings. By default, the items are also the queries, and no row is paired with
         itself.
     measure : str or Measure
         As in :func:`fastcos.top_k`. The measure is fitted to the sampled items.
     fpr : float
-        False-positive rate of the verdict, and default of ``threshold()``. A rate below the
-        ``smallest_fpr`` of the result is replaced by ``smallest_fpr``, and the field ``fpr``
-        contains the rate that was used.
+        The false-positive rate to which the verdict refers, and the default argument of the method
+        ``threshold`` of the result. A rate below the ``smallest_fpr`` of the result is replaced by
+        ``smallest_fpr``, and the field ``fpr`` contains the rate that was used.
     sample : int, optional
-        Number of queries, and number of items, that are drawn without replacement. Default: all
-        rows. The method ``rate_interval`` of the result returns an interval for the sampling error.
+        Number of rows that are drawn without replacement, from the items and also from the queries.
+        Default: all rows. The method ``rate_interval`` of the result returns an interval for the
+        sampling error.
     condition : float, optional
         If a condition number is passed, the function also searches how far rescalings D of at most
         this condition number move the threshold for the rate ``fpr``
-        (:func:`fastcos.auditing.threshold_range`). The search is possible only for cosines of
-        items.
+        (:func:`fastcos.auditing.threshold_range`). This search is possible only for the measure
+        "cosine" without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
         stored with the result, and an index that stores the name of another model raises an error
         if this calibration is passed to it.
     progress : callable, optional
-        Called as progress(done, total) with numbers of queries, over all passes.
+        Function that is called as progress(done, total). Both arguments are numbers of queries,
+        summed over all passes.
     random_state : int or Generator
         Seed of the sample.
 

@@ -36,7 +36,7 @@ def as_scores(scores: Any) -> Floats:
 class PairDistribution(Record):
     """Histogram of the scores of random pairs, with a model of the highest scores.
 
-    The attributes are those of :class:`fastcos.auditing.Calibration`.
+    :class:`fastcos.auditing.Calibration` describes the attributes.
     """
 
     measure: str
@@ -66,12 +66,12 @@ class PairDistribution(Record):
 
     @property
     def smallest_fpr(self) -> float:
-        """The smallest rate for which there is a threshold: 0.01 divided by the number of pairs."""
+        """The smallest rate that ``threshold`` accepts: 0.01 divided by the number of pairs."""
         return EXTRAPOLATED / self.n_pairs
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Those of the rates 1e-1, 1e-2, ..., 1e-6 for which there is a threshold."""
+        """The rates from the list 1e-1, 1e-2, ..., 1e-6 that are at least ``smallest_fpr``."""
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:
@@ -80,14 +80,14 @@ class PairDistribution(Record):
         Parameters
         ----------
         fpr : float, optional
-            False-positive rate, from ``smallest_fpr`` to 1. Default: the attribute fpr.
+            False-positive rate, from ``smallest_fpr`` to 1. Default: the attribute ``fpr``.
 
         Returns
         -------
         float
             If at least 100 pairs are above the threshold, the threshold is the edge of a bin;
             otherwise the tail model determines the threshold. If more pairs than the rate permits
-            have the largest score, the threshold is the next larger float.
+            have the largest score, the threshold is the next float above this score.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)
@@ -149,11 +149,11 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """Return the expected number of random pairs with at least this score that a search finds.
+        """Return how many random pairs with at least this score a search is expected to find.
 
         For a search of n_items items by n_queries queries, the expected number is n_queries x
-        n_items x p_value(scores), in the shape of scores. Sequence search calls this number the
-        E-value (Karlin and Altschul 1990).
+        n_items x p_value(scores), in the shape of scores. In sequence search, this number is called
+        the E-value (Karlin and Altschul 1990).
         """
         n_items = validation.as_count("n_items", n_items)
         n_queries = validation.as_count("n_queries", n_queries)
@@ -163,10 +163,11 @@ class PairDistribution(Record):
         """Return Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
 
         If you accept all neighbours with an adjusted p-value of at most q, the share of random
-        pairs among the accepted neighbours is at most q on average. There is one test per pair of a
-        query and an item, including the pairs with lower scores that the lists do not contain.
-        Calibrate with unrelated pairs, such as queries to which no item is relevant, because every
-        related pair in the calibration increases the number of pairs that is expected by chance.
+        pairs among the accepted neighbours is at most q on average. The number of tests is the
+        number of all pairs of a query and an item, because the pairs that the lists do not contain
+        were tested, too. Calibrate with unrelated pairs, such as queries to which no item is
+        relevant, because every related pair in the calibration increases the number of pairs that
+        are expected by chance.
 
         Source: Benjamini and Hochberg 1995, computed by ``scipy.stats.false_discovery_control``.
 
@@ -175,7 +176,7 @@ class PairDistribution(Record):
         scores : array_like (n, k)
             Scores of the neighbours of n queries, such as ``top_k(...).scores``.
         n_items : int
-            Number of items that each query searched.
+            Number of items among which each query was searched.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Reading and writing of calibrations as JSON documents, which explain their own fields."""
+"""Reading and writing of calibrations as JSON documents that explain their own fields."""
 
 import json
 from dataclasses import fields
@@ -83,7 +83,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Raise an error if a value is impossible, because the methods would return wrong results."""
+    """Raise an error if a value in the document of a calibration is impossible."""
     for name in ("measure", "dataset"):
         validation.as_instance(name, values[name], str, "a text")
     validation.check_text("model", values["model"] or None)

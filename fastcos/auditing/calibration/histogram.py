@@ -1,4 +1,4 @@
-"""Histograms that count all scores exactly, and the number of high scores of each row."""
+"""Exact histograms of the scores of all pairs, and counts of the high scores of each row."""
 
 import math
 from collections.abc import Iterator
@@ -61,9 +61,9 @@ def queries_per_block(n_items: int) -> int:
 class Pairs:
     """The pairs that a calibration scores: each query is paired with each item.
 
-    self_join: whether the queries are the items. A row is then not paired with itself.
-    n_scored: number of queries that have been scored so far, in all passes over the pairs. The
-        number of passes is not known in advance.
+    - ``self_join``: Whether the queries are the items. A row is then not paired with itself.
+    - ``n_scored``: The number of queries that have been scored so far, in all passes over the
+      pairs. The number of passes is not known in advance.
     """
 
     measure: Measure
@@ -95,7 +95,11 @@ class Pairs:
 
 
 def bins_of(pairs: Pairs) -> Bins:
-    """Return bins that cover all scores; scores other than cosines need a pass over all pairs."""
+    """Return bins that cover all scores.
+
+    The bins of cosines are fixed. To find the bins of scores that are not cosines, the function
+    makes a pass over all pairs.
+    """
     kind = type(pairs.measure)
     if (
         pairs.measure.metric_type == "cosine"
@@ -150,12 +154,12 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
 def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_join: bool) -> float:
     """Return how many independent pairs would be as informative as the pairs above a score.
 
-    query_counts (n,) and item_counts (m,) are the numbers of scores above the threshold for each
-    query and each item. The result is the square of the total count divided by the variance of the
-    total count in a bootstrap, which draws rows with replacement. The variance is computed to first
-    order: a row that is drawn w times adds w - 1 times its count. The noise of a single pair enters
-    the variance twice, once for each of its rows, so intervals that are computed from the result
-    are too wide rather than too narrow.
+    ``query_counts`` (n,) and ``item_counts`` (m,) contain the number of scores of each query and of
+    each item that are above the score. The result is the square of the total count divided by the
+    variance of the total count in a bootstrap, which draws rows with replacement. The variance is
+    computed to first order: a row that is drawn w times adds w - 1 times its count. The noise of a
+    single pair enters the variance twice, once for each of its rows, so intervals that are computed
+    from the result are too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

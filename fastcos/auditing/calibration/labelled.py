@@ -40,7 +40,8 @@ class LabelledCalibration(Record):
         For isotonic regression, ``knots`` contains ascending scores, and ``probabilities`` contains
         the probability of relevance at each of these scores. The probability is linear between two
         knots, and constant beyond the first and the last knot. For Platt scaling, ``probabilities``
-        contains the slope and the intercept of the log odds as a function of the score.
+        contains the slope and the intercept of the log odds as a function of the score, and
+        ``knots`` contains the lowest and the highest score.
     """
 
     method: str
@@ -107,10 +108,10 @@ class LabelledCalibration(Record):
     def probability(self, scores: Any, *, prevalence: float | None = None) -> Floats:
         """Return the probability that pairs with these scores are relevant, in the shape of scores.
 
-        For a score of -inf, which pads short lists, the returned probability is 0. prevalence is
-        the share of relevant pairs among all pairs to which the scores belong. The default
-        prevalence is the share of relevant pairs among the labelled pairs, which is usually far
-        higher than their share among all pairs.
+        For a score of -inf, which pads short lists, the returned probability is 0. ``prevalence``
+        is the share of relevant pairs among the pairs whose scores you pass. The default is the
+        share of relevant pairs among the labelled pairs, which is usually far higher than the share
+        among all pairs.
         """
         values = as_scores(scores)
         if self.method == "isotonic":

@@ -53,8 +53,8 @@ def pairs_near(
         Query embeddings. If there are more than 500 queries, the function draws a sample of 500
         queries. By default, the items are also the queries, and no item is paired with itself.
     n_each : int
-        Largest number of pairs above the threshold, and also the largest number of pairs below the
-        threshold.
+        The function returns at most this number of pairs above the threshold, and at most this
+        number of pairs below it.
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     random_state : int or Generator
@@ -63,9 +63,9 @@ def pairs_near(
     Returns
     -------
     NearPairs
-        For each query, at most one pair above the threshold and at most one pair below the
-        threshold. The result contains fewer than ``n_each`` pairs above or below the threshold if
-        there are no more such pairs.
+        The pairs with the scores nearest to the threshold, with at most one pair above and at most
+        one pair below the threshold per query. If there are fewer such pairs than ``n_each``, the
+        result contains all of them.
 
     Examples
     --------

@@ -50,11 +50,11 @@ class Calibration(PairDistribution):
     measure : str
         Name of the measure of the scores.
     fpr : float
-        The false-positive rate of the verdict.
+        The false-positive rate to which the verdict refers.
     low, width : float
         Bin b contains the scores from low + b width up to the next edge; the last bin includes its
-        upper edge. The rounding error of a score is about (d + 8) 2^-52 times its scale, so a score
-        that is so near to an edge may be counted in the neighbouring bin.
+        upper edge. A score may be counted in the neighbouring bin if its distance from an edge is
+        smaller than its rounding error, which is about (d + 8) 2^-52 times the scale of the score.
     counts : ndarray (65536,), int64
         Number of pairs in each bin.
     n_queries, n_items : int
@@ -96,7 +96,10 @@ class Calibration(PairDistribution):
 
     @property
     def carried_fpr(self) -> float:
-        """The smallest rate that has an interval; two pairs are expected above its threshold."""
+        """The smallest rate for which an interval can be computed.
+
+        Two pairs are expected above the threshold for this rate.
+        """
         return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
     def rate_interval(
@@ -104,17 +107,17 @@ class Calibration(PairDistribution):
     ) -> tuple[float, float]:
         """Return an interval for the true false-positive rate of ``threshold(fpr)``.
 
-        Several pairs contain the same row, so the pairs count as a smaller number of independent
-        pairs; the interval is the interval of a Poisson count of independent pairs. The interval
-        assumes that rows are drawn independently from one population. The interval takes hubs into
-        account, but it is too narrow if the rows contain one tight cluster; ``notes`` then contains
-        a warning.
+        Several pairs contain the same row, so the pairs above the threshold count as a smaller
+        number of independent pairs. The interval is that of a Poisson count of independent pairs.
+        The interval assumes that rows are drawn independently from one population. The interval
+        takes hubs into account, but it is too narrow if the rows contain one tight cluster;
+        ``notes`` then contains a warning.
 
         Parameters
         ----------
         fpr : float
-            The rate, from ``carried_fpr`` to 1. For lower rates, fewer than two pairs are expected
-            above the threshold.
+            The rate, from ``carried_fpr`` to 1. Lower rates have no interval, because fewer than
+            two pairs are expected above their thresholds.
         confidence : float
             Coverage of the interval, between 0 and 1.
         held_out : bool
@@ -151,8 +154,9 @@ class Calibration(PairDistribution):
         """Return how many independent pairs would determine this rate as precisely as all pairs.
 
         The result is the number of pairs above the threshold, divided by the number of pairs that
-        count as one independent pair. This divisor is computed at about 3 times the rate, because
-        the divisor at the rate itself would be too small in samples that lack a hub by chance.
+        count as one independent pair. The number of pairs that count as one is computed at about 3
+        times the rate. At the rate itself, it would be too small in samples that lack a hub by
+        chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -164,13 +168,13 @@ class Calibration(PairDistribution):
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Return bounds on the false-positive rate of a cosine over linear maps of this condition.
+        """Return bounds on the false-positive rate of a cosine over linear maps of the items.
 
-        The condition number of a linear map is its largest singular value divided by its smallest.
-        Rescalings D are linear maps, so the bounds also hold for rescalings. A map changes Fisher's
-        z of the cosine of a pair by at most ln(condition). Therefore the cosine of a pair can move
-        from one side of the score to the other only if its z differs from the z of the score by at
-        most ln(condition).
+        The linear maps have a condition number of at most ``condition``. The condition number of a
+        linear map is its largest singular value divided by its smallest. Rescalings D are linear
+        maps, so the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a
+        pair by at most ln(condition). Therefore the cosine of a pair can move from one side of the
+        score to the other only if its z differs from the z of the score by at most ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -181,23 +185,23 @@ class Calibration(PairDistribution):
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
-        """Return whether a threshold that some score reaches has at most this false-positive rate.
+        """Return whether any score reaches the threshold for this false-positive rate.
 
-        The result is False if more pairs than the rate permits have the largest score. For example,
-        this happens if the rows contain many duplicates.
+        The result is False if more pairs than the rate permits have the largest score, for example
+        because the rows contain many duplicates.
         """
         is_last = self._is_bounded or self.tail is None
         return not is_last or bool(self.threshold(fpr) <= self.edges[-1])
 
     @property
     def verdict(self) -> str:
-        """Sentences about the threshold for the rate fpr and about how far rescalings move it."""
+        """The threshold for the rate ``fpr`` in words, and how far rescalings move it."""
         if self.rescaling is None or not self.is_reachable(self.fpr):
             return self._of_one_rate()
         return f"{self._of_one_rate()} {self.rescaling.verdict}"
 
     def _of_one_rate(self) -> str:
-        """Return the sentence about the threshold for the rate fpr."""
+        """Return the sentence about the threshold for the rate ``fpr``."""
         if not self.is_reachable(self.fpr):
             top = float(self.p_value(self.edges[-1]))
             return (
@@ -293,7 +297,7 @@ class Calibration(PairDistribution):
         return tuple(notes)
 
     def sections(self) -> tuple[Section, ...]:
-        """Return the sections of the report, from the distribution to the method."""
+        """Return the sections of the report: distribution, thresholds, rescalings, explanations."""
         shares = "; ".join(f"{self.threshold(rate):.3f} or more: {rate:g}" for rate in self.rates)
         model = "The highest scores are too similar for a model of the tail."
         if (tail := self.tail) is not None:
@@ -367,7 +371,10 @@ class Calibration(PairDistribution):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values; ``counts`` begins with the bin ``first_bin``.
+        """Return the fields as plain Python values.
+
+        The list ``counts`` begins with the bin ``first_bin``, because empty bins at both ends are
+        left out.
 
         The dict contains an explanation of its fields, so that its JSON can be used without
         fastcos.

@@ -66,7 +66,10 @@ class Tail(Record):
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
-    """Return the tail of a histogram, fitted by maximum likelihood; None if it has too few bins."""
+    """Return the tail of a histogram, fitted by maximum likelihood, or None.
+
+    The result is None if the scores of the tail lie in so few bins that no model can be fitted.
+    """
     from scipy.stats import genpareto, kstest
 
     n_pairs = int(counts.sum())

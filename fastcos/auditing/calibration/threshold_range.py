@@ -39,17 +39,17 @@ class ThresholdRange(Record):
     fpr, condition : float
         The false-positive rate, and the largest condition number of D.
     n_rows : int
-        Number of rows whose pairs were searched.
+        Number of rows whose pairs the search used.
     given : float
-        The threshold for the pairs of these rows without a rescaling.
+        The threshold without a rescaling, for the pairs of the ``n_rows`` rows.
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
         Bounds of the threshold that hold for every linear map of this condition number, and
         therefore for every rescaling D.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds low and
-        high. The entries of the diagonals are from 1 / condition to 1.
+        Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds ``low``
+        and ``high``. The entries of the diagonals lie between 1 / condition and 1.
     """
 
     fpr: float
@@ -97,7 +97,7 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Return whether a score is above the threshold under some D and below it under others."""
+        """Return whether a score is above the threshold under some D, but not under all D."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod
@@ -115,16 +115,18 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """Search how far rescalings D of bounded condition number move the cosine threshold of a rate.
+    """Search how far rescalings D move the cosine threshold for a false-positive rate.
 
-    The threshold is the lowest cosine among the pairs with the highest cosines, whose number is fpr
-    times the number of all pairs. The function searches for the rescaling D with the lowest
-    threshold and for the one with the highest threshold. The logarithms of the entries of all D of
-    bounded condition number form a box, and the derivatives of the cosines of the pairs near the
-    threshold point to one of its vertices. The search makes steps towards this vertex, and then
-    uses Powell's method. If the items have at most 3 columns, the algorithm DIRECT first searches
-    the whole box. The true range is at least as wide as the range that the function finds. The
-    bounds that the function also returns hold for every linear map of this condition number.
+    The threshold for the rate ``fpr`` is the cosine that a share ``fpr`` of all pairs reaches.
+    Among all rescalings D with a condition number of at most ``condition``, the function searches
+    for the one with the lowest threshold and for the one with the highest threshold. The true range
+    is at least as wide as the range that the search finds. The function also returns bounds of the
+    threshold, which hold for every linear map of this condition number.
+
+    The logarithms of the entries of all allowed D form a box. The derivatives of the cosines of the
+    pairs near the threshold point to one vertex of this box. The search makes steps towards this
+    vertex, and then uses Powell's method. If the items have at most 3 columns, the algorithm DIRECT
+    first searches the whole box.
 
     Parameters
     ----------
@@ -230,7 +232,7 @@ class _RankedPairs:
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
-        """Return the derivatives of Fisher's z with respect to logs.
+        """Return the derivatives (d,) of Fisher's z with respect to ``logs``.
 
         The derivatives are means over the pairs near the threshold.
         """
