@@ -3,8 +3,8 @@
 A rescaling is a diagonal matrix D. Multiplying the users of a model by D and the items by the
 inverse of D changes no prediction, but it changes cosines and neighbours. This package bounds the
 change of cosines, and searches for rescalings that remove an item from the nearest neighbours of
-another item. It also compares the neighbours under other parametrisations of the model, and offers
-similarities that do not depend on D::
+another item. The package also compares the neighbours under other parametrisations of the model,
+and offers similarities that do not depend on D::
 
     items, users, labels
       |

@@ -3,9 +3,9 @@
 Two trainings of one model differ by an invertible map of the latent space, so a vector of the old
 training cannot be compared with vectors of the new training. Alignment makes vectors of two
 trainings comparable without changing a prediction. The algorithm first computes the balanced
-factors of both models (``canonicalize``), which are unique up to a rotation. It then rotates the
-new model, so that the new items come as near as possible to the old items. This rotation is the
-solution of an orthogonal Procrustes problem.
+factors of both models (``canonicalize``), which are unique up to a rotation. Then the algorithm
+rotates the new model, so that the new items come as near as possible to the old items. The rotation
+is the solution of an orthogonal Procrustes problem.
 
 Source: Zielnicki and Hsiao, arXiv:2508.07574; Schönemann, Psychometrika 31 (1966).
 """
@@ -81,9 +81,9 @@ class Alignment(Record):
     self_match_rate, self_match_rate_before : float, float or None
         The share of shared items that match themselves, after and before the alignment. An item
         matches itself if, of all new vectors, its own new vector has the largest cosine with its
-        old vector; another item with an identical new vector also counts as a match. Both shares
-        are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
-        versions have different numbers of columns.
+        old vector; another item with an identical new vector also counts as a match. The self-match
+        rates are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if
+        the two versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items:
         Fisher's z of the cosine between the old and the new vector is more than four robust
@@ -157,10 +157,10 @@ def align(
     """Map a retrained model to the coordinates of the old model, without changing a prediction.
 
     If users are passed, the function first computes the balanced factors of both models
-    (:func:`fastcos.canonicalize`). It then rotates the new model, so that the new items are as near
-    as possible to the old items with the same ids. The rotation is applied to users and items, so
-    it changes neither predictions nor cosines. Old factors that are already balanced, such as the
-    result of an earlier call, are used unchanged, so that stored vectors remain valid.
+    (:func:`fastcos.canonicalize`). Then the function rotates the new model, so that the new items
+    are as near as possible to the old items with the same ids. The rotation is applied to users and
+    items, so it changes neither predictions nor cosines. Old factors that are already balanced,
+    such as the result of an earlier call, are used unchanged, so that stored vectors remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
     of the items. Omit the users if the scale of the dimensions is not arbitrary, for example for

@@ -123,7 +123,7 @@ def attack(
 
     ``certain`` (n, k) contains the certified radius of each neighbour. ``levels`` contains the
     condition numbers to try, in ascending order. For each neighbour, only the levels above its
-    certified radius are tried, and the radius in the result is one of these levels or inf.
+    certified radius are tried. A radius in the result is one of the levels, inf or NaN.
     """
     n, k = certain.shape
     radius = parallel.unfilled((n, k), np.float64)

@@ -54,12 +54,12 @@ class RobustnessPoint(Record):
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
-        Share of neighbours that survive the worst single rescaling that a search found. The search
-        may miss a worse rescaling, so this share is an upper bound of the share of neighbours that
-        survive the true worst rescaling. See :func:`fastcos.auditing.worst_rescaling`.
+        Upper bound of the share of neighbours that survive the worst single rescaling: the share of
+        neighbours that survive the worst rescaling that a search found
+        (:func:`fastcos.auditing.worst_rescaling`).
     worst_linear : float
-        Share of neighbours that survive the worst single linear map that a search found. This
-        share, too, is an upper bound, because the search may miss a worse linear map.
+        Upper bound of the share of neighbours that survive the worst single linear map: the share
+        of neighbours that survive the worst linear map that a search found.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling, whose entries have uniformly
         distributed logarithms.
@@ -123,9 +123,9 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the cosines of this variant and of the audited embeddings are nearly equal.
 
-        They are nearly equal if the condition number of the map from the audited embeddings to the
-        variant is close to 1, because this number bounds the change of the cosines (Theorem 3 of
-        docs/explanation/theorems.md).
+        The cosines are nearly equal if the condition number of the map from the audited embeddings
+        to the variant is close to 1, because this number bounds the change of the cosines (Theorem
+        3 of docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit

@@ -119,9 +119,9 @@ def certified_neighbors(
     the z of the cosine of item i and its neighbour j, and let z_i(k+1) be the z of the cosine of
     item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest if z_ij - z_i(k+1)
     is larger than 2 ln κ. For rescalings, a linear programme for each ratio of the norms of j and m
-    decides whether neighbour j stays nearer to item i than another item m. The function solves this
-    programme for the 4,096 items m that are nearest to item i; for all other items, it uses the
-    bound on the change of z.
+    decides whether neighbour j stays nearer to item i than another item m. The function solves the
+    linear programmes for the 4,096 items m that are nearest to item i; for all other items, it uses
+    the bound on the change of z.
 
     Examples
     --------

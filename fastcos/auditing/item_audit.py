@@ -80,7 +80,7 @@ def audit(
     similarities that do not depend on D.
 
     The report assumes that the model uses the items only in dot products with users, queries or
-    contexts, and that the loss does not determine the scale of the latent dimensions. These
+    contexts, and that the loss does not determine the scale of the latent dimensions. The
     assumptions do not hold for models that were trained on the cosine, such as most sentence
     encoders, or for vectors that are sums of items and contexts, such as the released GloVe
     vectors. For such vectors, the report shows how sensitive the neighbours are to a rescaling, but
@@ -102,8 +102,8 @@ def audit(
         Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
-        recognises factors whose weight decay was weighted by these counts, as in ALS-WR. It also
-        recognises factors after many epochs of stochastic gradient descent in which all
+        recognises factors whose weight decay was weighted by these counts, as in ALS-WR. The audit
+        also recognises factors after many epochs of stochastic gradient descent in which all
         observations had equal noise.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
@@ -125,10 +125,11 @@ def audit(
         ("ranking"), or cosines. The vectors alone do not show how the model was trained. Choose
         "ranking" if the loss depends only on the differences between the dot products of one user
         with several items, as in BPR or a softmax over items, or if the model trains a bias per
-        user. In both cases, adding the same vector to all items does not change the loss: it
-        changes all scores of a user by the same number, which cancels in the differences or is
-        absorbed by the bias. With "ranking", the audit therefore also compares the items minus
-        their mean, and subtracts this mean before it applies the query metric.
+        user. With such a loss or with a bias per user, adding the same vector to all items does not
+        change the loss: the vector changes all scores of a user by the same number, which cancels
+        in the differences or is absorbed by the bias. With "ranking", the audit therefore also
+        compares the items minus their mean, and subtracts this mean before it applies the query
+        metric.
     weight_decay_on : {"both", "not both", "unknown"}
         "both" if the loss had weight decay on users and on items, with equal or unequal weights of
         the rows. "not both" if it had weight decay on one of them or on neither. If the loss had

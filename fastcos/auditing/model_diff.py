@@ -52,9 +52,9 @@ class ModelDiff(Record):
         different numbers of columns.
     overlap_after_linear_map : float
         The overlap after the old items have been mapped by the linear map that fits them to the new
-        items best. This overlap is 1 if the new items are a linear image of the old items. The map
-        is fitted to vectors and not to lists of neighbours, so this overlap may be lower than
-        ``overlap``.
+        items best. ``overlap_after_linear_map`` is 1 if the new items are a linear image of the old
+        items. The map is fitted to vectors and not to lists of neighbours, so
+        ``overlap_after_linear_map`` may be lower than ``overlap``.
     unchanged : float
         The largest of the three overlaps above. 1 minus ``unchanged`` is the share of neighbours
         whose change cannot be explained by a change of basis.
@@ -65,8 +65,8 @@ class ModelDiff(Record):
         explains.
     explained_old : float
         Share of the sum of squares of the old items that the best linear map of the new items
-        explains. If this share is lower than ``explained_new``, the new version contains less
-        information than the old version.
+        explains. If ``explained_old`` is lower than ``explained_new``, the new version contains
+        less information than the old version.
     condition : float
         Condition number of the linear map on the directions that the old items span. The linear map
         changes Fisher's z of a cosine by at most the logarithm of this condition number.

@@ -167,7 +167,8 @@ class Audit(Record):
         """The other parametrisation that is nearest to the audited embeddings, or None.
 
         Of all maps from the audited embeddings to other parametrisations, the map to this one has
-        the lowest condition number. The value is None if none of these maps is invertible.
+        the lowest condition number. The value is None if the maps to all other parametrisations are
+        not invertible.
         """
         by_condition = [
             (form.condition, form)

@@ -97,9 +97,9 @@ def parametrizations(
     """Yield the items in the parametrisations that common software returns.
 
     If U s V' is the singular value decomposition of the predictions, the items in these
-    parametrisations are V s^½, V and V s. The function computes these matrices from the second
-    moments of any users and items with these predictions. If ``users`` is None, the function yields
-    only V, up to a rotation.
+    parametrisations are V s^½, V and V s. The function computes V s^½, V and V s from the second
+    moments of any users and items that yield the predictions. If ``users`` is None, the function
+    yields only V, up to a rotation.
 
     - ``items``, ``users`` (d, d): The second moments of the items and of the users.
     - ``weighted``: A dict from the name of a weighted form to the weighted second moments of the

@@ -76,15 +76,15 @@ class WorstRescaling(NamedTuple):
     condition : float
         Upper limit of the condition number of the map.
     replaced : float
-        Share of the k nearest neighbours that are no longer among the k nearest after this map. The
-        search may miss the true worst map, so this share is a lower bound of the share that the
-        true worst map replaces.
+        Share of the k nearest neighbours that are no longer among the k nearest after this map.
+        ``replaced`` is a lower bound of the share that the true worst map replaces, because the
+        search may miss the true worst map.
     error : float
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
         Number of items whose neighbours were counted. If there are more than 1,000 items, only the
-        neighbours of a sample are counted. The search did not use this sample, except to choose the
-        best of four linear maps.
+        neighbours of a sample are counted. The search did not use the sampled items, except to
+        choose the best of four linear maps.
     map : ndarray (d,) or (d, d), float64
         The map of the items. For a rescaling D, this array is the diagonal of D^-1, and the mapped
         items are ``items * map``. For a linear map G, this array is the matrix G, and the mapped
@@ -110,10 +110,10 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search for the single map of bounded condition number that replaces the most neighbours.
 
-    :func:`certified_neighbors` proves which neighbours survive every map. Each of the neighbours
-    without such a proof may be removed by a different map. But a model has only one parametrisation
-    at a time, so this function searches for the worst single map. The share of replaced neighbours
-    that the function returns is a lower bound, because a longer search may find a worse map.
+    :func:`certified_neighbors` proves which neighbours survive every map. Each neighbour that is
+    not certified may be removed by a different map. But a model has only one parametrisation at a
+    time, so this function searches for the worst single map. The share of replaced neighbours that
+    the function returns is a lower bound, because a longer search may find a worse map.
 
     Parameters
     ----------

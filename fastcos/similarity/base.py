@@ -203,9 +203,10 @@ def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedR
 class Invariances(NamedTuple):
     """Which of six changes of the embeddings leave the scores of a measure unchanged.
 
-    Each attribute stands for the change of the embeddings that its description states. The value of
-    an attribute is "y" if the change leaves the scores the same, "rank" if it leaves only the order
-    of the scores the same, and "-" if it may change the order.
+    Each attribute stands for the change of the embeddings that its description states. The value
+    "y" means that the change leaves the scores the same. The value "rank" means that the change
+    leaves only the order of the scores the same. The value "-" means that the change may alter the
+    order.
 
     Attributes
     ----------

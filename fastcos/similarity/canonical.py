@@ -161,10 +161,10 @@ def query_metric(
 
     After ``transform``, the cosine of two items is the correlation, over all users, of the scores
     that the model predicts for the two items; if ``centered`` is False, it is the cosine of the two
-    columns of predicted scores. This cosine does not depend on the norms of the items, and an
-    invertible map of the factors does not change it. The query metric exists for every model whose
-    scores are dot products of users and items, or of queries and items, such as a dual encoder. The
-    result contains only C and its factor L, not the users.
+    columns of predicted scores. The cosine after ``transform`` does not depend on the norms of the
+    items or on invertible maps of the factors. The query metric exists for every model whose scores
+    are dot products of users and items, or of queries and items, such as a dual encoder. The result
+    contains only C and its factor L, not the users.
 
     The cosines after ``transform`` do change, however, if the same vector is added to all items. A
     loss that only compares items with each other, such as BPR or a softmax over items, does not

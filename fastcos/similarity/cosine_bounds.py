@@ -130,10 +130,10 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     products x_l y_l:
 
     - If some products are positive and some are negative, the range is -1 to 1.
-    - If some products are positive and none is negative, the upper end of the range is 1. The lower
-      end is 0 if exactly one of x_l and y_l is zero in some dimension. Otherwise, the lower end is
-      2 sqrt(r s) / (r + s), where r and s are the smallest and the largest ratio y_l / x_l of
-      nonzero entries.
+    - If some products are positive and none is negative, the upper end of the range is 1. If
+      exactly one of x_l and y_l is zero in some dimension, the lower end is 0. If not, the lower
+      end is 2 sqrt(r s) / (r + s), where r and s are the smallest and the largest ratio y_l / x_l
+      of nonzero entries.
     - If some products are negative and none is positive, the range is -b to -a, where a to b is the
       range for x and -y.
     - If all products are zero, the cosine is always 0.
@@ -183,8 +183,9 @@ def cosine_interval(
 ) -> CosineInterval:
     """Return the exact range of a cosine over all rescalings D of a bounded condition number.
 
-    This range is never wider than the range of :func:`fisher_z_interval`, which allows all linear
-    maps of at most this condition number. Computing the range takes O(d²) time per pair.
+    The range over rescalings is never wider than the range of :func:`fisher_z_interval`, which
+    allows all linear maps of at most the same condition number. Computing the range takes O(d²)
+    time per pair.
 
     Parameters
     ----------
@@ -338,7 +339,7 @@ def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
     """Return x and y as float64 matrices (n, d), and whether both arguments are vectors (d,).
 
     Each row is divided by its largest absolute entry, so that the squares of its entries neither
-    overflow nor underflow. The division changes no cosine.
+    overflow nor underflow; dividing a row by a positive number changes no cosine.
     """
     sides = {"x": validation.as_array("x", x), "y": validation.as_array("y", y)}
     is_single = all(side.ndim == 1 for side in sides.values())

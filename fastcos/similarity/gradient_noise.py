@@ -76,9 +76,9 @@ def gradient_noise(
     sum of w xx' over the users. If the squared slopes of all observations have the same mean, the
     converged factors are those that an audit calls ``balanced_by_counts``.
 
-    These statements apply to plain SGD near a minimum, with batches that are a small part of the
-    data. Adam and other adaptive methods scale each gradient, so they need not converge to these
-    factors.
+    The prediction applies to plain SGD near a minimum, with batches that are a small part of the
+    data. Adam and other adaptive methods scale each gradient, so they need not converge to the
+    predicted factors.
 
     Source: Ziyin, Wang, Li, Wu 2024, arXiv:2402.07193, for the fixed point; Ziyin, Li, Ueda 2023,
     arXiv:2308.06671, for the balance of noise.
@@ -198,8 +198,8 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Flo
     The distance is the logarithm of the condition number of the map from the converged factors to
     the current factors. ``start`` (d, d) is the map from the converged factors to the factors
     before these epochs. ``items`` and ``users`` (d, d) are the Gram matrices of the converged items
-    and users. ``weighted`` (d, d) is the Gram matrix of their weighted rows, which is the same for
-    items and users.
+    and users. ``weighted`` (d, d) is the weighted Gram matrix of the converged rows, which is the
+    same for items and users.
     """
     import scipy.integrate
     import scipy.linalg

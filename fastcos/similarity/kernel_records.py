@@ -31,7 +31,7 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
     """Return a record for exact scores that contains neither the norms nor the biases of the items.
 
-    This record is for kernels that compute the norms of the items themselves.
+    The kernels that take this record compute the norms of the items themselves.
     """
     return _scoring(metric_type, queries, items, NO_BIAS, NO_BIAS)
 

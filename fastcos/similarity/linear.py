@@ -158,7 +158,7 @@ class QueryMetricCosine(_OtherSide):
     Parameters
     ----------
     other : array_like (n, d), optional
-        User embeddings. You can also pass them to ``fit``.
+        User embeddings. You can also pass the user embeddings to ``fit``.
     centered : bool, default True
         If False, S is E[uu'] instead of Cov(u), and the measure equals ``project_back_items``.
     """
@@ -181,7 +181,7 @@ class ProjectBackItems(_OtherSide):
     Parameters
     ----------
     other : array_like (n, d), optional
-        User embeddings P. You can also pass them to ``fit``.
+        User embeddings P. You can also pass the user embeddings to ``fit``.
     """
 
     name = "project_back_items"
@@ -191,13 +191,14 @@ class ProjectBackItems(_OtherSide):
 class ProjectBackUsers(_OtherSide):
     """Cosine of rows of M = XAB', computed in k dimensions: soft cosine of users with S = B'B.
 
-    This measure is the remedy that the paper proposes (arXiv:2403.05440, section 3). The rows that
-    are searched are users, and ``other`` contains the items. The matrix M (n, p) is never formed.
+    Section 3 of the paper (arXiv:2403.05440) proposes the measure ``project_back_users`` as a
+    remedy for arbitrary cosines. The rows that are searched are users, and ``other`` contains the
+    items. The matrix M (n, p) is never formed.
 
     Parameters
     ----------
     other : array_like (p, d), optional
-        Item embeddings B. You can also pass them to ``fit``.
+        Item embeddings B. You can also pass the item embeddings to ``fit``.
     """
 
     name = "project_back_users"

@@ -233,14 +233,14 @@ class NormAngleDistance(BaseMeasure):
     """-(||x| - |y|| + λ arccos(cosine)), where λ weighs the angle against the difference in norm.
 
     Some slides call this distance "WRD" and omit the absolute value around the difference of the
-    norms. This measure is not Word Rotator's Distance. Candidates are selected by the squared
+    norms. NormAngleDistance is not Word Rotator's Distance. Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s of at most
-    2, the pairs (g, θ) with this s form a curve. Then g / λ + θ, the distance divided by λ, is
-    smallest at one of the two ends of the curve, where it is 2 arcsin(s/2) or s / w; the first
-    value is never larger than the second. For an s above 2, g / λ + θ is at least π, and at least
-    the value that g / λ has for an angle of π. Pitfall: a suitable λ depends on the units of the
-    rows. Source: You arXiv:2504.16318, corrected.
+    2, the pairs (g, θ) with this s form a curve, and g / λ + θ, the distance divided by λ, is
+    smallest at one of the two ends of the curve. The values at the two ends are 2 arcsin(s/2) and s
+    / w, of which 2 arcsin(s/2) is never the larger. For an s above 2, g / λ + θ is at least π, and
+    at least the value that g / λ has for an angle of π. Pitfall: a suitable λ depends on the units
+    of the rows. Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------

@@ -43,9 +43,10 @@ def calibrate(
     """Compute the distribution of the scores of random pairs, from which thresholds are derived.
 
     The function scores every pair of a query and an item in float64, and counts the scores in 2^16
-    bins. It makes two passes over all pairs, or three passes for measures that are not cosines; for
-    n queries and m items, a pass takes O(n m d) time. The function needs O(bins + n + m) memory,
-    and memory for a block of scores. The matrix products use the threads of NumPy's BLAS.
+    bins. The function makes two passes over all pairs, or three passes for measures that are not
+    cosines; for n queries and m items, a pass takes O(n m d) time. It needs memory for a float64
+    copy of the sampled rows, for O(bins + n + m) counts, and for a block of scores. The matrix
+    products use the threads of NumPy's BLAS.
 
     Every pair counts as a random pair, so pass queries that are related to no items or only to few.
 
@@ -70,8 +71,8 @@ def calibrate(
     condition : float, optional
         If a condition number is passed, the function also searches how far rescalings D of at most
         this condition number move the threshold for the rate ``fpr``
-        (:func:`fastcos.auditing.threshold_range`). This search is possible only for the measure
-        "cosine" without ``queries``.
+        (:func:`fastcos.auditing.threshold_range`). A condition number is accepted only for the
+        measure "cosine" without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
         stored with the result, and an index that stores the name of another model raises an error

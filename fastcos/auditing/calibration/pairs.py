@@ -64,8 +64,8 @@ def pairs_near(
     -------
     NearPairs
         The pairs with the scores nearest to the threshold, with at most one pair above and at most
-        one pair below the threshold per query. If there are fewer such pairs than ``n_each``, the
-        result contains all of them.
+        one pair below the threshold per query. The result contains fewer than ``n_each`` pairs
+        above or below the threshold if too few queries have such a pair.
 
     Examples
     --------

@@ -155,8 +155,8 @@ class Calibration(PairDistribution):
 
         The result is the number of pairs above the threshold, divided by the number of pairs that
         count as one independent pair. The number of pairs that count as one is computed at about 3
-        times the rate. At the rate itself, it would be too small in samples that lack a hub by
-        chance.
+        times the rate, because at the rate itself, this number would be too small in samples that
+        lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
