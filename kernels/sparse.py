@@ -138,26 +138,27 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
-    """Set Z[part] to X'Y for the rows of a part and some columns of Y, for the tasks lo to hi.
+    """Set Z[task] to X'Y for the rows of a part and a group of columns of Y, for tasks lo to hi.
 
     X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, and Y (n, l)
     is a float array in C order. columns (groups + 1,) int64 holds the column of Y at which each
-    group of columns begins, and columns[0] corresponds to column 0 of Z. Task number part * groups
-    + group computes one group of columns of one part. The result is written to Z (parts, p, w),
-    which has the type of Y; if accumulate is true, the result is added to Z[part] instead. The
-    products of the rows of a part are added in the order of the rows, so the bits do not depend on
-    the groups. The kernel takes O(nnz w) time.
+    group of columns begins. Task number part * groups + group computes one group of columns of one
+    part. The result is written to the first columns of Z[task]. Z (tasks, p, w) has the type of Y,
+    and w is at least the number of columns of every group. If accumulate is true, the result is
+    added to Z[task] instead. The products of the rows of a part are added in the order of the rows,
+    so the bits do not depend on the groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
-        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
-        target = Z[part]
-        n_bytes = Z.shape[1] * (end - begin) * Z.itemsize
-        ahead = _prefetched(indices, n_bytes > _LARGE_IF_CHANGED)
+        part, first_column, width = _part_and_columns(task, columns)
+        target = Z[task]
+        if not accumulate:
+            target[:] = 0
+        ahead = _prefetched(indices, target.size * target.itemsize > _LARGE_IF_CHANGED)
         for i in range(boundaries[part], boundaries[part + 1]):
             first, last = indptr[i], indptr[i + 1]
             scatter_row(
-                data, indices, first, last, Y, i, columns[0], target, begin, end, last <= ahead
+                data, indices, first, last, Y, i, first_column, target, width, last <= ahead
             )
 
 
@@ -166,17 +167,19 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
     """Compute the result of rmatmul_parts with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
-        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
+        part, first_column, width = _part_and_columns(task, columns)
+        if not accumulate:
+            Z[task] = 0
         for i in range(boundaries[part], boundaries[part + 1]):
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
-                for c in range(begin, end):
-                    Z[part, j, c] = _plus(Z[part, j, c], data, t, Y[i, columns[0] + c])
+                for c in range(width):
+                    Z[task, j, c] = _plus(Z[task, j, c], data, t, Y[i, first_column + c])
 
 
 @kernel
 def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
-    """Set Z[part] to X'X Q for the rows X of a part and some columns of Q, for the tasks lo to hi.
+    """Set Z[task] to X'X Q for the rows X of a part and some columns of Q, for tasks lo to hi.
 
     Q (p, l) is a float array in C order. All other arguments, the tasks and the output are
     described in rmatmul_parts. X Q is never stored, because the product of a row stays in
@@ -184,13 +187,14 @@ def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
-        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
-        target = Z[part]
-        n_bytes = Z.shape[1] * (end - begin) * Z.itemsize
-        ahead = _prefetched(indices, n_bytes > _LARGE_IF_CHANGED)
+        part, first_column, width = _part_and_columns(task, columns)
+        target = Z[task]
+        if not accumulate:
+            target[:] = 0
+        ahead = _prefetched(indices, target.size * target.itemsize > _LARGE_IF_CHANGED)
         for i in range(boundaries[part], boundaries[part + 1]):
             first, last = indptr[i], indptr[i + 1]
-            gram_row(data, indices, first, last, Q, columns[0], target, begin, end, last <= ahead)
+            gram_row(data, indices, first, last, Q, first_column, target, width, last <= ahead)
 
 
 @kernel
@@ -199,34 +203,41 @@ def gram_parts_plain(lo, hi, boundaries, X, Q, columns, accumulate, Z):
     indptr, indices, data = X.indptr, X.indices, X.data
     row = Q[0].copy()
     for task in range(lo, hi):
-        part, begin, end = _part_and_columns(task, columns, accumulate, Z)
+        part, first_column, width = _part_and_columns(task, columns)
+        if not accumulate:
+            Z[task] = 0
         for i in range(boundaries[part], boundaries[part + 1]):
-            for c in range(begin, end):
+            for c in range(width):
                 row[c] = 0
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
-                for c in range(begin, end):
-                    row[c] = _plus(row[c], data, t, Q[j, columns[0] + c])
+                for c in range(width):
+                    row[c] = _plus(row[c], data, t, Q[j, first_column + c])
             for t in range(indptr[i], indptr[i + 1]):
                 j = indices[t]
-                for c in range(begin, end):
-                    Z[part, j, c] = _plus(Z[part, j, c], data, t, row[c])
+                for c in range(width):
+                    Z[task, j, c] = _plus(Z[task, j, c], data, t, row[c])
 
 
 @kernel
-def _part_and_columns(task, columns, accumulate, Z):
-    """Return the part of a task, and the columns of Z at which its group begins and ends.
-
-    Unless accumulate is true, these columns of Z[part] are set to 0.
-    """
+def _part_and_columns(task, columns):
+    """Return the part of a task, the first column of its group, and the number of its columns."""
     groups = len(columns) - 1
-    part, group = task // groups, task % groups
-    begin, end = columns[group] - columns[0], columns[group + 1] - columns[0]
-    if not accumulate:
-        for j in range(Z.shape[1]):
-            for c in range(begin, end):
-                Z[part, j, c] = 0
-    return part, begin, end
+    group = task % groups
+    return task // groups, columns[group], columns[group + 1] - columns[group]
+
+
+@kernel
+def join_columns(lo, hi, Z, columns, out):
+    """Set out[j, columns[g] : columns[g + 1]] to the first columns of Z[g, j], for all groups g.
+
+    The kernel does this for the rows j from lo to hi. Z has the shape (groups, p, w), and out the
+    shape (p, l). The kernel takes O((hi - lo) l) time.
+    """
+    for j in range(lo, hi):
+        for g in range(Z.shape[0]):
+            for c in range(columns[g], columns[g + 1]):
+                out[j, c] = Z[g, j, c - columns[g]]
 
 
 @kernel

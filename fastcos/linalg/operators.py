@@ -32,10 +32,14 @@ Matrix = npt.NDArray[np.floating[Any]]
 
 # The values of the following constants are based on times that bench/lab/curves.py measured.
 
-# The work of one block of rows: the number of its non-zeros times the number of columns of the
-# factor. A block of this size takes a few milliseconds.
+# The largest work of one block of rows: the number of its non-zeros times the number of columns of
+# the factor. A block of this size takes about half a millisecond.
 WORK_PER_BLOCK = 1 << 24
-CACHE_LINE = buffer_pool.CACHE_LINE
+# The largest number of non-zeros of one block of rows, even if the factor has few columns. A block
+# of this size takes at least a fifth of a millisecond.
+_NNZ_PER_BLOCK = 1 << 18
+# The number of blocks is a multiple of 4, so that 2 or 4 threads have equal shares.
+_EVEN_BLOCKS = 4
 # A panel is a group of columns of a factor. Each of its rows has this number of bytes, which is
 # enough for 64 float32 columns.
 _PANEL_BYTES = 256
@@ -44,6 +48,8 @@ LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
 # therefore write it to memory without passing through the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
+# Each thread multiplies a multiple of this number of columns, if X is summed in order.
+_NARROWEST_GROUP = 8
 # The factor A is cut into pieces that fit in a cache, and X A is computed for one piece after the
 # other, if an average row of X has at least this many non-zeros per piece. On an Intel CPU, cutting
 # A into pieces of 1 MiB made the product 1.7 times as fast with 20 non-zeros per piece, and 0.7
@@ -301,16 +307,10 @@ class SparseOperator(Operator):
 
     def _sum_parts(self, name: str, factor: Matrix) -> Matrix:
         """Compute a product by the kernel of fastcos.kernels.sparse with this name."""
-        kernel, shape = kernel_body(sparse, name), (self.shape[1], factor.shape[1])
+        kernel = kernel_body(sparse, name)
         if len(self._part_rows) == 2:
-            out = buffer_pool.empty(shape, factor.dtype)
-            columns = self._column_groups(factor)
-            tasks = parallel.row_blocks(len(columns) - 1, 1)
-            self._run(
-                kernel, tasks, self._part_rows, self._arrays, factor, columns, False, out[None]
-            )
-            return out
-        out = np.zeros(shape, factor.dtype)
+            return self._sum_in_order(kernel, factor)
+        out = np.zeros((self.shape[1], factor.shape[1]), factor.dtype)
         for column, width in panel_columns(factor):
             columns = validation.read_only(np.array([column, column + width]))
             for first, sums in self._sums_at_once(width, factor.dtype):
@@ -320,15 +320,34 @@ class SparseOperator(Operator):
                 partial_sums.add(sums, column, out, self._n_threads)
         return out
 
+    def _sum_in_order(self, kernel: Any, factor: Matrix) -> Matrix:
+        """Sum all rows in order, by a kernel of fastcos.kernels.sparse.
+
+        Each thread sums other columns, in memory of its own: if two threads changed neighbouring
+        columns of one array, their caches would exchange cache lines all the time.
+        """
+        p, columns = self.shape[1], self._column_groups(factor)
+        sums = buffer_pool.empty((len(columns) - 1, p, int(columns[1])), factor.dtype)
+        tasks, rows = parallel.row_blocks(len(sums), 1), self._part_rows
+        self._run(kernel, tasks, rows, self._arrays, factor, columns, False, sums)
+        if len(sums) == 1:
+            return sums[0]
+        out = buffer_pool.empty((p, factor.shape[1]), factor.dtype)
+        items = parallel.row_blocks(p, 2048)
+        self._run(sparse.join_columns, items, validation.read_only(sums), columns, out)
+        return out
+
     def _column_groups(self, factor: Matrix) -> parallel.Blocks:
         """Return the boundaries of groups of columns, each of which one thread multiplies.
 
         The bits of a product do not depend on the groups.
         """
-        narrowest, widest = (size // factor.itemsize for size in (CACHE_LINE, _PANEL_BYTES))
+        widest = _PANEL_BYTES // factor.itemsize
         per_thread = -(-factor.shape[1] // self._size)
-        width = min(widest, -(-per_thread // narrowest) * narrowest)
-        return validation.read_only(parallel.row_blocks(factor.shape[1], width))
+        width = min(widest, -(-per_thread // _NARROWEST_GROUP) * _NARROWEST_GROUP)
+        return validation.read_only(
+            parallel.row_blocks(factor.shape[1], min(width, factor.shape[1]))
+        )
 
     def _multiplies_transpose(self, factor: Matrix) -> bool:
         """Return whether a sum over the rows is computed by the transpose X' of X.
@@ -530,7 +549,11 @@ def _panel_row_bytes(factor: Matrix) -> int:
 
 def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
     """Return the boundaries of the blocks of rows of a product with width columns."""
-    return parallel.work_blocks(indptr, max(1, WORK_PER_BLOCK // width))
+    work = int(indptr[-1]) + len(indptr) - 1
+    blocks = -(-work // max(1, min(_NNZ_PER_BLOCK, WORK_PER_BLOCK // width)))
+    if blocks > 1:
+        blocks = -(-blocks // _EVEN_BLOCKS) * _EVEN_BLOCKS
+    return parallel.work_blocks(indptr, -(-work // blocks))
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:

@@ -202,16 +202,16 @@ class _RowCode:
             self.for_each_entry_ahead([], step, panel, is_ahead)
 
 
-def _for_each_panel(context, builder, signature, arguments, element, columns, carried, emit):
-    """Emit `carried = emit(code, column, carried)` for panels that cover a range of columns.
+def _for_each_panel(context, builder, signature, arguments, element, n_columns, carried, emit):
+    """Emit `carried = emit(code, column, carried)` for panels that cover a number of columns.
 
-    element is the type of the sums, columns the first column and the end of the range, code a
-    _RowCode, and column the first column of a panel. The widest panels of WIDTHS come first.
+    element is the type of the sums, code a _RowCode, and column the first column of a panel. The
+    widest panels of WIDTHS come first.
     """
-    column, last = columns
+    column = I64(0)
     for width in WIDTHS:
         code = _RowCode(context, builder, signature, arguments, element, width)
-        end = builder.sub(last, I64(width - 1))
+        end = builder.sub(n_columns, I64(width - 1))
         step = functools.partial(emit, code)
         column, carried = while_loop(builder, end, carried, step, first=column, stride=width)
     return carried
@@ -242,10 +242,10 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
             return [builder.extract_element(sums[0], I32(0))]
 
         factor = context.make_array(signature.args[4])(context, builder, arguments[4])
-        columns = I64(0), builder.extract_value(factor.shape, 1)
+        n_columns = builder.extract_value(factor.shape, 1)
         zero_entry = [ir.Constant(context.get_value_type(Y.dtype), 0.0)]
         return _for_each_panel(
-            context, builder, signature, arguments, A.dtype, columns, zero_entry, emit
+            context, builder, signature, arguments, A.dtype, n_columns, zero_entry, emit
         )[0]
 
     arrays = data, indices, first, last, A, Y, row
@@ -294,46 +294,46 @@ def bounded_row_sum(width):
 
 
 @intrinsic
-def scatter_row(typing, data, indices, first, last, Y, row, shift, Z, begin, end, is_ahead):
-    """Add data[t] Y[row, shift + c] to Z[indices[t], c], for c from begin to end.
+def scatter_row(typing, data, indices, first, last, Y, row, column, Z, width, is_ahead):
+    """Add data[t] Y[row, column + c] to Z[indices[t], c], for t from first to last and c < width.
 
-    t runs from first to last. If is_ahead is true, rows of Z are prefetched; last must then be at
-    most len(indices) - AHEAD.
+    If is_ahead is true, rows of Z are prefetched; last must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
-        *_, begin, end, is_ahead = arguments
+        *_, n_columns, is_ahead = arguments
 
-        def emit(code, column, _):
-            source = code.panel(4, builder.add(arguments[6], column))
-            code.scatter(code.read(code.row(source, arguments[5])), code.panel(7, column), is_ahead)
+        def emit(code, shift, _):
+            source = code.panel(4, builder.add(arguments[6], shift))
+            vectors = code.read(code.row(source, arguments[5]))
+            code.scatter(vectors, code.panel(7, shift), is_ahead)
             return []
 
-        _for_each_panel(context, builder, signature, arguments, Z.dtype, (begin, end), [], emit)
+        _for_each_panel(context, builder, signature, arguments, Z.dtype, n_columns, [], emit)
         return context.get_dummy_value()
 
-    options = types.int64, types.int64, types.boolean
-    return types.void(data, indices, first, last, Y, row, shift, Z, *options), codegen
+    options = types.int64, types.boolean
+    return types.void(data, indices, first, last, Y, row, column, Z, *options), codegen
 
 
 @intrinsic
-def gram_row(typing, data, indices, first, last, Q, shift, Z, begin, end, is_ahead):
-    """Add data[t] s[c] to Z[indices[t], c], for t from first to last and c from begin to end.
+def gram_row(typing, data, indices, first, last, Q, column, Z, width, is_ahead):
+    """Add data[t] s[c] to Z[indices[t], c], for t from first to last and c < width.
 
-    s[c] is the sum, over the same t, of data[t] Q[indices[t], shift + c]. If is_ahead is
-    true, rows of Q and Z are prefetched; last must then be at most len(indices) - AHEAD.
+    s[c] is the sum, over the same t, of data[t] Q[indices[t], column + c]. If is_ahead is true,
+    rows of Q and Z are prefetched; last must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
-        *_, begin, end, is_ahead = arguments
+        *_, n_columns, is_ahead = arguments
 
-        def emit(code, column, _):
-            sums = code.weighted_sum(code.panel(4, builder.add(arguments[5], column)), is_ahead)
-            code.scatter(sums, code.panel(6, column), is_ahead)
+        def emit(code, shift, _):
+            sums = code.weighted_sum(code.panel(4, builder.add(arguments[5], shift)), is_ahead)
+            code.scatter(sums, code.panel(6, shift), is_ahead)
             return []
 
-        _for_each_panel(context, builder, signature, arguments, Z.dtype, (begin, end), [], emit)
+        _for_each_panel(context, builder, signature, arguments, Z.dtype, n_columns, [], emit)
         return context.get_dummy_value()
 
-    options = types.int64, types.int64, types.boolean
-    return types.void(data, indices, first, last, Q, shift, Z, *options), codegen
+    options = types.int64, types.boolean
+    return types.void(data, indices, first, last, Q, column, Z, *options), codegen

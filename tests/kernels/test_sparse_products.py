@@ -130,27 +130,50 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
     cuts = np.array([0, 0, 11, 36, N])
     cuts.flags.writeable = False
     for width in WIDTHS:
-        groups = 1 + np.unique([0, width // 3, width])
+        groups = 1 + np.unique([0, width - width // 3, width])
         groups.flags.writeable = False
-        last = 4 * (len(groups) - 1)
+        n_groups, widest = len(groups) - 1, groups[1] - groups[0]
         for name, operand, truth in (
             ("rmatmul_parts", factor(rng, N, width + 2, dtype), dense.T),
             ("gram_parts", factor(rng, P, width + 2, dtype), dense.T @ dense),
         ):
             call = getattr(sparse, name + body)
-            Z = np.full((4, P, width), np.nan, dtype)
-            for task in range(last):
+            Z = np.full((4 * n_groups, P, widest), np.nan, dtype)
+            for task in range(len(Z)):
                 call(task, task + 1, cuts, records.Csr(*arrays), operand, groups, False, Z)
-            out = np.full((P, width + 3), np.nan, dtype)
-            out[:, 2 : 2 + width] = 5
-            sparse.add_parts(0, 10, Z, 2, out)
-            sparse.add_parts(10, P, Z, 2, out)
             truth = truth @ operand[:, 1 : 1 + width]
-            np.testing.assert_array_equal(out[:, 2 : 2 + width], truth + 5)
-            assert np.isnan(out[:, [0, 1, -1]]).all()
-            middle = slice(last // 4, 3 * last // 4)
-            call(middle.start, middle.stop, cuts, records.Csr(*arrays), operand, groups, True, Z)
-            np.testing.assert_array_equal(Z[[0, 3]].sum(0) + Z[1:3].sum(0) / 2, truth)
+            np.testing.assert_array_equal(joined(Z, n_groups).sum(0)[:, :width], truth)
+            call(
+                n_groups, 3 * n_groups, cuts, records.Csr(*arrays), operand, groups, True, Z
+            )  # fmt: skip
+            Z[n_groups : 3 * n_groups] /= 2
+            np.testing.assert_array_equal(joined(Z, n_groups).sum(0)[:, :width], truth)
+
+
+def joined(Z, n_groups):
+    """Return the sums (parts, p, w) of tasks, which are the groups of one part after the other."""
+    parts = Z.reshape(-1, n_groups, *Z.shape[1:])
+    return np.concatenate(list(parts.swapaxes(0, 1)), axis=2)
+
+
+def test_add_parts_adds_to_some_columns():
+    Z = np.random.default_rng(8).integers(-9, 9, (3, P, 5)).astype(np.float32)
+    out = np.full((P, 8), np.nan, np.float32)
+    out[:, 2:7] = 5
+    sparse.add_parts(0, 10, *frozen(Z), 2, out)
+    sparse.add_parts(10, P, *frozen(Z), 2, out)
+    np.testing.assert_array_equal(out[:, 2:7], Z.sum(0) + 5)
+    assert np.isnan(out[:, [0, 1, -1]]).all()
+
+
+def test_join_columns_equals_concatenate():
+    Z = np.random.default_rng(9).integers(-9, 9, (3, P, 5)).astype(np.float32)
+    out = np.full((P, 13), np.nan, np.float32)
+    columns = np.array([0, 5, 10, 13])
+    sparse.join_columns(2, 10, *frozen(Z, columns), out)
+    assert np.isnan(out[[0, 1, 10]]).all()
+    sparse.join_columns(0, P, *frozen(Z, columns), out)
+    np.testing.assert_array_equal(out, np.hstack(Z)[:, :13])
 
 
 def in_order(pairs, dtype, are_fused=True):
