@@ -125,11 +125,11 @@ def audit(
         ("ranking"), or cosines. The vectors alone do not show how the model was trained. Choose
         "ranking" if the loss depends only on the differences between the dot products of one user
         with several items, as in BPR or a softmax over items, or if the model trains a bias per
-        user. With such a loss or with a bias per user, adding the same vector to all items does not
-        change the loss: the vector changes all scores of a user by the same number, which cancels
-        in the differences or is absorbed by the bias. With "ranking", the audit therefore also
-        compares the items minus their mean, and subtracts this mean before it applies the query
-        metric.
+        user. With a ranking loss or with a bias per user, adding the same vector to all items does
+        not change the loss: the vector changes all scores of a user by the same number, which
+        cancels in the differences or is absorbed by the bias. With "ranking", the audit therefore
+        also compares the items minus their mean, and subtracts this mean before it applies the
+        query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         "both" if the loss had weight decay on users and on items, with equal or unequal weights of
         the rows. "not both" if it had weight decay on one of them or on neither. If the loss had

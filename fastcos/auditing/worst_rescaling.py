@@ -86,9 +86,9 @@ class WorstRescaling(NamedTuple):
         neighbours of a sample are counted. The search did not use the sampled items, except to
         choose the best of four linear maps.
     map : ndarray (d,) or (d, d), float64
-        The map of the items. For a rescaling D, this array is the diagonal of D^-1, and the mapped
-        items are ``items * map``. For a linear map G, this array is the matrix G, and the mapped
-        items are ``items @ map``.
+        The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped items
+        are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items are
+        ``items @ map``.
     """
 
     condition: float
@@ -265,7 +265,7 @@ class MapSearch:
         is_high: npt.NDArray[np.bool_],
         flips_per_dimension: int,
     ) -> tuple[Floats, Integers]:
-        """Run one local search per condition number; return the final weights and their counts.
+        """Run one local search per condition number; return final weights and counts of lost edges.
 
         Each of the s searches starts with the largest weight in the dimensions where ``is_high``
         (s, d) is true, and with the smallest weight in the other dimensions. The result contains

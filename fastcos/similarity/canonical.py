@@ -169,7 +169,8 @@ def query_metric(
     The cosines after ``transform`` do change, however, if the same vector is added to all items. A
     loss that only compares items with each other, such as BPR or a softmax over items, does not
     change if the same vector is added to all items (theorem 10 in docs/explanation/proofs.md).
-    After training with such a loss, search the transformed items by the measure "centered_cosine".
+    After training with a loss that only compares items, search the transformed items by the measure
+    "centered_cosine".
 
     Parameters
     ----------

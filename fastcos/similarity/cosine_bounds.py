@@ -131,7 +131,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 
     - If some products are positive and some are negative, the range is -1 to 1.
     - If some products are positive and none is negative, the upper end of the range is 1. If
-      exactly one of x_l and y_l is zero in some dimension, the lower end is 0. If not, the lower
+      exactly one of x_l and y_l is zero in some dimension, the lower end is 0; otherwise, the lower
       end is 2 sqrt(r s) / (r + s), where r and s are the smallest and the largest ratio y_l / x_l
       of nonzero entries.
     - If some products are negative and none is positive, the range is -b to -a, where a to b is the
@@ -292,8 +292,8 @@ def rescaling_distance(first: Any, second: Any) -> float:
     """Return Hilbert's projective distance between two metrics.
 
     If the cosine of a pair of vectors is computed in both metrics, the two values of Fisher's z
-    differ by at most half of this distance. For a map G with the condition number κ, the distance
-    between the metrics I and GG' is 2 ln κ.
+    differ by at most half of Hilbert's distance between the metrics. For a map G with the condition
+    number κ, the distance between the metrics I and GG' is 2 ln κ.
 
     Source: Bushell 1973.
 

@@ -71,10 +71,10 @@ def gradient_noise(
     but in the long run, the noise of its gradients determines this scale. The function also
     predicts the number of epochs until the factors have reached this scale. At convergence, the sum
     of w xx' over all items x, with w the weight of the item, equals the same sum over all users.
-    For fixed predictions, this equation holds for exactly one metric GG' of the items. The metric
-    is the geometric mean of two matrices: the inverse of the sum of w xx' over the items, and the
-    sum of w xx' over the users. If the squared slopes of all observations have the same mean, the
-    converged factors are those that an audit calls ``balanced_by_counts``.
+    For fixed predictions, the equality of the two sums holds for exactly one metric GG' of the
+    items. The metric is the geometric mean of two matrices: the inverse of the sum of w xx' over
+    the items, and the sum of w xx' over the users. If the squared slopes of all observations have
+    the same mean, the converged factors are those that an audit calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
@@ -196,10 +196,10 @@ def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Flo
     The number of epochs is computed for a step of 1.
 
     The distance is the logarithm of the condition number of the map from the converged factors to
-    the current factors. ``start`` (d, d) is the map from the converged factors to the factors
-    before these epochs. ``items`` and ``users`` (d, d) are the Gram matrices of the converged items
-    and users. ``weighted`` (d, d) is the weighted Gram matrix of the converged rows, which is the
-    same for items and users.
+    the current factors. ``start`` (d, d) is the map from the converged factors to the factors at
+    the start. ``items`` and ``users`` (d, d) are the Gram matrices of the converged items and
+    users. ``weighted`` (d, d) is the weighted Gram matrix of the converged rows, which is the same
+    for items and users.
     """
     import scipy.integrate
     import scipy.linalg

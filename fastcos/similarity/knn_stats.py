@@ -84,8 +84,8 @@ class CosineMoments(NamedTuple):
 
         ``is_inside`` (n,) says for each row whether the row belongs to the population. The mean and
         the deviation of such a row leave out the cosine of the row with itself. If the population
-        contains no other row, both are 0. The mean and the deviation are computed from d x d sums,
-        without the cosines of all pairs.
+        contains no other row, the mean and the deviation are 0. The mean and the deviation are
+        computed from d x d sums, without the cosines of all pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):

@@ -402,10 +402,10 @@ class LearnedDiagonal(Mapped):
     largest weight is at most κ² times the smallest weight, because the weights stand for rescalings
     D = w^-½ with a condition number of at most κ. The optimisation starts from equal weights, for
     which the measure is the plain cosine, and ends in a local maximum of the correlation. The
-    correlation at this maximum is never lower than that of the plain cosine. Pitfalls: the measure
-    fits d numbers, so pass many more pairs than columns, and evaluate the measure on other pairs.
-    The measure depends on the basis of the embeddings. Source: this project; the idea of a learned
-    similarity is from Herbold, arXiv:2309.12697.
+    correlation at the local maximum is never lower than that of the plain cosine. Pitfalls: the
+    measure fits d numbers, so pass many more pairs than columns, and evaluate the measure on other
+    pairs. The measure depends on the basis of the embeddings. Source: this project; the idea of a
+    learned similarity is from Herbold, arXiv:2309.12697.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ class Recos(BaseMeasure):
     def encode_items(self, B: Rows) -> Rows:
         """Return unit rows, each divided by the cosine between its sorted entries and the axis.
 
-        The inner products of these rows select the candidates.
+        The inner products of the encoded rows select the candidates.
         """
         B = scaled_up_rows(B)
         ordered, norms = sorted_rows(B), norms_of(B)
@@ -237,10 +237,10 @@ class NormAngleDistance(BaseMeasure):
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s of at most
     2, the pairs (g, θ) with this s form a curve, and g / λ + θ, the distance divided by λ, is
-    smallest at one of the two ends of the curve. The values at the two ends are 2 arcsin(s/2) and s
-    / w, of which 2 arcsin(s/2) is never the larger. For an s above 2, g / λ + θ is at least π, and
-    at least the value that g / λ has for an angle of π. Pitfall: a suitable λ depends on the units
-    of the rows. Source: You arXiv:2504.16318, corrected.
+    smallest at one of the two ends of the curve. At the two ends, g / λ + θ is 2 arcsin(s/2) and s
+    / w, and 2 arcsin(s/2) is never larger than s / w. For an s above 2, g / λ + θ is at least π,
+    and at least the value that g / λ has for an angle of π. Pitfall: a suitable λ depends on the
+    units of the rows. Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ class FeatureAugmented(_MeanNorm):
     """Inner product or cosine of the rows [unit x, β |x| / m]; m is the mean norm of nonzero items.
 
     Pitfall: two rows count as similar if both have large norms. The value is the sum of the cosine
-    and of β² |x| |y| / m². If ``normalized`` is true, this sum is divided by the norms of both
+    and of β² |x| |y| / m². If ``normalized`` is true, the sum is divided by the norms of both
     augmented rows. The concatenation of a row and its norm is from You arXiv:2504.16318.
 
     Parameters

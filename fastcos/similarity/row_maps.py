@@ -1,9 +1,9 @@
 """Linear maps of rows that keep equal rows equal, bit for bit.
 
 A matrix product of BLAS may round a row differently if the row has another position in the matrix,
-or if the matrix has another size. Two equal rows then have slightly different images, and rounding
-errors decide which row is ranked first. With the functions of this module, the image of a row
-depends only on that row.
+or if the matrix has another size. Two equal rows may therefore have slightly different images, and
+rounding errors then decide which row is ranked first. With the functions of this module, the image
+of a row depends only on that row.
 """
 
 from typing import Any

@@ -44,9 +44,9 @@ def calibrate(
 
     The function scores every pair of a query and an item in float64, and counts the scores in 2^16
     bins. The function makes two passes over all pairs, or three passes for measures that are not
-    cosines; for n queries and m items, a pass takes O(n m d) time. It needs memory for a float64
-    copy of the sampled rows, for O(bins + n + m) counts, and for a block of scores. The matrix
-    products use the threads of NumPy's BLAS.
+    cosines; for n queries and m items, a pass takes O(n m d) time. The function needs memory for a
+    float64 copy of the sampled rows, for O(bins + n + m) counts, and for a block of scores. The
+    matrix products use the threads of NumPy's BLAS.
 
     Every pair counts as a random pair, so pass queries that are related to no items or only to few.
 

@@ -152,8 +152,8 @@ class PairDistribution(Record):
         """Return how many random pairs with at least this score a search is expected to find.
 
         For a search of n_items items by n_queries queries, the expected number is n_queries x
-        n_items x p_value(scores), in the shape of scores. In sequence search, this number is called
-        the E-value (Karlin and Altschul 1990).
+        n_items x p_value(scores), in the shape of scores. In sequence search, the expected number
+        of such pairs is called the E-value (Karlin and Altschul 1990).
         """
         n_items = validation.as_count("n_items", n_items)
         n_queries = validation.as_count("n_queries", n_queries)

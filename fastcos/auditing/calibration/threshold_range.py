@@ -124,9 +124,9 @@ def threshold_range(
     threshold, which hold for every linear map of this condition number.
 
     The logarithms of the entries of all allowed D form a box. The derivatives of the cosines of the
-    pairs near the threshold point to one vertex of this box. The search makes steps towards this
-    vertex, and then uses Powell's method. If the items have at most 3 columns, the algorithm DIRECT
-    first searches the whole box.
+    pairs near the threshold point to one vertex of the box. The search makes steps towards the
+    vertex to which the derivatives point, and then uses Powell's method. If the items have at most
+    3 columns, the algorithm DIRECT first searches the whole box.
 
     Parameters
     ----------
