@@ -53,7 +53,9 @@ def test_sensitivity_concludes_in_five_sentences(rows):
     other = [row._replace(seed=3, auc=row.auc - 0.01) for row in rows]
     sentences = conclusions([*rows, *other])
     assert len(sentences) == 5
-    assert sentences[0].startswith("At rank 50 the rescalings of one model differ in AUC by")
+    assert sentences[0].startswith(
+        "At rank 50, the AUC of the best rescaling exceeds the AUC of the worst"
+    )
     header, [line] = summary_table([*rows, *other])
     cells = dict(zip(header, line, strict=True))
     at_50 = {row.form: row.auc for row in rows if (row.rank, row.strength) == (50, 1.0)}

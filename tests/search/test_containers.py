@@ -140,7 +140,7 @@ def test_memory_mapped_rows_have_ids(mapped, names):
     with pytest.raises(ValueError, match="ids must be in the index"):
         index.positions_of([missing])
     wrong = [1] if isinstance(chosen_ids[0], str) else ["a"]
-    with pytest.raises(TypeError, match=r"ids must be (strings|whole numbers) as those"):
+    with pytest.raises(TypeError, match=r"ids must be (strings|whole numbers), like the ids"):
         index.positions_of(wrong)
     with pytest.raises(TypeError, match=r"got a memory map: fit\(np\.array\(items\)\)"):
         index.add(ROWS[:1], ids=[missing])

@@ -10,7 +10,6 @@ import fastcos
 from fastcos import SimilarityIndex, top_k
 
 ROWS = np.random.default_rng(0).standard_normal((6, 3))
-INDEX = SimilarityIndex().fit(ROWS)
 LINES = [
     (lambda: top_k(ROWS, k=1, measure="l2"), "got 'l2' (did you mean 'neg_euclidean'?)"),
     (lambda: top_k(ROWS, k=1, measure="inner_product"), "(did you mean 'dot'?)"),
@@ -24,13 +23,16 @@ LINES = [
         lambda: top_k(ROWS, k=1, measure=fastcos.query_metric(ROWS)),
         "measure must be get_measure('query_metric_cosine', other=users)",
     ),
-    (lambda: INDEX.query(ROWS), "SimilarityIndex has no attribute 'query' (use search)"),
+    (
+        lambda: SimilarityIndex().query(ROWS),
+        "SimilarityIndex has no attribute 'query' (use search)",
+    ),
     (lambda: SimilarityIndex.load("x"), "(use SimilarityIndex.open)"),
-    (lambda: INDEX.add_items, "(use add)"),
+    (lambda: SimilarityIndex().add_items, "(use add)"),
     (lambda: fastcos.near_duplicates, "(use fastcos.search.near_duplicates)"),
     (lambda: fastcos.recall_at_k, "(use fastcos.metrics.recall_at_k)"),
     (
-        lambda: INDEX.search(ROWS, k=1, allowed=np.ones((6, 6), bool)),
+        lambda: SimilarityIndex().fit(ROWS).search(ROWS, k=1, allowed=np.ones((6, 6), bool)),
         "(for one mask per query, use scipy.sparse.csr_array(mask))",
     ),
     (
@@ -55,6 +57,6 @@ def test_error_names_what_is_meant(call, line):
 
 def test_attributes_of_other_libraries_do_not_exist():
     for name in ("query", "load", "delete", "ntotal"):
-        assert not hasattr(INDEX, name)
+        assert not hasattr(SimilarityIndex(), name)
         assert not hasattr(SimilarityIndex, name)
     assert not hasattr(fastcos, "near_duplicates")
