@@ -3,7 +3,8 @@
 If a plan says so (``SearchPlan.is_one_launch``), a search of few queries is a single call of the
 kernel that the plan names, or, if there are several threads, one call for each range of the rows or
 for each block of queries. All arguments of these calls except the queries follow from the plan and
-from the packed rows. ``prepared`` stores launches for the next searches of an index, and ``scan`` runs a launch once.
+from the packed rows. ``prepared`` stores launches for the next searches of an index, and ``scan``
+runs a launch once.
 """
 
 from typing import Any, NamedTuple
