@@ -86,9 +86,9 @@ class WorstRescaling(NamedTuple):
         neighbours of a sample are counted. The search did not use the sampled items, except to
         choose the best of four linear maps.
     map : ndarray (d,) or (d, d), float64
-        The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped items
-        are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items are
-        ``items @ map``.
+        The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped
+        items are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items
+        are ``items @ map``.
     """
 
     condition: float
