@@ -67,14 +67,14 @@ As an example, suppose that an index with 1,000 random float32 rows of 64 column
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI. ``fit`` has packed the rows: the 64
 codes of a row are 16 words of 4 bytes, and the rows fill all but 24 slots of 32 panels with 32
 slots each (64 KiB). The first search is planned: the plan has the method "packed", the kernel
-"few_queries", ``first_rank`` 11, and a grid with one task. The plan is the same for any number of
+"few_queries", ``first_rank`` 12, and a grid with one task. The plan is the same for any number of
 threads, so the index stores the launch under the key (1, 10): the numbers of queries and of
 neighbours. The second search finds this launch and calls ``few_queries.search_few_queries`` for the
 panels 0 to 32, in the calling thread. The kernel multiplies the codes of the query by the codes of
-every slot. The first threshold is a guess: the 11th largest of the largest products of the 32
-panels. On average, 13 slots reach this threshold and are scored in float64. The 10th best of these
-scores is a proved threshold, which the upper bound of one more slot reaches, on average. The 10
-best of the 14 scores are the result; the scores of the other 986 rows are never computed.
+every slot. The first threshold is a guess: the 12th largest of the largest products of the 32
+panels. On average, about 15 slots reach this threshold and are scored in float64. The 10th best of
+these scores is a proved threshold. In most searches, the upper bound of no other slot reaches it,
+so the 10 best of these scores are the result; the scores of the other 985 rows are never computed.
 
 The modules of the search, lower-level modules first:
 

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from fastcos import search
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import PANEL
 from fastcos.search import cost_model, plan, task_grid
@@ -469,3 +470,15 @@ def test_candidates_of_a_range_search_are_found_by_one_of_two_kernels(isa, has_p
 def test_few_excluded_ids_are_dropped_after_the_search():
     assert plan.drops_excluded_ids(64)
     assert not plan.drops_excluded_ids(65)
+
+
+def test_the_example_on_the_page_of_the_package_is_planned_as_it_says():
+    made = plan.plan_search(
+        packed(1000, 64, "vnni", n_live_of_index=1000), plan.RequestSizes(1, 10), MACHINE
+    )
+    text = " ".join(search.__doc__.split())
+    assert made.grid.is_one_task
+    assert made.fits_all_options
+    assert f'the method "{made.method}", the kernel "{made.kernel}", ``first_rank`` ' in text
+    assert f"``first_rank`` {made.first_rank}, and a grid with one task" in text
+    assert f"the {made.first_rank}th largest of the largest products of the 32 panels" in text
