@@ -8,6 +8,7 @@ effect as soon as the running blocks have ended. When ``run`` raises an error, n
 any more, so no thread still writes into the caller's arrays.
 """
 
+import bisect
 import contextlib
 import ctypes
 import itertools
@@ -233,14 +234,13 @@ def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """For every target, return the first row i for which cumulative[i] + i reaches the target."""
-    # A bisection for all targets at the same time reads few entries of cumulative. By contrast,
-    # computing the array of all cumulative[i] + i takes 2 ms per 400,000 rows.
-    low, high = np.zeros_like(targets), np.full_like(targets, len(cumulative) - 1)
-    while (low < high).any():
-        middle = (low + high) // 2
-        is_below = cumulative[middle] + middle < targets
-        low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, middle)
-    return low
+    # This bisection reads few rows. An array of cumulative + i would take 2 ms per 400,000 rows.
+    value = cumulative.item
+    rows = range(len(cumulative) - 1)
+    found = [
+        bisect.bisect_left(rows, target, key=lambda i: value(i) + i) for target in targets.tolist()
+    ]
+    return np.array(found, np.int64)
 
 
 def run(
