@@ -150,6 +150,26 @@ def test_rmatmul_and_gram_parts_sum_to_the_product(index, value, dtype, body):
             np.testing.assert_array_equal(joined(Z, n_groups).sum(0)[:, :width], truth)
 
 
+@vector_ir
+@each_kind
+def test_large_factors_are_prefetched_and_the_products_are_the_same(index, value, dtype):
+    """The last rows of X have no 16 non-zeros after them, and are multiplied without prefetches."""
+    rng = np.random.default_rng(10)
+    X = sp.random_array((300, 5_000), density=0.004, rng=rng, format="csr")
+    X.data[:] = 1 if value is None else rng.integers(1, 5, X.nnz)
+    data = None if value is None else X.data.astype(value)
+    arrays = records.Csr(*frozen(X.indptr.astype(np.int64), X.indices.astype(index), data))
+    A, B = (factor(rng, rows, 64, dtype) for rows in (5_000, 300))
+    Y, Z = np.full((300, 64), np.nan, dtype), np.full((2, 1, 5_000, 64), np.nan, dtype)
+    sparse.matmul_rows(0, 300, arrays, A, Y, False)
+    np.testing.assert_array_equal(Y, X @ A)
+    cuts, columns = frozen(np.array([0, 300]), np.array([0, 64]))
+    sparse.rmatmul_parts(0, 1, cuts, arrays, B, columns, False, Z[0])
+    sparse.gram_parts(0, 1, cuts, arrays, A, columns, False, Z[1])
+    np.testing.assert_array_equal(Z[0, 0], X.T @ B)
+    np.testing.assert_array_equal(Z[1, 0], X.T @ (X @ A))
+
+
 def joined(Z, n_groups):
     """Return the sums (parts, p, w) of tasks, which are the groups of one part after the other."""
     parts = Z.reshape(-1, n_groups, *Z.shape[1:])
