@@ -340,14 +340,15 @@ class SparseOperator(Operator):
     def _column_groups(self, factor: Matrix) -> parallel.Blocks:
         """Return the boundaries of groups of columns, each of which one thread multiplies.
 
-        The bits of a product do not depend on the groups.
+        The bits of a product do not depend on the groups. There is only one group if the sums of
+        several groups, which take as much memory as the product, do not fit in working_memory.
         """
-        widest = _PANEL_BYTES // factor.itemsize
-        per_thread = -(-factor.shape[1] // self._size)
-        width = min(widest, -(-per_thread // _NARROWEST_GROUP) * _NARROWEST_GROUP)
-        return validation.read_only(
-            parallel.row_blocks(factor.shape[1], min(width, factor.shape[1]))
-        )
+        width = group = factor.shape[1]
+        if self.shape[1] * width * factor.itemsize <= config.working_memory() * 2**20:
+            per_thread = -(-width // self._size)
+            group = min(group, -(-per_thread // _NARROWEST_GROUP) * _NARROWEST_GROUP)
+            group = min(group, _PANEL_BYTES // factor.itemsize)
+        return validation.read_only(parallel.row_blocks(width, group))
 
     def _multiplies_transpose(self, factor: Matrix) -> bool:
         """Return whether a sum over the rows is computed by the transpose X' of X.

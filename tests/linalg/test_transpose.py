@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from fastcos import parallel
+from fastcos import config, gram_matmul, parallel, set_config
 from fastcos.linalg import operators
 from fastcos.linalg.transpose import transposed
 
@@ -75,3 +75,17 @@ def test_columns_and_a_transpose_give_the_same_bits(X):
     by_columns, by_transpose = (operators.as_operator(wide, n_threads=m) for m in (2, 4))
     np.testing.assert_array_equal(by_columns.rmatmul(Y), by_transpose.rmatmul(Y))
     np.testing.assert_array_equal(by_columns.gram_matmul(Q), by_transpose.gram_matmul(Q))
+
+
+def test_products_in_little_memory_have_the_same_bits(X):
+    wide = sp.hstack([X, sp.csr_array((X.shape[0], 30_000), dtype=np.float32)]).tocsr()
+    Q = np.random.default_rng(3).standard_normal((wide.shape[1], 20)).astype(np.float32)
+    before = config.working_memory()
+    truth = gram_matmul(wide, Q, n_threads=2)
+    assert len(operators.as_operator(wide, n_threads=2)._column_groups(Q)) == 3
+    try:
+        set_config(working_memory=1)
+        assert len(operators.as_operator(wide, n_threads=2)._column_groups(Q)) == 2
+        np.testing.assert_array_equal(gram_matmul(wide, Q, n_threads=2), truth)
+    finally:
+        set_config(working_memory=before)
