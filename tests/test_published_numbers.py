@@ -51,12 +51,13 @@ def record(folder, name, commit):
     return path
 
 
+@pytest.mark.slow  # it compares the syntax trees of some hundred commits
 def test_published_numbers_are_not_too_old(run):
     answer = run("--check")
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
-@pytest.mark.slow  # it compares the syntax trees of some hundred commits
+@pytest.mark.slow  # as above
 @pytest.mark.parametrize("name", ["roofline", "rounding"])
 def test_check_fails_on_a_number_that_is_too_old(name, tmp_path, run):
     one = PUBLISHED[name]
