@@ -69,28 +69,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--condition", type=float, metavar="C", help=help_)
     help_ = (
-        "kind of loss with which the model was trained: dot (the loss depends on dot products), "
-        "cosine (the loss depends on cosines), ranking (the loss depends only on the differences "
-        "between the dot products of one user, as in BPR or a softmax over items, or the model "
-        "trains a bias per user), or unknown (the default)"
+        "what the training loss depends on: dot (dot products of users and items), cosine (their "
+        "cosines), ranking (only the differences between the dot products of one user, as in BPR "
+        "or a softmax over items; also choose ranking if the model trains a bias per user), or "
+        "unknown (the default)"
     )
     add("--trained-on", default="unknown", metavar="LOSS", help=help_)
     help_ = (
-        "whether the training loss had weight decay on both users and items: both, not both or "
-        "unknown (the default)"
+        "embeddings to which the training loss applied weight decay: 'both' (users and items), "
+        "'not both' (only users, only items, or neither), or 'unknown' (the default)"
     )
-    add("--weight-decay-on", default="unknown", metavar="SIDES", help=help_)
+    add("--weight-decay-on", default="unknown", metavar="DECAY", help=help_)
     help_ = "table with item ids and a count for each item, such as its number of users"
     add("--popularity", metavar="FILE", help=help_)
     help_ = "file of the item embeddings of an old version, with which ITEMS is compared"
     add("--against", metavar="OLD", help=help_)
     add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
-        "exit with status 1 if a share is below its limit. NAME is one of three words. "
-        "'certified': the share of neighbours that provably no rescaling up to --condition "
-        "removes. 'jaccard': the Jaccard index between the neighbours in ITEMS and those in the "
-        "form of the same model that changes them most. 'unchanged': the share of neighbours that "
-        "are also neighbours in OLD, after the best linear map between the two versions"
+        "exit with status 1 if a share is below its limit. NAME is certified, jaccard or "
+        "unchanged. certified is the share of neighbours that provably remain neighbours under "
+        "every rescaling up to --condition. jaccard compares the neighbours in ITEMS with the "
+        "neighbours in another form of the same model: it is the lowest Jaccard index among these "
+        "forms. unchanged is the share of neighbours that are also neighbours in OLD, if a change "
+        "of basis between the two versions does not count as a change"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -99,8 +100,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--explore", metavar="PAGE", help=help_)
     help_ = (
-        "text file with one id per line: the items that the page of --explore shows (default: the "
-        "most popular items)"
+        "text file with the ids of the items that the page of --explore shows, one per line "
+        "(default: the most popular items)"
     )
     add("--explore-items", metavar="FILE", help=help_)
     options.add_vectors(parser)
@@ -197,7 +198,7 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
         with options.errors_name_flag("--popularity"):
             column = io.read_popularity(args.popularity, ids)
         popularity, n_read = column.values, len(ids) - column.n_missing
-        missing = f"{column.n_missing:,} items are not in the file"
+        missing = f"the file does not contain {column.n_missing:,} items"
         say(f"read the popularity of {n_read:,} items; {missing}")
     return item_labels, labels, popularity
 
@@ -299,7 +300,7 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         is_known = report.trained_on != "unknown"
         loss = options.option_words(args, "trained_on") if is_known else []
         audit_with_users = [*audit, *loss, "--users", "users.npy"]
-        reason = "also examines the query metric, a similarity that no rescaling changes"
+        reason = "adds the query metric to the report, a similarity that no rescaling changes"
         return [*commands, (audit_with_users, reason)]
     row = metrics["query_metric"]
     reason = (

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "threshold (default 1e-4)"
     )
     add("--fpr", type=float, default=1e-4, metavar="P", help=help_)
-    help_ = "explain this score before the rest of the report"
+    help_ = "begin the report with the share of random pairs that score at least S"
     add("--score", type=float, metavar="S", help=help_)
     help_ = (
         "also report how far the threshold moves under rescalings whose largest factor is at most "
@@ -67,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--sample", type=int, default=SAMPLE, metavar="N", help=help_)
     help_ = (
-        "table with two item ids per line, and a third column with 1 if the two items are relevant "
-        "to each other or 0 if they are not"
+        "table of labelled pairs: two columns of item ids, and a third column with 1 if the two "
+        "items are relevant to each other or 0 if they are not"
     )
     add("--labelled", metavar="FILE", help=help_)
     help_ = (
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default isotonic)"
     )
     add("--method", default="isotonic", metavar="NAME", help=help_)
-    help_ = "table with ids and names of the items; the examples then show the names"
+    help_ = "table with ids and names of the items; the names replace the ids in the examples"
     add("--names", metavar="FILE", help=help_)
     help_ = (
         "text file with one id per line: only pairs of these items are scored (default: all items)"
@@ -192,7 +192,7 @@ def _next_commands(
     if calibration.is_reachable(args.fpr):
         file = str(Path(args.out) / "calibration.json")
         search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
-        return [([*search, *rate], "finds only neighbours whose score few random pairs reach")]
+        return [([*search, *rate], "finds only neighbours whose scores reach the threshold")]
     if args.only is not None or args.measure != "cosine":
         # A search for copies is not recommended if the copies have already been removed, or if the
         # score of two copies is not known to be 1.

@@ -38,26 +38,26 @@ Report which similarity to use, how much better than the plain cosine it is, and
 difference exceeds chance.
 
 For a file of interactions, the command factorises the interactions once, and evaluates twelve
-measures under several rescalings of this model, and under a model of the second objective of Steck
-et al. 2024 (Eq. 2). A rescaling D is a diagonal matrix that scales the latent dimensions without
-changing the predictions. The score of a measure states how well the measure recovers the labels or,
-without --labels, predicts held-out interactions, on a sample of 2,000 items. With --all, the
-command evaluates every measure and a grid of rescalings, on 10,000 items. The command prints a
-conclusion, the ranking of the measures, a table of the rescalings as in the paper,
-and the ten nearest neighbours of popular items under several rescalings. The command writes
-comparison.html, a page on which you can sort the measures and open the details of each one;
-measures.csv, .png and .svg; comparison.csv, .png, .svg and .json; neighbors.csv; and, with labels
-and --all, exponents.png.
+measures under several rescalings of this model. It also evaluates them with a second model, which
+minimises the other objective of Steck et al. 2024 (Eq. 2). A rescaling D is a diagonal matrix that
+scales the latent dimensions without changing the predictions. The score of a measure states how
+well the measure recovers the labels or, without --labels, predicts held-out interactions, on a
+sample of 2,000 items. With --all, the command evaluates every measure and a grid of rescalings, on
+10,000 items. The command prints a conclusion, the ranking of the measures, a table of the
+rescalings as in the paper, and the ten nearest neighbours of popular items under several
+rescalings. The command writes comparison.html, a page on which you can sort the measures and open
+the details of each one; measures.csv, .png and .svg; comparison.csv, .png, .svg and .json;
+neighbors.csv; and, with labels and --all, exponents.png.
 
 For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates every
 measure by how well its scores recover the labels of --labels, or by the correlation of its scores
 with the ratings of --pairs. The command writes comparison.json and, for each of these tasks, an
 html, csv, png and svg file.
 
-For a model that you have trained (--model, a file with items and users, such as implicit saves),
-the command evaluates the same twelve measures by how well they predict the interactions in
---held-out, on which the model was not trained. INTERACTIONS must then contain the interactions that
-happened before, such as the training data.
+For a model that you have trained (--model FILE, with embeddings of items and users, such as a model
+saved by implicit), the command evaluates the same twelve measures by how well they predict the
+interactions in --held-out, on which the model was not trained. INTERACTIONS must then contain the
+training data, or other interactions from before those in --held-out.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\
@@ -93,8 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_labels(parser)
     add = parser.add_argument
     help_ = (
-        "tables with two item ids and a rating per line, such as WS-353, by which the measures are "
-        "evaluated if INTERACTIONS is a file of vectors"
+        "if INTERACTIONS is a file of vectors: tables with two item ids and a rating per line, "
+        "such as WS-353; the measures whose scores agree best with the ratings are ranked first"
     )
     add("--pairs", nargs="+", metavar="FILE", help=help_)
     group = parser.add_argument_group("a model that you have trained")
@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("candidates")
     help_ = (
         "measures to compare with the cosine, or all (default for interactions: twelve measures "
-        "with different rankings; fastcos.list_measures() in Python returns all names); "
+        "that rank items differently; fastcos.list_measures() in Python returns all names); "
         f"{options.MEASURE_SYNTAX}"
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
@@ -123,13 +123,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_rescalings(parser)
     help_ = "evaluate all measures and a grid of rescalings D = S^A Σ^B, on 10,000 items"
     add("--all", action="store_true", help=help_)
-    help_ = "start no further evaluation of a candidate after this time, such as 60s or 5m"
+    help_ = "time after which no further candidate is evaluated, such as 60s or 5m"
     add("--budget", metavar="TIME", help=help_)
     options.add_model(
         parser, "the square of the (K/5)-th largest singular value, where K is the rank"
     )
     options.add_output(parser, "comparison")
-    help_ = "print the neighbours of the N most popular items with different labels (default 3)"
+    help_ = (
+        "print the neighbours of N popular items, no two of which have the same label (default 3)"
+    )
     add("--show", type=int, default=3, metavar="N", help=help_)
     options.add_common(parser)
 
@@ -249,8 +251,8 @@ def _next_commands(
             return []
         words = ["fastcos", "recommend", "none", args.interactions, *columns]
         reason = (
-            "compares items by their columns of the interactions, because no trained model gave "
-            "better results on this data"
+            "compares items by their columns of the interaction matrix, because no trained model "
+            "gave better results on this data"
         )
         return [([*words, "--measure", best.measure], reason)]
     is_eq2 = best.rescaling == EQ2
@@ -277,7 +279,7 @@ def _next_commands(
     )
     if leaderboard.gain is not None and best != leaderboard.baseline:
         gain = f"{leaderboard.gain.value:+.3f}"
-        reason += f"; its {leaderboard.score} differs by {gain} from that of the plain cosine"
+        reason += f"; the gain of its {leaderboard.score} over the plain cosine is {gain}"
     return [
         ([*fit, "--out", "model"], "fits the model that the comparison used, and saves it"),
         (["fastcos", *serve], reason),

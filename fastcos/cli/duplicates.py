@@ -21,9 +21,9 @@ DESCRIPTION = """\
 Find all pairs of items whose score is at least a threshold. You give the threshold itself
 (--min-score), or the share of random pairs whose score reaches it (--fpr). The command prints the
 pairs just above the threshold, so that you can judge whether the threshold is right. It writes a
-table of all pairs, with the score and the group of each pair, and with the item to keep, which is
-the first item of the group. With --kept, it also writes the ids of all items that remain. The
-command deletes nothing."""
+table of all pairs, with the score of each pair, its group of near-duplicates, and the item of this
+group to keep. With --kept, it also writes the ids of all items that remain if you remove the other
+items of each group. The command itself deletes nothing."""
 # Number of pairs that are printed. The printed pairs are those with scores nearest to the
 # threshold.
 N_SHOWN = 10
@@ -34,16 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", metavar="SOURCE", help="file of vectors, or folder of an index")
     threshold = parser.add_mutually_exclusive_group(required=True)
     threshold.add_argument(
-        "--min-score", type=float, metavar="S", help="the threshold: lowest score of a pair"
+        "--min-score", type=float, metavar="S", help="lowest score of a pair (the threshold)"
     )
-    help_ = "compute the threshold: the score that this share of random pairs reaches"
+    help_ = "compute the threshold as the score that only this share of random pairs reaches"
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     options.add_vectors(parser)
     lists.add_names(parser)
     help_ = "table of pairs to write, .csv or .parquet (default duplicates.csv)"
     parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
-    help_ = "text file to write, with the ids of the items that remain, one per line"
+    help_ = "text file for the ids of the items that remain without duplicates, one per line"
     parser.add_argument("--kept", metavar="FILE", help=help_)
     options.add_json(parser)
     options.add_common(parser)

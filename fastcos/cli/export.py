@@ -22,15 +22,15 @@ SUMMARY = "write embeddings that no rescaling changes, for use in any vector ind
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
 .npy files that FAISS, usearch or SimilarityIndex can load unchanged.
-  query_metric  writes items.npy, in which the inner product of two rows is the
-                covariance, over all users, of the predicted scores of the two
-                items; and map.npy: multiply embeddings of new items by this
-                matrix to obtain their rows
-  canonical     writes items.npy and users.npy, the balanced factors of the
-                same predictions; and singular_values.npy
-Both forms write export.json, which describes the files, and ids.npy if the input has ids. Two
-trainings of a model end in different coordinates, so do not compare rows of one export with rows of
-another, unless the later export was written with --align-to and the folder of the earlier one."""
+  query_metric  writes items.npy and map.npy. In items.npy, the inner product of
+                two rows is the covariance, over all users, of the predicted
+                scores of the two items. Multiply embeddings of new items by
+                the matrix in map.npy to obtain their rows.
+  canonical     writes items.npy, users.npy and singular_values.npy. The items
+                and users are the balanced factors of the same predictions.
+Both forms write export.json, which describes the files, and ids.npy if the input has ids. Each
+training of a model ends in other coordinates, so do not compare rows of two exports, unless you
+passed the folder of the earlier export to the later one by --align-to."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
@@ -62,7 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--form", default="query_metric", metavar="NAME", help=help_)
     help_ = "normalise the item rows to unit norm, so that their inner products are cosines"
     add("--unit-rows", action="store_true", help=help_)
-    help_ = "folder of an earlier export of the same form; the rows are written in its coordinates"
+    help_ = (
+        "folder of an earlier export of the same form; the rows are written in the coordinates of "
+        "this earlier export"
+    )
     add("--align-to", metavar="FOLDER", help=help_)
     options.add_vectors(parser)
     options.add_output(parser, "export")
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     folder = options.out_directory(args)
     form = validation.as_choice("--form", args.form, MEANINGS)
     if form == "canonical" and is_model_folder(args.items):
-        rule = "given for the form canonical of a folder, as the interactions of the users"
+        rule = "given as a file of interactions if ITEMS is a folder and the form is canonical"
         validation.as_instance("--users", args.users, str, rule)
     # The canonical form preserves the predictions of the model, and the biases are part of the
     # predictions, so the biases are read as additional columns.
@@ -144,7 +147,7 @@ def _next_commands(folder: Path, form: str, *, unit_rows: bool) -> list[tuple[li
     index += "; index = faiss.IndexFlatIP(rows.shape[1]); index.add(rows)"
     return [
         (["fastcos", "neighbors", str(folder)], "finds neighbours that no rescaling changes"),
-        (["python", "-c", index], "builds an index of FAISS that finds the same neighbours"),
+        (["python", "-c", index], "builds a FAISS index that finds the same neighbours"),
     ]
 
 
@@ -199,7 +202,7 @@ def _align(
         ids=ids, old_ids=older.get("ids"),
     )  # fmt: skip
     if not aligned.old_vectors_valid:
-        rule = "hold balanced factors, as --form canonical writes them without --unit-rows"
+        rule = "be an export with --form canonical and without --unit-rows"
         raise ValueError(f"--align-to must {rule}, got unbalanced factors in {folder}")
     arrays["items"] = aligned.items
     if aligned.users is not None:

@@ -15,10 +15,10 @@ Factorise the matrix X of interactions, X ≈ X A B', in closed form, and save t
 writes DIR/model (arrays with checksums, which are read back as memory maps), DIR/items.npz (the ids
 of the items, in the order of the model), DIR/users.npz (the number of users and the mean of each
 column of X) and DIR/model.json (parameters, residuals of the singular triplets, versions). The
-commands neighbors, audit, index and compare read DIR. With --shards, the table of interactions can
-be larger than memory: the command reads the table once, writes it as row shards with checksums, and
-then reads one shard at a time. Writing the shards temporarily takes 16 bytes of disk per row of the
-table."""
+commands neighbors, recommend, audit, calibrate, index and compare read DIR. With --shards, the
+table of interactions can be larger than memory: the command reads the table once, divides its rows
+among several files with checksums (shards), and then reads one shard at a time. While it writes the
+shards, it needs 16 bytes of temporary disk space per row of the table."""
 EPILOG = """\
 examples:
   fastcos fit ratings.csv --rank 128 --out films
@@ -33,7 +33,7 @@ input: csv or tsv with columns for users, items and optionally values (plain, .g
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     options.add_interactions(parser)
-    help_ = "folder for the row shards of a table that is larger than memory"
+    help_ = "folder to write shards to, if the table of interactions is larger than memory"
     parser.add_argument("--shards", metavar="DIR", help=help_)
     help_ = "how to combine the values of several rows with the same user and item (default sum)"
     parser.add_argument("--duplicates", choices=("sum", "last", "max"), default="sum", help=help_)
@@ -103,7 +103,7 @@ def _interactions(args: argparse.Namespace) -> tuple[Any, Any]:
         options.refuse(args, "for a folder of shards", *options.INTERACTION_COLUMNS, "shards")
     elif folder is not None:
         columns = options.column_arguments(args)
-        with progress_bar("reading bytes, then writing rows") as progress:
+        with progress_bar("reading the table, then writing shards") as progress:
             io.ingest_interactions(
                 args.interactions, folder, **columns, duplicates=args.duplicates,
                 progress=progress,

@@ -21,8 +21,8 @@ _UNSUPPORTED = (
 
 def run(args: argparse.Namespace) -> int:
     """Search the exact neighbours, and write them or print the recall of --result."""
-    options.refuse(args, "for files of benchmarks", *_UNSUPPORTED)
-    validation.as_instance("--queries", args.queries, str, "given for files of benchmarks")
+    options.refuse(args, "for benchmark files", *_UNSUPPORTED)
+    validation.as_instance("--queries", args.queries, str, "given for benchmark files")
     if args.out is not None:
         out = Path(args.out)
         suffixes = ann_files.NEIGHBOR_SUFFIXES
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         options.check_output_file("--out", out)
     without_columns = {*ann_files.VECTOR_SUFFIXES, ".npy"}
     if {Path(path).suffix for path in (args.source, args.queries)} <= without_columns:
-        options.refuse(args, "for files of benchmarks", "vector_column", "id_column")
+        options.refuse(args, "for benchmark files", "vector_column", "id_column")
     items, ids = _vectors("SOURCE", args.source, "train", args)
     queries, query_ids = _vectors("--queries", args.queries, "test", args)
     measure = options.as_measure("--measure", args.measure)
@@ -74,7 +74,7 @@ def _result_of_ids(path: str, k: int, query_ids: Any, ids: Any) -> Any:
     rows = positions_in(query_ids, pairs.user_ids)
     if min(positions.min(), rows.min()) < 0:
         raise ValueError(
-            f"--result must hold ids of the items and queries, got unknown ids in {path!r}"
+            f"--result must hold only ids of SOURCE and --queries, got unknown ids in {path!r}"
         )
     longest = int(np.diff(pairs.X.indptr).max())
     validation.as_count("k", k, low=longest)
@@ -93,6 +93,6 @@ def _as_result(neighbors: Any, k: int, n_queries: int, n_items: int) -> Any:
         raise ValueError(f"--result must {rule}, got {neighbors.shape[1]} of {len(neighbors)}")
     first = np.array(neighbors[:, :k])
     if first.min() < -1 or first.max() >= n_items:
-        rule = f"hold item numbers from 0 to {n_items - 1} or -1"
+        rule = f"hold item numbers from 0 to {n_items - 1}, or -1 as padding"
         raise ValueError(f"--result must {rule}, got {first.min()} to {first.max()}")
     return first

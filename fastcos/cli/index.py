@@ -123,7 +123,7 @@ def _add_remove(parser: argparse.ArgumentParser) -> None:
 def _remove(args: argparse.Namespace) -> int:
     if bool(args.removed) == (args.ids is not None):
         got = "both" if args.removed else "none"
-        raise ValueError(f"ID or --ids must be given, and not both, got {got}")
+        raise ValueError(f"exactly one of ID and --ids must be given, got {got}")
     ids = parse_ids(args.removed) if args.removed else io.read_ids(args.ids)
     index = SimilarityIndex.open(args.index)
     index.remove(_as_index_ids(index, ids))
@@ -146,11 +146,11 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
     help_ = (
-        "table with a query id and an item id per line, such as purchases; a query does not "
-        "find the items that the table lists for its id"
+        "table with a query id and an item id per line, such as purchases; the search for a query "
+        "does not return the items that the table lists for that query"
     )
     add("--exclude", metavar="FILE", help=help_)
-    help_ = "text file with one id per line: the search finds only these items"
+    help_ = "text file with the ids of the items that the search can find, one per line"
     add("--only", metavar="FILE", help=help_)
     options.add_vectors(parser)
     options.add_model_name(parser)
@@ -240,7 +240,7 @@ _VERBS = {
     "add": ("add items, and replace items with the same ids", _add_add, _add),
     "remove": ("remove items by id", _add_remove, _remove),
     "search": ("find neighbours of items or of other vectors", _add_search, _search),
-    "explain": ("show how a search would run, and how long it would take", _add_explain, _explain),
+    "explain": ("show how a search would run, and about how long", _add_explain, _explain),
     "duplicates": (duplicates.SUMMARY, duplicates.add_arguments, duplicates.run),
     "export": (export.SUMMARY, export.add_arguments, export.run),
 }

@@ -157,7 +157,8 @@ def add_names(parser: "argparse._ActionsContainer") -> None:
     help_ = "table with ids and names of the items; the names are added to the output"
     parser.add_argument("--names", metavar="FILE", help=help_)
     help_ = (
-        "column of texts to add to the output, in the table of --names or in that of the vectors"
+        "column of texts to add to the output, from the table of --names or, without --names, from "
+        "the table of the vectors"
     )
     parser.add_argument("--text", metavar="C", help=help_)
 
@@ -176,7 +177,7 @@ def read_names(
         with options.errors_name_flag("--names", "--text"):
             return io.read_names(args.names, ids, name=args.text)
     if source_vectors is None or suffix_of(Path(source)) not in TABLE_SUFFIXES:
-        rule = "be a column of --names, or of the table of the vectors"
+        rule = "be a column of --names or, without --names, of the table of the vectors"
         raise ValueError(f"--text must {rule}, got {source!r}")
     if args.ids is None and source_vectors.columns["ids"] is not None:
         return io.read_names(source, ids, name=args.text, item=source_vectors.columns["ids"])
@@ -191,5 +192,5 @@ def rows_to_show(args: argparse.Namespace, ids: Any) -> Any:
     if (rows < 0).any():
         text = args.show[rows.argmin()]
         hint = validation.did_you_mean(text, ids.astype(str).tolist()) if len(ids) < 10**5 else ""
-        raise ValueError(f"--show must be an id of the items, such as {ids[0]}, got {text!r}{hint}")
+        raise ValueError(f"--show must be a known id, such as {ids[0]}, got {text!r}{hint}")
     return rows

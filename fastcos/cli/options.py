@@ -121,8 +121,8 @@ def column_arguments(args: argparse.Namespace) -> dict[str, Any]:
 def add_vectors(parser: "argparse._ActionsContainer") -> None:
     """Add the options for the columns of a file of vectors."""
     help_ = (
-        "column of the tables, or array of the .npz or .safetensors files, that contains the "
-        "vectors (default: the only column or array that contains vectors)"
+        "column of a table, or array of an .npz or .safetensors file, that contains the vectors "
+        "(default: the only column or array that contains vectors)"
     )
     parser.add_argument("--vector-column", metavar="C", help=help_)
     help_ = (
@@ -140,7 +140,7 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
     """Add --model."""
     help_ = (
         "name and version of the model that computed the vectors, such as minilm@2; the name is "
-        "stored, and later commands whose --model is another name are refused"
+        "stored, and later commands with a different --model fail"
     )
     parser.add_argument("--model", metavar="NAME", help=help_)
 
@@ -244,13 +244,11 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
     help_ = "name of the file to read, if the table of labels is in a zip archive"
     add("--label-member", metavar="FILE", help=help_)
     help_ = (
-        "separator between labels if an item has several (default |); items with several labels "
-        "are not evaluated"
+        "character between the labels of an item with several labels (default |); the evaluation "
+        "leaves out these items"
     )
     add("--label-separator", default="|", metavar="S", help=help_)
-    add(
-        "--only", metavar="A,B,...", help="labels to use; items with other labels are not evaluated"
-    )
+    add("--only", metavar="A,B,...", help="evaluate only items whose label is A or B or ...")
 
 
 def check_labels(args: argparse.Namespace) -> None:
@@ -404,7 +402,7 @@ def as_measure(flag: str, text: str) -> "str | Measure":
         if not value:
             raise ValueError(f"{parameter} must have a value after its =, got none")
         if parameter in parameters:
-            raise ValueError(f"{parameter} must be given once, got it again: {value[:80]!r}")
+            raise ValueError(f"{parameter} must be given once, got a second value: {value[:80]!r}")
         parameters[parameter] = _parameter(parameter, value)
     return get_measure(name, **parameters)
 
@@ -431,7 +429,7 @@ def _parameter(name: str, text: str) -> Any:
     from fastcos.models.linear_mf import LinearMF
 
     if not (path / "model").is_dir():
-        raise ValueError(f"{name} must be a folder of fastcos fit, got {text!r}")
+        raise ValueError(f"{name} must be a folder that fastcos fit wrote, got {text!r}")
     return LinearMF.load(path / "model")
 
 

@@ -43,17 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     help_ = (
-        "folder written by fastcos fit, or file with item and user embeddings, or the word none to "
-        "compare the columns of INTERACTIONS"
+        "folder written by fastcos fit, or file with item and user embeddings, or the word none, "
+        "which compares items by their columns of INTERACTIONS"
     )
     add("model", metavar="MODEL", help=help_)
     options.add_interactions(parser, "file of interactions: the items that each user has seen")
     options.add_measure(parser, "user_item_dot")
     help_ = "rescaling D of the dimensions; fastcos neighbors --help describes its values"
     add("--rescaling", metavar="NAME", help=help_)
-    help_ = "file with the ids of the items, in the order of their rows in a file of embeddings"
+    help_ = "if MODEL is a file of embeddings: file with the ids of its items, in the same order"
     add("--ids", metavar="FILE", help=help_)
-    help_ = "file with the ids of the users, in the order of their rows in a file of embeddings"
+    help_ = "if MODEL is a file of embeddings: file with the ids of its users, in the same order"
     add("--user-ids", metavar="FILE", help=help_)
     lists.add_lists(parser, "number of items per user", "USER", "recommendations.csv")
     options.add_common(parser, seed=False)
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     out = lists.as_output(args.out, "recommendations.csv")
     measure = options.as_measure("--measure", args.measure)
     if args.model == "none" and measure == "user_item_dot":
-        rule = "compare items, such as cosine, if MODEL is none"
+        rule = "be a measure that compares items, such as cosine, if MODEL is none"
         raise ValueError(f"--measure must {rule}, got user_item_dot")
     embeddings, ids, X, user_ids = _read(args, measure)
     names = lists.read_names(args, args.model, ids)

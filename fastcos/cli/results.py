@@ -119,7 +119,7 @@ def show_comparison(comparison: "Comparison") -> None:
     named_range, grid_range = comparison.auc_range(), comparison.auc_range(grid=True)
     if named_range is not None and grid_range is not None:
         show_text(
-            "The model and its loss are the same throughout, but the AUC varies by "
+            "All rescalings have the same predictions and the same loss, but the AUC varies by "
             f"{named_range:.3f} among the named rescalings, and by {grid_range:.3f} among the "
             "rescalings D = S^a Σ^b on a grid of exponents a and b."
         )
@@ -131,4 +131,4 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     show_sections(leaderboard.sections())
     if leaderboard.left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
-        say(f"these measures were left out, because something that they need is missing: {reasons}")
+        say(f"measures that were not evaluated, each with what it needs in parentheses: {reasons}")

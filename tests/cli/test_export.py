@@ -153,7 +153,7 @@ def test_export_align_to_refuses_other_folders(files):
     with pytest.raises(ValueError, match="--align-to must be an export of the form canonical"):
         run(*canonical, "--align-to", files / "metric", "--out", files / "x")
     assert run(*canonical, "--unit-rows", "--out", files / "unit") == 0
-    with pytest.raises(ValueError, match="--align-to must hold balanced factors"):
+    with pytest.raises(ValueError, match="--align-to must be an export with --form canonical"):
         run(*canonical, "--align-to", files / "unit", "--out", files / "x")
     with pytest.raises(ValueError, match="--unit-rows must be left out with --form canonical"):
         run(*canonical, "--unit-rows", "--align-to", files / "unit", "--out", files / "x")

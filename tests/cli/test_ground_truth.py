@@ -168,13 +168,13 @@ def test_recall_of_a_table_is_by_id(files, capsys):
     assert json.loads(capsys.readouterr().out)["recall"] == pytest.approx(74 / 75)
     (files / "found.csv").write_text("\n".join([*lines, "queries-3,6,other,0"]))
     assert main([*words, "--result", "found.csv"]) == 2
-    assert "--result must hold ids of the items and queries" in capsys.readouterr().err
+    assert "--result must hold only ids of SOURCE and --queries" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "start"),
     [
-        (["--out", "truth.npy", "--names", "n.csv"], "--names must be left out for files of"),
+        (["--out", "truth.npy", "--names", "n.csv"], "--names must be left out for benchmark"),
         (
             ["--out", "truth.csv", "--result", "few.npy"],
             "the suffix of --out must be one of .ivecs, .ibin, .npy",
@@ -183,7 +183,7 @@ def test_recall_of_a_table_is_by_id(files, capsys):
         (["--out", "truth.npy", "--measure", "cosin"], "--measure must be"),
         (["--result", "items.npy"], "items.npy must hold rows (n, k) of whole numbers, got"),
         (["--result", "few.npy"], "--result must have at least 10 neighbours of 15 queries"),
-        (["--result", "far.npy"], "--result must hold item numbers from 0 to 199 or -1"),
+        (["--result", "far.npy"], "--result must hold item numbers from 0 to 199, or -1"),
         (["--result", "cut.ivecs"], "cut.ivecs is damaged: all rows must have 5 entries"),
         (["--result", "cut.ibin"], "cut.ibin is damaged: 15 rows of 5 are 308 bytes, not 307"),
         (["--result", "none.ivecs"], "none.ivecs: no such file"),

@@ -59,7 +59,7 @@ recommend both.npz seen.csv --ids users.txt          | users.txt must hold 11 id
 recommend both.npz seen.csv --measure cosin          | (did you mean 'cosine'?)
 recommend both.npz seen.csv --rescaling balanced     | --rescaling must be left out for embeddings
 recommend both.npz seen.csv --ids items.txt --user-ids users.txt --k 12 | --k must be a whole number
-recommend both.npz seen.csv --ids items.txt --user-ids users.txt --show u9 | --show must be an id
+recommend both.npz seen.csv --ids items.txt --user-ids users.txt --show u9 | --show must be a known
 recommend both.npz seen.csv --out r.txt              | the suffix of --out must be one of
 fit seen.csv --duplicates mean                       | --duplicates must be one of sum, last, max
 fit missing.npz                                      | missing.npz: no such file or directory
@@ -76,10 +76,10 @@ neighbors missing                                    | missing: no such file or 
 neighbors .                                          | . must be a file of vectors
 neighbors items.npy --queries five.npy               | --queries must have as many columns as items
 neighbors items.npy --queries missing.npy            | missing.npy: no such file or directory
-neighbors items.npy --queries items.npy --show 99    | --show must be an id of the items
+neighbors items.npy --queries items.npy --show 99    | --show must be a known id
 neighbors items.npy --min-score nan                  | --min-score must be a finite number
 neighbors items.npy --names kinds.csv                | --text must be given for kinds.csv: no column
-recommend none seen.csv                              | must compare items, such as cosine, if MODEL
+recommend none seen.csv                              | must be a measure that compares items
 recommend none seen.csv --measure cosine --ids i.npy | --ids must be left out without a model
 compare seen.csv --vector-column item                | --labels or --pairs must be given to evaluat
 audit items.npy --vector-column a                    | --vector-column must be left out for .npy,
@@ -89,14 +89,14 @@ neighbors line.npy                                   | line.npy must hold one 2-
 neighbors items.npy --k 5000                         | --k must be a whole number from 1 to 49, got
 neighbors items.npy --measure cosin                  | --measure must be one of all_but_the_top,
 neighbors items.npy --rescaling balanced             | --rescaling must be left out for vectors
-neighbors items.npy --show 99                        | --show must be an id of the items, such as 0
+neighbors items.npy --show 99                        | --show must be a known id, such as 0
 neighbors items.npy --out n.txt                      | the suffix of --out must be one of .csv, .np
 neighbors items.npy --out items.npy/n.csv            | the folder of --out must be a directory
 neighbors items.npy --out folder.csv                 | --out must be a regular file or a new one
 neighbors items.npy --out round.csv                  | --out must be a regular file or a new one
 neighbors items.npy --measure csls:n_neighbors=      | n_neighbors must have a value after its =
 neighbors items.npy --measure csls:n_neighbors=5:n_neighbors=6 | n_neighbors must be given once
-neighbors items.npy --measure soft_cosine:matrix=kept | matrix must be a folder of fastcos fit, got
+neighbors items.npy --measure soft_cosine:matrix=kept | matrix must be a folder that fastcos fit
 audit missing.npy                                    | missing.npy: no such file or directory
 audit nan.npy                                        | nan.npy: vectors must be finite
 audit items.npy --users users.npy                    | audit: users.npy: vectors must be finite
@@ -132,9 +132,9 @@ index build items.npy ix --measure cosin             | (did you mean 'cosine'?)
 index add missing items.npy                          | missing
 index add shop five.npy --ids five.txt               | must have as many columns as
 index add shop items.npy                             | --ids must be strings, like the ids of
-index remove shop                                    | ID or --ids must be given
+index remove shop                                    | exactly one of ID and --ids must be given
 index remove shop a99                                | ids must be in the index, got 'a99'
-index search shop --show a99                         | --show must be an id of the items, such as
+index search shop --show a99                         | --show must be a known id, such as
 index search shop --queries five.npy                 | --queries must have as many columns as
 index search shop --k 0                              | --k must be a whole number
 index search shop --out n.txt                        | the suffix of --out must be one of
