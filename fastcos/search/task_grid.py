@@ -146,11 +146,12 @@ def plan_query_blocks(
 
     Every thread sweeps all rows for one block of queries after the other. A machine with many cores
     and little memory uses only some of its cores, and smaller buffers. All threads get the same
-    number of blocks, which have about the same number of queries: of 192 queries, two threads
-    search 96 each, and not 64 and 128. The rows are divided among the threads instead if there are
-    so few queries that some threads would have no block (``share_rows``). If many threads would
-    read large codes once for each of many small blocks, the rows are also divided into ranges, so
-    that blocks are larger (``_divide_rows``). may_share says whether the rows may be divided.
+    number of blocks: of 192 queries, two threads search 96 each, and not 64 and 128. If each thread
+    has one block, the blocks have equal numbers of queries. The rows are divided among the threads
+    instead if there are so few queries that some threads would have no block (``share_rows``). If
+    many threads would read large codes once for each of many small blocks, the rows are also
+    divided into ranges, so that blocks are larger (``_divide_rows``). may_share says whether the
+    rows may be divided.
     ValueError is raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
@@ -185,7 +186,8 @@ def plan_query_blocks(
 
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
-    block = -(-n // n_blocks)
+    if n_blocks <= n_threads:  # more blocks of partly filled panels would take longer
+        block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:
         outputs = 16.0 * n * k
