@@ -110,11 +110,11 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
     """Write, for each edge of rows[lo:hi], the lowest level at which an attack succeeds.
 
-    sample is a SampledRows, and attacks an Attacks. neighbors (n, m) is ordered by descending
-    cosine, and the first k neighbours of a row form its edges. The levels are written to radii (n,
-    k) float64, or inf for an edge that no attack drops, or NaN for an edge of a zero row. The
-    counterexamples are written to weights (n, k, d) float64; their entries are between 1 and
-    radius², and all 1 if there is no counterexample.
+    `sample` is a SampledRows, and `attacks` is an Attacks. `neighbors` (n, m) is ordered by
+    descending cosine, and the first k neighbours of a row form its edges. The levels are written to
+    `radii` (n, k) float64, or inf for an edge that no attack drops, or NaN for an edge of a zero
+    row. The counterexamples are written to `weights` (n, k, d) float64; their entries are between 1
+    and radius², and all 1 if there is no counterexample.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth

@@ -123,7 +123,7 @@ def _link_tier(tier, objects, path):
 def _object(kernel, kinds, symbol):
     """Return the bytes of an object file that contains the entry of a kernel for these types.
 
-    symbol is the name of the entry in the object file.
+    `symbol` is the name of the entry in the object file.
     """
     from llvmlite import binding
 

@@ -75,9 +75,9 @@ _UNDERFLOW = 2.0**-1050
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
     """Set the bound terms of query i of a panel; the threshold is one that every product reaches.
 
-    bound_terms (4, 32) is described in ``simd.panel``. step, norm and residual are the step, the
-    norm and the norm of the residual that ``packing.encode_query`` returns for the query. weight is
-    the weight by which the query multiplies the offsets of items.
+    `bound_terms` (4, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
+    step, the norm and the norm of the residual that ``packing.encode_query`` returns for the query.
+    `weight` is the weight by which the query multiplies the offsets of items.
     """
     inverse_step = np.float32(1.0) / step
     bound_terms[THRESHOLD, i] = -NEVER
@@ -92,9 +92,9 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 
     If the product of an item is below the result, the item does not reach the threshold. The first
     four arguments are the bound terms of the query. If residual_norm and code_norm are 0, the
-    product itself is compared with the threshold, and not an upper bound of the product. statistics
-    (panels, 5) belongs to ItemPanels. float32 represents the products of up to 1,024 columns
-    exactly; ``packing.SLACK`` covers the rounding errors of larger products.
+    product itself is compared with the threshold, and not an upper bound of the product.
+    `statistics` (panels, 5) belongs to ItemPanels. float32 represents the products of up to 1,024
+    columns exactly; ``packing.SLACK`` covers the rounding errors of larger products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]
@@ -107,8 +107,8 @@ def estimate_panel_scores(first, n_panels, largest_products, statistics, weight,
     """Estimate the best score of a query in each of n_panels panels, from panel `first` on.
 
     The estimate of K that follows from the largest product of a panel, largest_products[p] (int32),
-    is written to panel_scores[p] (float32). weight is the number by which the query multiplies the
-    offsets of items.
+    is written to panel_scores[p] (float32). `weight` is the number by which the query multiplies
+    the offsets of items.
     """
     for p in range(n_panels):
         panel = first + p
@@ -157,9 +157,9 @@ def is_excluded(row, excluded_rows, first, last):
 def passes_filters(row, query, filters):
     """Return whether an item is allowed in the results of a query.
 
-    filters is a QueryFilters whose self_rows and excluded_indptr are not empty. The result is False
-    if the item is the query itself, if it is excluded for the query, or if the mask of allowed
-    items is not empty and does not contain it.
+    `filters` is a QueryFilters whose self_rows and excluded_indptr are not empty. The result is
+    False if the item is the query itself, if it is excluded for the query, or if the mask of
+    allowed items is not empty and does not contain it.
     """
     self_rows, allowed = filters.self_rows, filters.allowed
     if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):

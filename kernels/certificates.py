@@ -26,8 +26,8 @@ SLACK = 32 * 2.0**-52
 def ratio_range(a, b, K):
     """Return the smallest and the largest ratio (sum w a) / (sum w b) for w in [1, K]^d.
 
-    The ratios are found by Dinkelbach's method. No entry of a and b is negative, and an entry of b
-    is positive.
+    The ratios are found by Dinkelbach's method. No entry of a and b is negative, and an entry of
+    b is positive.
     """
     ends = (np.inf, -np.inf)
     for sign in (1.0, -1.0):
@@ -76,10 +76,10 @@ def norm_ratios(y, m, K):
 def joint_certificate(x, y, m, K, ratios):
     """Return whether the range of the norm ratio certifies that y beats m on the whole box.
 
-    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
-    the norm ratio (norm_ratios). For a fixed ρ, the minimum of this sum over w is a concave
+    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w)
+    is the norm ratio (norm_ratios). For a fixed ρ, the minimum of this sum over w is a concave
     function of ρ, so the sum is positive for every ρ in a range if it is positive at both ends of
-    the range. ratios holds these two ends, and the test takes O(d) time.
+    the range. `ratios` holds these two ends, and the test takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -124,9 +124,9 @@ def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
     ρ(w) is the norm ratio (norm_ratios). A multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w),
-    is added to sum w x (ρ y - m). The minimum of the total over w remains a concave function of ρ,
-    or of 1/ρ if the multiplier is negative. The total is therefore positive in the whole range if
-    it is positive at first and at last.
+    is added to sum w x (ρ y - m). The minimum of the total over w remains a concave function of
+    ρ, or of 1/ρ if the multiplier is negative. The total is therefore positive in the whole range
+    if it is positive at first and at last.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -150,7 +150,7 @@ def piece_certificate(x, y, m, K, first, last, w):
 def refined_certificate(x, y, m, K, ratios, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    ratios holds the ends of the range of the norm ratio ρ. A piece of this range that
+    `ratios` holds the ends of the range of the norm ratio ρ. A piece of this range that
     piece_certificate cannot decide is bisected (in logarithms), up to `depth` times. If
     piece_certificate cannot decide a piece of the smallest size, y cannot be certified. The
     remaining pieces are then searched only for a counterexample w.
@@ -228,7 +228,7 @@ def competitor_threshold(x, y, condition, w):
 def separation(near, far):
     """Return the condition below which no linear map changes which of two rows is nearer.
 
-    near and far are the Fisher z of the item with the nearer row and with the farther row.
+    `near` and `far` are the Fisher z of the item with the nearer row and with the farther row.
     """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
@@ -239,10 +239,10 @@ def separation(near, far):
 def linear_radii(lo, hi, sample, neighbors, z, radii):
     """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
 
-    sample is a SampledRows. neighbors (n, m) is ordered by descending cosine, where m is k + 1, or
-    k if there are no further items. The outputs are z (n, m), the Fisher z of each row with its
-    neighbours, and radii (n, k). Both are float64; the radius of an edge of a zero row is NaN. The
-    kernel takes O(m d) time per row.
+    `sample` is a SampledRows. `neighbors` (n, m) is ordered by descending cosine, where m is k + 1,
+    or k if there are no further items. The outputs are `z` (n, m), the Fisher z of each row with
+    its neighbours, and `radii` (n, k). Both are float64; the radius of an edge of a zero row is
+    NaN. The kernel takes O(m d) time per row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
@@ -263,14 +263,14 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
 def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
     """Write the certified radius of each edge of rows[lo:hi] under rescalings of the dimensions.
 
-    sample is a SampledRows, and search a CertificateSearch. neighbors (n, m) is ordered by
-    descending cosine, and the first k neighbours of a row form its edges. partial (n, k) float64 is
-    changed in place. Before the first call, partial holds an upper limit of each radius; after a
-    call, partial holds the radius that is certified against the competitors of all calls so far.
-    The radius that is certified against all items is written to radii (n, k) float64, or NaN for an
-    edge of a zero row. For items that are not in the list of a row, the kernel only knows that
-    their Fisher z is at most that of the last item in the list. truncated (n,) uint8 is set to 1
-    for each row in which this bound determined the radius of an edge.
+    `sample` is a SampledRows, and `search` is a CertificateSearch. `neighbors` (n, m) is ordered by
+    descending cosine, and the first k neighbours of a row form its edges. `partial` (n, k) float64
+    is changed in place. Before the first call, `partial` holds an upper limit of each radius; after
+    a call, `partial` holds the radius that is certified against the competitors of all calls so
+    far. The radius that is certified against all items is written to `radii` (n, k) float64, or NaN
+    for an edge of a zero row. For items that are not in the list of a row, the kernel only knows
+    that their Fisher z is at most that of the last item in the list. `truncated` (n,) uint8 is set
+    to 1 for each row in which this bound determined the radius of an edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

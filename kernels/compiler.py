@@ -155,9 +155,9 @@ _BLOCK = types.int64, types.int64, types.uintp
 def prange_driver(rows_kernel):
     """Return driver(boundaries, done, *arguments), a parallel loop over blocks of rows_kernel.
 
-    done (blocks,) uint8 is set to 1 for every finished block. The caller must check `done`, because
-    in a forked child the threading layer of Numba can return without running the loop, and without
-    an error.
+    `done` (blocks,) uint8 is set to 1 for every finished block. The caller must check `done`,
+    because in a forked child the threading layer of Numba can return without running the loop, and
+    without an error.
     """
 
     @intrinsic

@@ -15,8 +15,9 @@ _ROWS_AT_ONCE = 256
 def check_rows(lo, hi, X, views, n_columns, findings):
     """Write the worst defect of each of the rows lo to hi of X to findings (n,) uint8.
 
-    The constants VALID to EXPLICIT_ZERO of this module are the possible findings. X is a Csr whose
-    indptr is already validated, and views are the BitViews of X. The kernel takes O(nnz) time.
+    The constants VALID to EXPLICIT_ZERO of this module are the possible findings. `X` is a Csr
+    whose indptr is already validated, and views are the BitViews of X. The kernel takes O(nnz)
+    time.
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
         last = min(hi, first + _ROWS_AT_ONCE)
@@ -69,7 +70,7 @@ def _all_valid(lo, hi, X, views, n_columns):
 def are_within(start, stop, columns, n_columns):
     """Return whether columns[start:stop] holds only numbers below n_columns, in any order.
 
-    columns holds indices of a matrix as unsigned integers, as in BitViews.
+    `columns` holds indices of a matrix as unsigned integers, as in BitViews.
     """
     columns = columns[start:stop]
     widest = columns.dtype.type(0)
@@ -108,8 +109,8 @@ def _check_each_row(lo, hi, X, n_columns, findings):
 def count_columns(lo, hi, boundaries, indptr, indices, counts):
     """Set counts[part, j] to the number of non-zeros of column j in each of the parts lo to hi.
 
-    boundaries (parts + 1,) int64 holds the row at which each part begins; indptr (n + 1,) is int64
-    and indices (nnz,) is int. counts (parts, p) int64 is the output.
+    `boundaries` (parts + 1,) int64 holds the row at which each part begins; `indptr` (n + 1,) is
+    int64 and `indices` (nnz,) is int. `counts` (parts, p) int64 is the output.
     """
     for part in range(lo, hi):
         part_counts = counts[part]
@@ -124,11 +125,11 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo to hi of a CSR matrix to their positions in its transpose.
 
-    X is a Csr, and boundaries (parts + 1,) int64 holds the row at which each part begins. positions
-    (parts, p) int64 holds, for each part and each column, the position in the transpose at which
-    the entries of the part in this column start; the array is overwritten. The results are written
-    to rows and values (nnz,), and rows ascend in every column. values is None if the data of X is
-    None.
+    `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins.
+    `positions` (parts, p) int64 holds, for each part and each column, the position in the transpose
+    at which the entries of the part in this column start; the array is overwritten. The results are
+    written to rows and `values` (nnz,), and rows ascend in every column. `values` is None if the
+    data of X is None.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 

@@ -15,9 +15,9 @@ from .simd.dot_tile import COLUMNS, ROWS, WIDTH, dot_products
 def dot_tile(rows, first_row, panels, panel, tile):
     """Set tile[r, c] to the dot product of row first_row + r with row c of a packed panel.
 
-    rows (n, d) is float64 in C order, panels (P, d, 32) float64 is the output of pack_rows, `panel`
-    is the number of the panel, and tile (6, 32) float64 is the output. If first_row + r is past the
-    last row, the last row is read instead. The kernel performs 192 d multiply-adds.
+    `rows` (n, d) is float64 in C order, `panels` (P, d, 32) float64 is the output of pack_rows,
+    `panel` is the number of the panel, and `tile` (6, 32) float64 is the output. If first_row + r
+    is past the last row, the last row is read instead. The kernel performs 192 d multiply-adds.
     """
     for column in range(0, COLUMNS, WIDTH):
         dot_products(rows, first_row, panels, panel, column, tile)
@@ -27,7 +27,7 @@ def dot_tile(rows, first_row, panels, panel, tile):
 def pack_rows(lo, hi, rows, panels):
     """Pack rows in panels: set panels[q, :, c] to rows[32 q + c], for the panels q from lo to hi.
 
-    rows (n, d) is float64, and panels (ceil(n / 32), d, 32) float64 is the output, which holds
+    `rows` (n, d) is float64, and `panels` (ceil(n / 32), d, 32) float64 is the output, which holds
     zeros in place of rows past the last one. The kernel copies 32 (hi - lo) d numbers.
     """
     for panel in range(lo, hi):
@@ -42,8 +42,8 @@ def pack_rows(lo, hi, rows, panels):
 def products_rows(lo, hi, rows, panels, out):
     """Set out[i, j] to the dot product of row i with row j of a packed matrix, for i from lo to hi.
 
-    rows (n, d) and panels (ceil(m / 32), d, 32) are float64, and out (n, m) float64 is the output.
-    The kernel takes O((hi - lo) m d) time.
+    `rows` (n, d) and `panels` (ceil(m / 32), d, 32) are float64, and `out` (n, m) float64 is the
+    output. The kernel takes O((hi - lo) m d) time.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):

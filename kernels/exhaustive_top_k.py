@@ -21,8 +21,8 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
 
     The candidates of each query are divided into `parts` parts of about equal size. Task r, for r
     from lo to hi, searches part r % parts of the candidates of query r // parts, and writes its
-    results to row r of scores (n parts, k) float64 and rows (n parts, k) int64. scoring is a
-    PairScoring, ranges a CandidateRanges, and filters a QueryFilters with self_rows;
+    results to row r of `scores` (n parts, k) float64 and `rows` (n parts, k) int64. `scoring` is a
+    PairScoring, `ranges` is a CandidateRanges, and `filters` is a QueryFilters with self_rows;
     filters.allowed is not read. With m candidates per query, the kernel performs O((hi - lo) m d /
     parts) operations in float64, and it allocates O(k) memory.
     """
@@ -91,8 +91,8 @@ def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
 
     The candidates of query i are the counts[i] entries of rows from starts[i] on. The kept
     candidates and their scores are moved to the front of this range, and counts[i] is set to the
-    number of kept candidates. scoring is a PairScoring. counts (n,), rows and scores (starts[n],)
-    are changed in place.
+    number of kept candidates. `scoring` is a PairScoring. `counts` (n,), rows and scores
+    (starts[n],) are changed in place.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]
@@ -113,8 +113,8 @@ def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
 def score_lists(lo, hi, scoring, starts, rows, scores):
     """Score every item that is listed for the queries lo to hi.
 
-    The items that are listed for query i are rows[starts[i] : starts[i + 1]]. scoring is a
-    PairScoring, and starts (n + 1,) and rows (starts[n],) are int64. The results are written to
+    The items that are listed for query i are rows[starts[i] : starts[i + 1]]. `scoring` is a
+    PairScoring, and `starts` (n + 1,) and rows (starts[n],) are int64. The results are written to
     scores (starts[n],) float64. A score that is NaN, which only damaged rows produce, is replaced
     by -inf.
     """
@@ -130,10 +130,10 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
     """Find the best k items of queries lo to hi, from neighbours that stand for groups of copies.
 
-    distinct is a DistinctResults, in which one item stands for all items that are equal to it, and
-    groups is the CopyGroups of the items. Each neighbour in distinct is replaced by all members of
-    its group. self_rows (n,) holds, for each query, the number of the item that is the query
-    itself, or -1. The results are written to scores (n, k) float64 and rows (n, k) int64.
+    `distinct` is a DistinctResults, in which one item stands for all items that are equal to it,
+    and `groups` is the CopyGroups of the items. Each neighbour in distinct is replaced by all
+    members of its group. `self_rows` (n,) holds, for each query, the number of the item that is the
+    query itself, or -1. The results are written to `scores` (n, k) float64 and `rows` (n, k) int64.
     """
     result_rows, result_scores, members = distinct.rows, distinct.scores, groups.members
     k = rows.shape[1]

@@ -144,7 +144,7 @@ def tangent(sums, t):
 def highest_envelope(left, right, low, high):
     """Return the t between low and high at which the minimum of two tangents is highest.
 
-    left and right are the weighted sums of the two tangents, which are functions of t (see
+    `left` and `right` are the weighted sums of the two tangents, which are functions of t (see
     ``tangent``). Each tangent has one peak. The peak of `left` is at or after low, and the peak of
     `right` is at or before high. If this t cannot be determined because of rounding errors, 0.0 is
     returned.
@@ -168,9 +168,9 @@ def highest_envelope(left, right, low, high):
 def lowest_between(start, end, w_start, w_end, w):
     """Write to w the point between w_start and w_end at which the cosine is smallest.
 
-    w_start and w_end are points of the box, no cosine between them is negative, and start and end
-    are their weighted sums. The derivative of the cosine along the segment changes its sign at most
-    once, because the numerator of the derivative is linear.
+    `w_start` and `w_end` are points of the box, no cosine between them is negative, and start and
+    end are their weighted sums. The derivative of the cosine along the segment changes its sign at
+    most once, because the numerator of the derivative is linear.
     """
     n, p, q = start
     dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
@@ -237,9 +237,9 @@ def highest_cosine(x, y, K, w):
 def box_intervals(lo, hi, pairs, K, ends, weights):
     """Write the exact ranges of the cosines of pairs lo to hi over the box [1, K]^d of weights.
 
-    pairs is a RowPairs. The lowest and the highest cosine of each pair are written to ends (n, 2)
-    float64, or NaN if a row is zero. The weights at which the pair has these cosines are written to
-    weights (n, 2, d) float64, or ones if a row is zero. The kernel takes O(d²) time per pair.
+    `pairs` is a RowPairs. The lowest and the highest cosine of each pair are written to `ends` (n,
+    2) float64, or NaN if a row is zero. The weights at which the pair has these cosines are written
+    to `weights` (n, 2, d) float64, or ones if a row is zero. The kernel takes O(d²) time per pair.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     d = x.shape[1]
@@ -261,9 +261,9 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 def total_variation_index(x, y, contributions):
     """Return the total-variation index of two unit vectors, and write the contributions to it.
 
-    contributions (d,) float64 is set to ½ (e₊² - e₋²), entry by entry, where e₊ and e₋ are the unit
-    vectors along x + y and x - y. The contribution of a dimension is the derivative of Fisher z
-    with respect to the logarithm of the weight of this dimension. The index is the sum of the
+    `contributions` (d,) float64 is set to ½ (e₊² - e₋²), entry by entry, where e₊ and e₋ are the
+    unit vectors along x + y and x - y. The contribution of a dimension is the derivative of Fisher
+    z with respect to the logarithm of the weight of this dimension. The index is the sum of the
     absolute contributions.
     """
     plus, minus = sum_and_difference(x, y)
@@ -282,7 +282,8 @@ def total_variation_index(x, y, contributions):
 def pair_indices(lo, hi, pairs, z, indices, contributions):
     """Write Fisher z, the total-variation index and its contributions for the pairs lo to hi.
 
-    pairs is a RowPairs. The outputs z (n,), indices (n,) and contributions (n, d) are float64.
+    `pairs` is a RowPairs. The outputs `z` (n,), `indices` (n,) and `contributions` (n, d) are
+    float64.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     a, b = np.empty(x.shape[1]), np.empty(x.shape[1])
@@ -297,11 +298,12 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
     """Write the total-variation indices of the edges of parts lo to hi, and sums by dimension.
 
-    An edge is a pair of a row and one of its nearest neighbours. sample is a SampledRows, neighbors
-    (n, k) holds the neighbours of its rows, and part q consists of the rows from first_of[q] to
-    first_of[q + 1]. The outputs are indices (n, k) float64, which is NaN for an edge of a zero row,
-    and totals (parts, d) float64, which holds, for each part and each dimension, the sum of the
-    absolute contributions over all edges. The kernel takes O(d) time per edge.
+    An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows,
+    `neighbors` (n, k) holds the neighbours of its rows, and part q consists of the rows from
+    first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64, which is NaN for an
+    edge of a zero row, and `totals` (parts, d) float64, which holds, for each part and each
+    dimension, the sum of the absolute contributions over all edges. The kernel takes O(d) time per
+    edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

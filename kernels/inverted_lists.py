@@ -31,8 +31,8 @@ _BITS_48 = np.uint64(48)
 def find_whole_rows(lo, hi, indptr, data, are_int16):
     """Set are_int16[lo:hi] to whether rows lo to hi of a CSR matrix hold only int16 integers.
 
-    The rows lo to hi are examined together, so are_int16 is the same for all of them. data (nnz,)
-    is a float array, and are_int16 (n,) bool the output.
+    The rows lo to hi are examined together, so are_int16 is the same for all of them. `data` (nnz,)
+    is a float array, and `are_int16` (n,) bool the output.
     """
     n_violations = 0
     for value in data[indptr[lo] : indptr[hi]]:
@@ -44,8 +44,8 @@ def find_whole_rows(lo, hi, indptr, data, are_int16):
 def take_rows(lo, hi, order, X, reordered):
     """Write rows lo to hi of the reordered matrix whose row i is row order[i] of X.
 
-    X is a Csr, and reordered is the Csr of the reordered matrix. The indptr of the reordered matrix
-    is an input. Its indices, and its data unless it is None, are outputs; the data is int16.
+    `X` is a Csr, and `reordered` is the Csr of the reordered matrix. The indptr of the reordered
+    matrix is an input. Its indices, and its data unless it is None, are outputs; the data is int16.
     """
     _take_arrays(
         lo, hi, order, X.indptr, X.indices, X.data, reordered.indptr, reordered.indices,
@@ -83,7 +83,7 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
 
     The non-zeros of the query are the entries `first` to `last` of indices and values, in order. If
     list_values and values are None, every value is 1. If only list_values is None, an entry of
-    list_items (nnz,) int32 holds an item in its lower 16 bits and the value of the item in its
+    `list_items` (nnz,) int32 holds an item in its lower 16 bits and the value of the item in its
     upper 16 bits. The lists are short and lie at random addresses, so the first cache lines of each
     list are prefetched: a search of the Magic: The Gathering decks is then twice as fast as without
     the prefetch. The loop over the lists calls no other kernel, because a call of another kernel

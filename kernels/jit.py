@@ -191,7 +191,7 @@ class Kernel:
     def call(self, kinds, lo, hi, *arguments):
         """Run rows lo to hi, without checking the argument types as __call__ does.
 
-        kinds is any hashable value. Calls with equal kinds must pass arguments of equal types.
+        `kinds` is any hashable value. Calls with equal kinds must pass arguments of equal types.
         """
         entry = self._entries.get(kinds)
         if entry is None:

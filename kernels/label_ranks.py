@@ -15,10 +15,10 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
     """Return the probability that a column with the query's label outscores one without this label.
 
     Both columns are chosen at random, the first among those with the label of the query, the second
-    among those without it. A tie counts one half. The query is the column self_column. scores (m,)
-    is float64, and codes (m,) int64 holds the codes of the labels. ranked (m - 1,) int64 holds all
-    columns except self_column, by descending score, and `relevant` of these columns have the label
-    of the query.
+    among those without it. A tie counts one half. The query is the column self_column. `scores`
+    (m,) is float64, and `codes` (m,) int64 holds the codes of the labels. `ranked` (m - 1,) int64
+    holds all columns except self_column, by descending score, and `relevant` of these columns have
+    the label of the query.
     """
     n_irrelevant = ranked.shape[0] - relevant
     doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf
@@ -57,7 +57,7 @@ def majority_code(codes, best, votes):
     """Return the label code that occurs most often among the columns listed in best (k,).
 
     If several codes are equally frequent, the code among them whose column comes first in best is
-    returned. votes (C,) int64 is overwritten.
+    returned. `votes` (C,) int64 is overwritten.
     """
     votes[:] = 0
     for j in best:
@@ -73,8 +73,8 @@ def majority_code(codes, best, votes):
 def score_label_ranks(lo, hi, scores, self_columns, labels, k, ranks):
     """Write the AUC, the average precision at R and the majority label code of queries lo to hi.
 
-    scores (n, m) is float64, and self_columns (n,) int64 holds, for each query, the column that is
-    the query itself. labels holds the LabelCodes of the columns; at least 2 and at most m - 1
+    `scores` (n, m) is float64, and `self_columns` (n,) int64 holds, for each query, the column that
+    is the query itself. `labels` holds the LabelCodes of the columns; at least 2 and at most m - 1
     columns must have the code of a query. The majority label code is the most frequent code among
     the k best columns. The results are written to ranks, a LabelRanks. The kernel takes O(m) time
     per query if few scores are nearly equal, and it allocates arrays of 3 m numbers.

@@ -22,9 +22,9 @@ _AHEAD = 8
 def score_listed_items(lo, hi, scoring, query_numbers, rows, min_norm, scores):
     """Set scores[e] to the score of query query_numbers[e] and item rows[e], for pairs lo to hi.
 
-    scoring is a PairScoring, whose item_norms and item_offsets are not read, because the kernel
-    computes the norms of the items itself. query_numbers and rows (m,) are int64, and the pairs of
-    one query follow each other. The output scores (m,) float64 holds the scores that
+    `scoring` is a PairScoring, whose item_norms and item_offsets are not read, because the kernel
+    computes the norms of the items itself. `query_numbers` and `rows` (m,) are int64, and the pairs
+    of one query follow each other. The output `scores` (m,) float64 holds the scores that
     pair_scores.score_pairs computes without offsets, or NaN if the norm of the item is not finite
     or is below min_norm. The kernel takes O((hi - lo) d) time, where d is the number of columns,
     and allocates O(d) memory.

@@ -31,8 +31,8 @@ def mutual_proximity_rows(lo, hi, cosines, columns, queries, items, scores):
 
     The kernel does this for the queries i from lo to hi. The log mutual proximity is the logarithm
     of the product of two normal CDFs of the cosine: the CDF with the mean and the deviation of the
-    query's cosines, and the CDF with those of the item. cosines and columns have the shape (n, k),
-    queries and items are the ScoreMoments of n queries and p items, and scores (n, k) is the
+    query's cosines, and the CDF with those of the item. `cosines` and `columns` have the shape (n,
+    k), queries and items are the ScoreMoments of n queries and p items, and `scores` (n, k) is the
     output. The kernel takes O((hi - lo) k) time.
     """
     means, deviations = items.means, items.deviations

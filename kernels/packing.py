@@ -60,9 +60,9 @@ def padded_width(depth):
 def load_row(rows, row, factor, coefficient, shift, out):
     """Set out[j] to factor rows[row, j] - coefficient shift[j] for j < d, and to 0 from d on.
 
-    rows has the shape (n, d), and rows of one- or two-byte numbers are passed as bits (see
-    ``pair_scores``). shift (d,) is float64, or empty if nothing is subtracted. The entries are
-    computed in float64 and rounded once, to out (>= d,) float32.
+    `rows` has the shape (n, d), and rows of one- or two-byte numbers are passed as bits (see
+    ``pair_scores``). `shift` (d,) is float64, or empty if nothing is subtracted. The entries are
+    computed in float64 and rounded once, to `out` (>= d,) float32.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
@@ -120,11 +120,11 @@ def norm_above(squares):
 def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     """Pack the items of chunks lo to hi, and measure the statistics of each panel.
 
-    A chunk consists of 8 panels. layout is a PanelLayout, rows a ScaledRows (m, d), and offsets
-    (m,) is float64. panels is an ItemPanels. Its array `order`, which holds the number of the row
-    in each slot, is changed: the rows of a chunk are sorted by their largest entries, because the
-    largest entry of a panel determines the quantisation step of all rows of the panel. The other
-    arrays of panels are outputs. The kernel allocates 1 kB per column.
+    A chunk consists of 8 panels. `layout` is a PanelLayout, `rows` is a ScaledRows (m, d), and
+    `offsets` (m,) is float64. `panels` is an ItemPanels. Its array `order`, which holds the number
+    of the row in each slot, is changed: the rows of a chunk are sorted by their largest entries,
+    because the largest entry of a panel determines the quantisation step of all rows of the panel.
+    The other arrays of panels are outputs. The kernel allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -227,7 +227,7 @@ def zero_word(isa):
 def place_item(isa, codes, item, words, panel):
     """Write the codes of one of the 32 items of a panel to the panel, and zeros after the codes.
 
-    codes holds the words of the codes, and `words` is the number of words of a packed row.
+    `codes` holds the words of the codes, and `words` is the number of words of a packed row.
     """
     amx, flip = has_tile_registers(isa), zero_word(isa)
     for k in range(words):
@@ -254,10 +254,10 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
 
     These are the steps by which items are packed. The function returns four numbers: the
     quantisation step, bounds on the norms of the encoded row and of its residual, and the
-    correction of products, which is -128 times the sum of the codes. The codes are written to codes
-    (padded_width(max(d, 16)),) int8. buffer, which has the same length, then holds the row before
-    quantisation; measured (2,) is overwritten. If the instruction set has no codes, the row is not
-    quantised, so the step is 1 and the residual 0.
+    correction of products, which is -128 times the sum of the codes. The codes are written to
+    `codes` (padded_width(max(d, 16)),) int8. buffer, which has the same length, then holds the row
+    before quantisation; `measured` (2,) is overwritten. If the instruction set has no codes, the
+    row is not quantised, so the step is 1 and the residual 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)

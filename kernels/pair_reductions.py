@@ -50,12 +50,12 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 
     The rows are divided into strips of 96 rows, and only the pairs whose row i lies in a strip from
     begin to stop are counted. These strips are divided into Q parts: part q consists of every Q-th
-    strip, and the kernel counts the parts lo to hi. clustered is a ClusteredRows, and margin bounds
-    the rounding error of a score, in widths of a bin. The pairs are added to counts (parts, strata,
-    2, bins) int64, whose third index is 0 for different clusters and 1 for the same cluster. The
-    number of scores that rounding errors may have moved to a neighbouring bin is added to near
-    (parts, strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. If there are strata, the
-    kernel is fastest if neighbouring rows have similar levels.
+    strip, and the kernel counts the parts lo to hi. `clustered` is a ClusteredRows, and margin
+    bounds the rounding error of a score, in widths of a bin. The pairs are added to `counts`
+    (parts, strata, 2, bins) int64, whose third index is 0 for different clusters and 1 for the same
+    cluster. The number of scores that rounding errors may have moved to a neighbouring bin is added
+    to `near` (parts, strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. If there are
+    strata, the kernel is fastest if neighbouring rows have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -91,8 +91,8 @@ def score_strip(first_row, last_row, rows, panels, scores):
     """Set scores[i - first_row, j] to the score of row i and row j, clipped to [-1, 1].
 
     Row i, from first_row to last_row, is a row of `rows`, and row j one of the rows in panels. The
-    output is scores (strip, 32 * number of panels) float64. Each of its columns belongs to one row
-    of panels; the columns of the padding after the last row are 0.
+    output is `scores` (strip, 32 * number of panels) float64. Each of its columns belongs to one
+    row of panels; the columns of the padding after the last row are 0.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):
@@ -110,10 +110,10 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
     """Write the average precision at R of row queries[q] to values[q], for q from lo to hi.
 
     R is the number of other rows with the label of the query; ``label_ranks.precision_of_ranked``
-    defines the average precision at R. queries (n_q,) is int64, rows (n, d) holds float64 unit
-    rows, and panels the same rows packed. codes (n,) int64 holds the label code of each row, and
-    sizes (C,) int64 the number of rows with each code, which must be at least 2 for the codes of
-    the queries. The output is values (n_q,) float64. The kernel takes O((hi - lo) n d) time and
+    defines the average precision at R. `queries` (n_q,) is int64, `rows` (n, d) holds float64 unit
+    rows, and panels the same rows packed. `codes` (n,) int64 holds the label code of each row, and
+    `sizes` (C,) int64 the number of rows with each code, which must be at least 2 for the codes of
+    the queries. The output is `values` (n_q,) float64. The kernel takes O((hi - lo) n d) time and
     allocates 9 n scores.
     """
     n = rows.shape[0]
@@ -159,10 +159,11 @@ def rank_excess(scores, self_row, neighbors):
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
     """Write the rank excess of the k nearest rows of each of the rows lo to hi to excess (n, 2).
 
-    excess is int64. excess[i, 0] is the result of rank_excess for the scores in X and the k rows
+    `excess` is int64. excess[i, 0] is the result of rank_excess for the scores in X and the k rows
     that are nearest to row i in Y. excess[i, 1] is the result for the scores in Y and the k rows
-    that are nearest to row i in X. X and Y (n, d) hold float64 unit rows, and X_panels and Y_panels
-    the same rows packed. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n scores.
+    that are nearest to row i in X. `X` and `Y` (n, d) hold float64 unit rows, and X_panels and
+    Y_panels the same rows packed. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n
+    scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))
@@ -184,7 +185,7 @@ def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
 def pairs_at_most(levels, bound):
     """Return the number of pairs i < j with levels[i] + levels[j] <= bound.
 
-    levels (n,) is float64 and ascending.
+    `levels` (n,) is float64 and ascending.
     """
     total, j = 0, levels.shape[0] - 1
     for i in range(levels.shape[0]):

@@ -45,12 +45,12 @@ def score_pairs(
 ):
     """Write the float64 scores of one query and the items rows[:count] to scores[:count].
 
-    queries (n, d) and items (p, d) are numbers of any supported type, `query` is the number of the
-    query, norms (p,) holds the norms of the items, and offsets (p,) is empty if all offsets are 0.
-    rows holds item numbers, and scores is float64. With DOT, a score is <x, y> + offset. With
-    COSINE, it is <x, y> / (|x| |y|) clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, it is
-    -|x - y|^2, computed from differences, because |x|^2 + |y|^2 - 2 <x, y> loses its significant
-    digits for near-duplicates.
+    `queries` (n, d) and `items` (p, d) are numbers of any supported type, `query` is the number of
+    the query, `norms` (p,) holds the norms of the items, and `offsets` (p,) is empty if all offsets
+    are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a score is <x, y> + offset.
+    With COSINE, it is <x, y> / (|x| |y|) clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN,
+    it is -|x - y|^2, computed from differences, because |x|^2 + |y|^2 - 2 <x, y> loses its
+    significant digits for near-duplicates.
     """
     depth = items.shape[1]
     start = query * depth
@@ -80,7 +80,7 @@ def score_pairs(
 def score_items(scoring, query, rows, count, scores):
     """Write the scores of a query and the items rows[:count] to scores, as score_pairs does.
 
-    scoring is a PairScoring.
+    `scoring` is a PairScoring.
     """
     score_pairs(
         scoring.metric_type, scoring.queries, query, scoring.query_norms[query], scoring.items,
@@ -92,7 +92,7 @@ def score_items(scoring, query, rows, count, scores):
 def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
     """Return the inner products, or negative squared distances, of two pairs of rows.
 
-    query_starts holds the starts of the queries of both pairs. item_starts holds the starts of
+    `query_starts` holds the starts of the queries of both pairs. `item_starts` holds the starts of
     their two items, followed by the starts of two more items, which are prefetched.
     """
     if metric_type == EUCLIDEAN:
@@ -105,7 +105,7 @@ def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
 def cosine(product, norm):
     """Return the cosine of two rows, product / norm, clipped to [-1, 1]; 0 if norm is 0.
 
-    product is the inner product of the rows, and norm the product of their norms.
+    `product` is the inner product of the rows, and norm the product of their norms.
     """
     return min(max(product / norm, -1.0), 1.0) if norm > 0.0 else 0.0
 
@@ -114,7 +114,7 @@ def cosine(product, norm):
 def order_by_item(rows, n_items):
     """Return an order (m,) int32 of m pairs in which pairs with neighbouring items are adjacent.
 
-    rows (m,) holds the item number of each pair, which is below n_items.
+    `rows` (m,) holds the item number of each pair, which is below n_items.
     """
     order = np.empty(rows.shape[0], np.int32)
     if rows.shape[0] <= _FEW_PAIRS:
@@ -166,10 +166,10 @@ def score_pairs_by_item(
 ):
     """Write the score of query query_numbers[e] and item rows[e] to scores[e], for every pair e.
 
-    query_numbers and rows (m,) are int64, order (m,) is the result of order_by_item, and scores
-    (m,) is float64. The other arguments, and the scores, are those of score_pairs. The pairs are
-    scored in the order of their items, so that items that are close together in memory are read one
-    after the other.
+    `query_numbers` and `rows` (m,) are int64, `order` (m,) is the result of order_by_item, and
+    `scores` (m,) is float64. The other arguments, and the scores, are those of score_pairs. The
+    pairs are scored in the order of their items, so that items that are close together in memory
+    are read one after the other.
     """
     depth, count = items.shape[1], rows.shape[0]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)

@@ -35,7 +35,7 @@ def multiply_registers(lo, hi, isa, registers, score_type, multiply_adds):
     """Multiply and add numbers in registers, 4,096 times for each integer from lo to hi.
 
     The number of multiply-adds is written to multiply_adds[lo]. The number is computed as the sum
-    of all products, because all factors are 1. isa is the instruction set, registers the
+    of all products, because all factors are 1. `isa` is the instruction set, registers the
     configuration of the tile registers, and score_type an empty array of the type of packed rows.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)

@@ -89,7 +89,8 @@ RUN = 128
 def _project(isa, rows, count, axes, tile, coordinates):
     """Write the coordinates of rows[i] along the axes to coordinates[i], for each i below count.
 
-    rows (32, >= d) and coordinates (32, >= p) are float32. tile (1024,) float32 is overwritten.
+    `rows` (32, >= d) and `coordinates` (32, >= p) are float32. `tile` (1024,) float32 is
+    overwritten.
     """
     flat, flat_axes, depth = rows.reshape(-1), axes.reshape(-1), axes.shape[1]
     for part in range(axes.shape[0]):
@@ -109,8 +110,8 @@ def _project(isa, rows, count, axes, tile, coordinates):
 def _remainder_norm(squares, squares_along_axes, eta):
     """Return an upper bound of the norm of a remainder.
 
-    The bound is computed from the squared norms of the row and of its projection. eta is the bound
-    ETA of ``projection_filter``.
+    The bound is computed from the squared norms of the row and of its projection. `eta` is the
+    bound ETA of ``projection_filter``.
     """
     difference = squares - squares_along_axes + eta * squares
     return norm_above(max(difference, np.float32(0.0)))
@@ -120,9 +121,10 @@ def _remainder_norm(squares, squares_along_axes, eta):
 def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected):
     """Project panels lo to hi of packed items on axes, and pack their coordinates.
 
-    layout is the PanelLayout of the projected codes, rows a ScaledRows, and panels the ItemPanels
-    that prepare_item_panels has written; axes and eta are described in Projection. The result is
-    written to projected, a ProjectedPanels. The kernel allocates 128 bytes per column.
+    `layout` is the PanelLayout of the projected codes, `rows` is a ScaledRows, and `panels` is the
+    ItemPanels that prepare_item_panels has written; `axes` and `eta` are described in Projection.
+    The result is written to projected, a ProjectedPanels. The kernel allocates 128 bytes per
+    column.
     """
     width, p = padded_width(rows.rows.shape[1]), axes.shape[0] * PANEL
     buffer, coordinates = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
@@ -175,7 +177,7 @@ def _project_items(
 def arrange_by_item(lo, hi, words, by_group, by_item):
     """Copy panels lo to hi from the layout by groups to the layout by item (``simd.panel``).
 
-    by_group and by_item are flat arrays of panels whose rows have `words` words.
+    `by_group` and `by_item` are flat arrays of panels whose rows have `words` words.
     """
     for group in range(lo * (PANEL // GROUP), hi * (PANEL // GROUP)):
         first = group * GROUP * words
@@ -244,11 +246,11 @@ def project_queries(
 def project_panel(panel, first, count, batch, queries, items, bound_terms, steps, projected):
     """Project the queries batch[first : first + count], and write them to a panel of `projected`.
 
-    bound_terms (4, 32) and steps (32,) belong to the full codes of these queries. Queries that are
-    unlike the items have small components along the axes. A panel of such queries is not projected,
-    and continues to use full codes. To recognise such queries, the kernel reads 32 axes and
-    estimates the norm along all axes, which works because the axes are rotated at random. For 768
-    columns, all axes together take 0.8 MB, and reading them would take a tenth of the time of a
+    `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of these queries. Queries that
+    are unlike the items have small components along the axes. A panel of such queries is not
+    projected, and continues to use full codes. To recognise such queries, the kernel reads 32 axes
+    and estimates the norm along all axes, which works because the axes are rotated at random. For
+    768 columns, all axes together take 0.8 MB, and reading them would take a tenth of the time of a
     search. The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
@@ -326,8 +328,8 @@ def _share_along_axes(items):
 def _share_of_first(rows, coordinates, count, p):
     """Return an estimate of the share of the rows' squared norms that lies along p axes.
 
-    The estimate uses 32 axes: coordinates holds the coordinates of the first `count` rows along the
-    first 32 axes.
+    The estimate uses 32 axes: `coordinates` holds the coordinates of the first `count` rows along
+    the first 32 axes.
     """
     whole, part = np.float32(0.0), np.float32(0.0)
     for i in range(count):

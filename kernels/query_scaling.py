@@ -58,8 +58,8 @@ _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
     """Scale queries lo to hi in O((hi - lo) d) time, and write the result to scaling.
 
-    rows (n, d) holds the queries, norms (n,) float64 their norms, units is a ScalingUnits, and
-    shift (d,) is float64 or empty. scaling is a QueryScaling.
+    `rows` (n, d) holds the queries, `norms` (n,) float64 their norms, `units` is a ScalingUnits,
+    and `shift` (d,) is float64 or empty. `scaling` is a QueryScaling.
     """
     depth, flat = rows.shape[1], rows.reshape(-1)
     unit, offset_unit = units.unit, units.offset_unit
@@ -91,9 +91,9 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 def scaled_queries(rows, filters, addresses, shift):
     """Return the record Queries of the rows (n, d), whose norms and scaling are computed here.
 
-    filters is a QueryFilters, whose arrays may be empty, and addresses the ItemAddresses of the
-    items; shift is the shift of the items. The function allocates 44 bytes per query, and 16 more
-    if filters has no self_rows.
+    `filters` is a QueryFilters, whose arrays may be empty, and `addresses` is the ItemAddresses of
+    the items; `shift` is the shift of the items. The function allocates 44 bytes per query, and 16
+    more if filters has no self_rows.
     """
     n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
     norms, units = np.empty(n), addresses.units

@@ -45,7 +45,7 @@ def _transform(x, first, size):
 def rotate_row(x, width, signs):
     """Rotate x[:width] in place, where width >= 16, in O(width log width) time.
 
-    signs (2, width) float32 holds +1 and -1.
+    `signs` (2, width) float32 holds +1 and -1.
     """
     size = LANES
     while 2 * size <= width:

@@ -56,7 +56,7 @@ def level_scale(scores):
 def level_of(score, highest, scale):
     """Return the level of a score: 0 for the highest score, up to LEVELS - 1 for the lowest or NaN.
 
-    highest and scale are the results of level_scale.
+    `highest` and `scale` are the results of level_scale.
     """
     depth = (highest - score) * scale if scale > 0 else 0.0
     return np.int64(depth) if depth < LEVELS else LEVELS - 1
@@ -66,7 +66,7 @@ def level_of(score, highest, scale):
 def _counting_sort(keys, shift, starts, sorted_keys):
     """Copy keys to sorted_keys, sorted stably by the digit whose lowest bit is number `shift`.
 
-    starts holds the number of keys with each value of the digit, and is overwritten.
+    `starts` holds the number of keys with each value of the digit, and is overwritten.
     """
     total = 0
     for digit in range(starts.shape[0]):
@@ -112,11 +112,11 @@ def radix_sort_best(scores, self_column, k, keys, starts):
 def argsort_row(scores, self_column, k, keys, starts, ranked):
     """Write to ``ranked`` the k best columns, except self_column, by descending score.
 
-    Equal scores are ordered by lower column. scores (n,) is float64, with k < n < 2^31. keys (2, n)
-    int64 and starts (3, DIGITS) int64 are overwritten, and the columns are written to ranked[:k],
-    where ranked (n,) is int64. A radix sort orders the columns by level. Columns of one level whose
-    scores are out of order are then sorted by score. The function takes O(n) time if there are few
-    such columns.
+    Equal scores are ordered by lower column. `scores` (n,) is float64, with k < n < 2^31. `keys`
+    (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are written to
+    ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level. Columns of
+    one level whose scores are out of order are then sorted by score. The function takes O(n) time
+    if there are few such columns.
     """
     n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
     sorted_keys = keys[1, :n_sorted]

@@ -28,12 +28,12 @@ _HASHED = 8
 def map_rows(lo, hi, rows, mean, root, largest, out):
     """Set out[i] to the product of the vector rows[i] - mean and the matrix root.
 
-    The kernel does this for the rows i from lo to hi. rows (n, d) is a float array, mean (d,) and
-    root (d, r) are float64, and largest is at least the largest singular value of root. The result
-    is written to out (n, r) float64. An entry of rows[i] whose relative difference from the mean is
-    at most 1e-14 counts as equal to the mean. If |out[i]| <= 1e-12 largest |rows[i] - mean|, out[i]
-    would hold only rounding errors and is set to zero. The kernel takes O((hi - lo) d r) time, and
-    adds each sum in the order of the columns.
+    The kernel does this for the rows i from lo to hi. `rows` (n, d) is a float array, `mean` (d,)
+    and `root` (d, r) are float64, and `largest` is at least the largest singular value of root. The
+    result is written to `out` (n, r) float64. An entry of rows[i] whose relative difference from
+    the mean is at most 1e-14 counts as equal to the mean. If |out[i]| <= 1e-12 largest |rows[i] -
+    mean|, out[i] would hold only rounding errors and is set to zero. The kernel takes O((hi - lo) d
+    r) time, and adds each sum in the order of the columns.
     """
     depth, width = root.shape
     centred = np.empty((_ROWS, depth))
@@ -85,9 +85,9 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
 def rank_rows(lo, hi, rows, out):
     """Set out[i] to the ranks of the entries of rows[i], minus the mean rank, for rows lo to hi.
 
-    Equal entries share their mean rank. rows (n, d) is a float array. The ranks are written to out
-    (n, d) float32; they are multiples of 1/2, which float32 represents exactly. A constant row
-    gives zeros. The kernel takes O((hi - lo) d log d) time.
+    Equal entries share their mean rank. `rows` (n, d) is a float array. The ranks are written to
+    `out` (n, d) float32; they are multiples of 1/2, which float32 represents exactly. A constant
+    row gives zeros. The kernel takes O((hi - lo) d log d) time.
     """
     depth = rows.shape[1]
     middle = 0.5 * (depth - 1)
@@ -112,8 +112,8 @@ def rank_rows(lo, hi, rows, out):
 def unit_rows(lo, hi, rows, norms, powers, out):
     """Set out[i] to powers[i] rows[i] / norms[i] for rows lo to hi, or to zero if the norm is 0.
 
-    rows (n, d) is a float array, norms and powers (n,) are float64, and out (n, d) float64 is the
-    output.
+    `rows` (n, d) is a float array, `norms` and `powers` (n,) are float64, and `out` (n, d) float64
+    is the output.
     """
     depth = rows.shape[1]
     for i in range(lo, hi):
@@ -126,8 +126,8 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 def list_scores(lo, hi, scoring, lists, scores):
     """Write the exact scores of query i with the items lists[i] to scores[i], for queries lo to hi.
 
-    scoring is a PairScoring, lists (n, k) int64 holds item numbers, and scores (n, k) float64 is
-    the output. The kernel takes O((hi - lo) k d) time.
+    `scoring` is a PairScoring, `lists` (n, k) int64 holds item numbers, and `scores` (n, k) float64
+    is the output. The kernel takes O((hi - lo) k d) time.
     """
     for i in range(lo, hi):
         score_items(scoring, i, lists[i], lists.shape[1], scores[i])
@@ -139,10 +139,10 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scor
 
     The recos similarity is the inner product of two rows, divided by the magnitude of the inner
     product of their sorted entries. If the inner product of the rows is negative, the sorted
-    entries of the query are taken in descending order. An undefined value counts as 0. queries (n,
-    d) and items (p, d) have one dtype, and sorted_queries and sorted_items hold the same rows with
-    ascending entries. lists (n, c) int64 holds item numbers and is padded by -1. The output scores
-    (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
+    entries of the query are taken in descending order. An undefined value counts as 0. `queries`
+    (n, d) and `items` (p, d) have one dtype, and sorted_queries and sorted_items hold the same rows
+    with ascending entries. `lists` (n, c) int64 holds item numbers and is padded by -1. The output
+    `scores` (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -177,8 +177,8 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scor
 def centroid_distances(lo, hi, rows, items, lists, out):
     """Set out[i] to the squared distance of rows[i] from the mean of the items lists[i].
 
-    The kernel does this for the rows i from lo to hi. rows (n, d) and items (p, d) are float64,
-    lists (n, k) int64 holds item numbers, and out (n,) float64 is the output. The kernel takes
+    The kernel does this for the rows i from lo to hi. `rows` (n, d) and `items` (p, d) are float64,
+    `lists` (n, k) int64 holds item numbers, and `out` (n,) float64 is the output. The kernel takes
     O((hi - lo) k d) time.
     """
     depth, k = rows.shape[1], lists.shape[1]
@@ -200,9 +200,9 @@ def centroid_distances(lo, hi, rows, items, lists, out):
 def fingerprint_rows(lo, hi, rows, out):
     """Set out[i] to a 64-bit hash of rows[i], for rows lo to hi.
 
-    rows is a float array (n, d), and the hashes are written to out (n,) uint64. A float32 row and a
-    float64 row with equal numbers have equal hashes, and -0 counts as 0. The kernel takes O((hi -
-    lo) d) time.
+    `rows` is a float array (n, d), and the hashes are written to `out` (n,) uint64. A float32 row
+    and a float64 row with equal numbers have equal hashes, and -0 counts as 0. The kernel takes
+    O((hi - lo) d) time.
     """
     depth = rows.shape[1]
     values = np.empty((depth, _HASHED))

@@ -31,9 +31,10 @@ _RACE = 1
 class Clusters(NamedTuple):
     """Items by cluster, with their weights.
 
-    The items of cluster c are item_at[starts[c] : starts[c + 1]], where starts (C + 1,) and item_at
-    (p,) are int64. cumulative (p,) float64 holds the running sums of the weights inside a cluster,
-    and log_weight (p,) float64 the logarithms of the weights, -inf for items that are never drawn.
+    The items of cluster c are item_at[starts[c] : starts[c + 1]], where `starts` (C + 1,) and
+    `item_at` (p,) are int64. `cumulative` (p,) float64 holds the running sums of the weights inside
+    a cluster, and `log_weight` (p,) float64 the logarithms of the weights, -inf for items that are
+    never drawn.
     """
 
     starts: Any
@@ -59,7 +60,7 @@ def _first_above(cumulative, first, last, target):
 def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, sample):
     """Draw distinct items for row i in at most max_draws draws; return how many were drawn.
 
-    The items are written to sample, and marked in is_taken. mass has one entry per cluster and is
+    The items are written to sample, and marked in is_taken. `mass` has one entry per cluster and is
     overwritten. The other arguments are those of sample_rows.
     """
     starts, item_at, cumulative, _ = clusters
@@ -87,7 +88,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
 def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
     """Fill sample with items for row i that are not yet marked in is_taken, by an exponential race.
 
-    racers, keys and order have one entry per item and are overwritten.
+    `racers`, `keys` and `order` have one entry per item and are overwritten.
     """
     starts, item_at, _, log_weight = clusters
     count, v = 0, 0.0
@@ -140,10 +141,10 @@ def _sort_and_clear(sample, is_taken):
 def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     """Draw indptr[i + 1] - indptr[i] different items for rows lo to hi, sorted within each row.
 
-    preference (n, C) is float64, clusters a Clusters, drawing a Drawing, and indptr (n + 1,) int64.
-    The items are written to indices (nnz,) int. In every row, the number of items with a positive
-    weight must be at least the number of items to draw. The items drawn for row i depend on the two
-    words of the key (key_0 and key_1 of drawing) and on i, but not on the other rows.
+    `preference` (n, C) is float64, clusters a Clusters, drawing a Drawing, and `indptr` (n + 1,)
+    int64. The items are written to `indices` (nnz,) int. In every row, the number of items with a
+    positive weight must be at least the number of items to draw. The items drawn for row i depend
+    on the two words of the key (key_0 and key_1 of drawing) and on i, but not on the other rows.
 
     In repeated draws, the rounding error of a probability is at most p 2^-52; the race adds
     logarithms and needs no such bound. Drawing k items for a row takes O(k log p) time if these

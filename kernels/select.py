@@ -151,7 +151,7 @@ def _sort_by_counting(keys, rows, count):
 def select_best(keys, rows, count, k, scratch):
     """Move the best k of the first `count` entries to the front, in any order; count must be >= k.
 
-    The function returns the k-th best key. A key that is NaN is replaced by -inf. scratch (>=
+    The function returns the k-th best key. A key that is NaN is replaced by -inf. `scratch` (>=
     count,) has the type of the keys and is overwritten.
     """
     _replace_nan(keys, count)
@@ -171,7 +171,7 @@ def select_best(keys, rows, count, k, scratch):
 def keep_best(keys, rows, count, k, scratch):
     """Move the best k of the first `count` entries to the front, sorted; return min(k, count).
 
-    A key that is NaN is replaced by -inf. scratch (>= count,) has the type of the keys and is
+    A key that is NaN is replaced by -inf. `scratch` (>= count,) has the type of the keys and is
     overwritten.
     """
     if count > k:

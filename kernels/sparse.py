@@ -35,9 +35,9 @@ _LINE = 16
 def matmul_rows(lo, hi, X, A, Y, is_streamed):
     """Set Y[i] to X[i] A for rows lo to hi.
 
-    X is a Csr (n, p), and A a float array (p, l) in C order. The result is written to Y (n, l),
+    `X` is a Csr (n, p), and A a float array (p, l) in C order. The result is written to `Y` (n, l),
     which has the type of A. If row i of X is empty, Y[i] is a row of zeros. The kernel takes O(nnz
-    l) time. If is_streamed is true, Y is written to memory without passing through the caches; l
+    l) time. If is_streamed is true, `Y` is written to memory without passing through the caches; l
     must then be a multiple of 64, and Y must begin at a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
@@ -69,10 +69,10 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
     The kernel validates a few thousand indices, multiplies the corresponding values, and meanwhile
     prefetches the indices and values that follow. A value that is not finite makes every sum of its
-    row non-finite, even if it is multiplied by 0. columns holds the indices of X, viewed as
-    unsigned integers. A must be finite, and the values of X must be an array, not None. The output
-    is_rejected (n,) bool is true for each row i whose Y[i] is not valid, because row i or a row
-    near it has an index out of range or a sum that is not finite.
+    row non-finite, even if it is multiplied by 0. `columns` holds the indices of X, viewed as
+    unsigned integers. `A` must be finite, and the values of X must be an array, not None. The
+    output `is_rejected` (n,) bool is true for each row i whose Y[i] is not valid, because row i or
+    a row near it has an index out of range or a sum that is not finite.
     """
     indptr = X.indptr
     first = lo
@@ -112,7 +112,7 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 def _prefetched(indices, is_large):
     """Return the position at which the last row of X must end to be multiplied with prefetches.
 
-    is_large says whether the dense matrix is large. AHEAD non-zeros must follow the row.
+    `is_large` says whether the dense matrix is large. AHEAD non-zeros must follow the row.
     """
     return len(indices) - AHEAD if is_large else -1
 
@@ -140,13 +140,13 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
     """Set Z[task] to X'Y for the rows of a part and a group of columns of Y, for tasks lo to hi.
 
-    X is a Csr, boundaries (parts + 1,) int64 holds the row at which each part begins, and Y (n, l)
-    is a float array in C order. columns (groups + 1,) int64 holds the column of Y at which each
-    group of columns begins. Task number part * groups + group computes one group of columns of one
-    part. The result is written to the first columns of Z[task]. Z (tasks, p, w) has the type of Y,
-    and w is at least the number of columns of every group. If accumulate is true, the result is
-    added to Z[task] instead. The products of the rows of a part are added in the order of the rows,
-    so the bits do not depend on the groups. The kernel takes O(nnz w) time.
+    `X` is a Csr, `boundaries` (parts + 1,) int64 holds the row at which each part begins, and `Y`
+    (n, l) is a float array in C order. `columns` (groups + 1,) int64 holds the column of Y at which
+    each group of columns begins. Task number part * groups + group computes one group of columns of
+    one part. The result is written to the first columns of Z[task]. `Z` (tasks, p, w) has the type
+    of Y, and w is at least the number of columns of every group. If accumulate is true, the result
+    is added to Z[task] instead. The products of the rows of a part are added in the order of the
+    rows, so the bits do not depend on the groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
@@ -181,7 +181,7 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
     """Set Z[task] to X'X Q for the rows X of a part and some columns of Q, for tasks lo to hi.
 
-    Q (p, l) is a float array in C order. All other arguments, the tasks and the output are
+    `Q` (p, l) is a float array in C order. All other arguments, the tasks and the output are
     described in rmatmul_parts. X Q is never stored, because the product of a row stays in
     registers. The kernel takes O(nnz w) time.
     """
@@ -231,7 +231,7 @@ def _part_and_columns(task, columns):
 def join_columns(lo, hi, Z, columns, out):
     """Set out[j, columns[g] : columns[g + 1]] to the first columns of Z[g, j], for all groups g.
 
-    The kernel does this for the rows j from lo to hi. Z has the shape (groups, p, w), and out the
+    The kernel does this for the rows j from lo to hi. `Z` has the shape (groups, p, w), and out the
     shape (p, l). The kernel takes O((hi - lo) l) time.
     """
     for j in range(lo, hi):
@@ -244,8 +244,8 @@ def join_columns(lo, hi, Z, columns, out):
 def add_parts(lo, hi, Z, column, out):
     """Add Z[0, j], Z[1, j], ..., in this order, to out[j, column : column + w].
 
-    The kernel does this for the rows j from lo to hi. Z has the shape (parts, p, w), and out (p, l)
-    is changed in place. The kernel takes O((hi - lo) parts w) time.
+    The kernel does this for the rows j from lo to hi. `Z` has the shape (parts, p, w), and `out`
+    (p, l) is changed in place. The kernel takes O((hi - lo) parts w) time.
     """
     for j in range(lo, hi):
         for part in range(Z.shape[0]):

@@ -34,10 +34,10 @@ _add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)
 class Transposes(NamedTuple):
     """The transposes of blocks of up to ROWS rows of a CSR matrix with p columns.
 
-    boundaries (blocks + 1,) int64 holds the row at which each block begins. starts (blocks, p + 1)
-    int32 holds the position of the first entry of each column, counted from the first non-zero of
-    the block. rows (nnz,) uint16 holds the row of each entry, counted from the first row of the
-    block. values (nnz,) holds the values of the entries, or is None if all values are 1.
+    `boundaries` (blocks + 1,) int64 holds the row at which each block begins. `starts` (blocks, p +
+    1) int32 holds the position of the first entry of each column, counted from the first non-zero
+    of the block. `rows` (nnz,) uint16 holds the row of each entry, counted from the first row of
+    the block. `values` (nnz,) holds the values of the entries, or is None if all values are 1.
     """
 
     boundaries: Any
@@ -50,8 +50,8 @@ class Transposes(NamedTuple):
 def transpose_blocks(lo, hi, X, transposes):
     """Write the transposes of blocks lo to hi of X, in which rows ascend within a column.
 
-    X is a Csr. The results are written to the arrays of transposes, a Transposes, whose boundaries
-    are an input. The kernel takes O(nnz + (hi - lo) p) time and allocates O(p) memory.
+    `X` is a Csr. The results are written to the arrays of transposes, a Transposes, whose
+    boundaries are an input. The kernel takes O(nnz + (hi - lo) p) time and allocates O(p) memory.
     """
     _transpose_arrays(
         lo, hi, X.indptr, X.indices, X.data, transposes.boundaries, transposes.starts,
@@ -89,7 +89,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 def _add_row(data, indices, first, last, A, Y, row, bound):
     """Add the product of one row of X with A to Y[row], as ``bounded_row_sum`` does.
 
-    A has 64, 32 or 16 columns.
+    `A` has 64, 32 or 16 columns.
     """
     width = A.shape[1]
     if width == 64:
@@ -125,10 +125,10 @@ def _multiply_block(first, last, X, panel, item_rows, places, Y):
 def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
     """Set Y[i, column : column + width] to X[i] panel[:, :width] for rows lo to hi.
 
-    X is a Csr whose indices ascend within a row, and panel is a float array in C order with p rows
-    and 64, 32 or 16 columns. item_rows > 0 is the number of rows of the panel that are read in one
-    pass over a block of rows of X. The output Y (n, l) has the type of the panel. The kernel takes
-    O(nnz width) time.
+    `X` is a Csr whose indices ascend within a row, and `panel` is a float array in C order with p
+    rows and 64, 32 or 16 columns. item_rows > 0 is the number of rows of the panel that are read in
+    one pass over a block of rows of X. The output `Y` (n, l) has the type of the panel. The kernel
+    takes O(nnz width) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)
@@ -144,9 +144,9 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
     """Set Z[part] to X'X panel for the rows X of all blocks of a part, for the parts lo to hi.
 
-    first_blocks (parts + 1,) int64 holds the block at which each part begins, and transposes is the
-    Transposes of X. X, panel and item_rows are described in matmul_blocks. The output is Z (parts,
-    p, width of the panel). The kernel takes O(nnz width + blocks p) time.
+    `first_blocks` (parts + 1,) int64 holds the block at which each part begins, and `transposes` is
+    the Transposes of X. `X`, `panel` and `item_rows` are described in matmul_blocks. The output is
+    `Z` (parts, p, width of the panel). The kernel takes O(nnz width + blocks p) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)

@@ -32,11 +32,11 @@ _ROUNDING_MARGIN = 1.0 - 2.0**-20
 class Queries(NamedTuple):
     """The queries as a CSR matrix, with their norms and the items excluded from their results.
 
-    indptr (n + 1,) is int64. indices and values have the shape (nnz,); values have the type of the
-    items' values, or are None if all values of queries and items are 1. norms (n,) is float64.
-    self_rows (n,) int64 holds, for each query, the number of the item that is the query itself, or
-    -1. The items excluded_indices[excluded_indptr[i] : excluded_indptr[i + 1]], which ascend, are
-    excluded from the results of query i.
+    `indptr` (n + 1,) is int64. `indices` and `values` have the shape (nnz,); `values` have the type
+    of the items' values, or are None if all values of queries and items are 1. `norms` (n,) is
+    float64. `self_rows` (n,) int64 holds, for each query, the number of the item that is the query
+    itself, or -1. The items excluded_indices[excluded_indptr[i] : excluded_indptr[i + 1]], which
+    ascend, are excluded from the results of query i.
     """
 
     indptr: Any
@@ -83,7 +83,7 @@ class Items(NamedTuple):
 def row_norms(lo, hi, indptr, data, norms):
     """Write the norms of rows lo to hi of a CSR matrix to norms (n,) float64.
 
-    data is None if all values are 1.
+    `data` is None if all values are 1.
     """
     for i in range(lo, hi):
         if data is None:
@@ -118,7 +118,7 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     The items are divided into groups, and the largest scaled sum of each group is computed. The (k
     + n_excluded)-th largest of these maxima is such a number, because each of the groups with
     larger maxima contains an item that reaches it. If fewer groups have a positive sum, the
-    smallest positive number is returned. maxima has one entry per group and is overwritten.
+    smallest positive number is returned. `maxima` has one entry per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
@@ -153,8 +153,8 @@ def _keep_positive(
 ):  # fmt: skip
     """Write the best k items of positive score to scores and columns; return how many were written.
 
-    The scaled sums of these items must reach `bound`, and their scores `minimum`. scores, columns
-    and scratch are buffers of 2 k + 64 entries.
+    The scaled sums of these items must reach `bound`, and their scores `minimum`. `scores`,
+    `columns` and `scratch` are buffers of 2 k + 64 entries.
     """
     scale = norm if is_cosine else 1.0
     count, threshold = 0, 0.0
@@ -210,10 +210,10 @@ def _append_nonpositive(
 def best_rows(lo, hi, queries, items, minimum, scores, columns):
     """Find the best k items of queries lo to hi by exact scores.
 
-    queries is a Queries, items an Items, and minimum (float64) the lowest score to keep. The
-    results are written to scores (n, k) float64 and columns (n, k) int64, padded by -inf and -1.
-    For each query, the kernel takes O(m + total length of the lists of the query's columns) time.
-    It allocates O(m + k) memory.
+    `queries` is a Queries, `items` is an Items, and `minimum` (float64) the lowest score to keep.
+    The results are written to `scores` (n, k) float64 and `columns` (n, k) int64, padded by -inf
+    and -1. For each query, the kernel takes O(m + total length of the lists of the query's columns)
+    time. It allocates O(m + k) memory.
     """
     k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64

@@ -28,9 +28,9 @@ _ROWS = 64
 def cross_parts(lo, hi, boundaries, B, Z, C):
     """Set C[part] to B'Z for the rows of a part and the first m columns of B, for parts lo to hi.
 
-    boundaries (parts + 1,) int64 holds the row at which each part begins. B (p, c) and Z (p, w)
-    have one float type and C order, and c is at least m rounded up to a multiple of 8. The output C
-    (parts, m, w) has the same type. The kernel takes O(rows m w) time.
+    `boundaries` (parts + 1,) int64 holds the row at which each part begins. `B` (p, c) and `Z` (p,
+    w) have one float type and C order, and c is at least m rounded up to a multiple of 8. The
+    output `C` (parts, m, w) has the same type. The kernel takes O(rows m w) time.
     """
     width = Z.shape[1]
     for part in range(lo, hi):
@@ -63,8 +63,8 @@ def cross_parts_plain(lo, hi, boundaries, B, Z, C):
 def add_product_rows(lo, hi, B, C, Z):
     """Add the product of B[i, :m] and C to Z[i], for rows lo to hi.
 
-    B (p, c), C (m, w) and Z (p, w) have one float type and C order, and c is at least m. Z is
-    changed in place. The kernel takes O((hi - lo) m w) time.
+    `B` (p, c), `C` (m, w) and `Z` (p, w) have one float type and C order, and c is at least m. `Z`
+    is changed in place. The kernel takes O((hi - lo) m w) time.
     """
     m, width = C.shape
     end_of_tiles = lo + (hi - lo) // TILE * TILE

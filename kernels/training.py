@@ -37,10 +37,10 @@ MASKED = np.float32(-np.inf)
 class Pool(NamedTuple):
     """The m sampled items that serve as negatives in one step.
 
-    rows (m, d) holds the rows of B that belong to these items, columns (d, m) the transpose of
-    rows, bias (m,) the biases of the items, and counts (m,) the number of times that each item was
-    sampled; these arrays are float32. position_of (p,) int32 holds the position of each of the p
-    items in the pool, or -1 for an item that is not in it.
+    `rows` (m, d) holds the rows of B that belong to these items, `columns` (d, m) the transpose of
+    rows, `bias` (m,) the biases of the items, and `counts` (m,) the number of times that each item
+    was sampled; these arrays are float32. `position_of` (p,) int32 holds the position of each of
+    the p items in the pool, or -1 for an item that is not in it.
     """
 
     rows: Any
@@ -53,8 +53,8 @@ class Pool(NamedTuple):
 class Objective(NamedTuple):
     """The objective of the training.
 
-    scale is 1 / temperature, and penalty the weight of the norm penalty; both are float32. unit is
-    true if the vectors are normalised, and softmax is true if the loss is a softmax.
+    `scale` is 1 / temperature, and penalty the weight of the norm penalty; both are float32. `unit`
+    is true if the vectors are normalised, and `softmax` is true if the loss is a softmax.
     """
 
     scale: Any
@@ -66,9 +66,9 @@ class Objective(NamedTuple):
 class LossInputs(NamedTuple):
     """The inputs of a loss other than the interactions.
 
-    model holds the float32 arrays A and B (p, d) and bias (p,); the rows of B have norm 1 if unit
-    is true. seen holds indptr and indices of the CSR matrix of the items to mask in the pool. pool
-    is a Pool and objective an Objective.
+    `model` holds the float32 arrays A and B (p, d) and bias (p,); the rows of B have norm 1 if unit
+    is true. `seen` holds indptr and indices of the CSR matrix of the items to mask in the pool.
+    `pool` is a Pool and `objective` is an Objective.
     """
 
     model: Any
@@ -80,8 +80,8 @@ class LossInputs(NamedTuple):
 class StepByItem(NamedTuple):
     """The interactions of one step, grouped by item.
 
-    starts, users and entries are the transpose of the CSR matrix of the step: the users of item i
-    are users[starts[i] : starts[i + 1]], and entries holds the position of each of these
+    `starts`, `users` and `entries` are the transpose of the CSR matrix of the step: the users of
+    item i are users[starts[i] : starts[i + 1]], and `entries` holds the position of each of these
     interactions in the values (nnz,) of the CSR matrix.
     """
 
@@ -94,9 +94,9 @@ class StepByItem(NamedTuple):
 class Adagrad(NamedTuple):
     """The state of the optimiser.
 
-    rate is the learning rate, a float32. accumulators holds three arrays (p, 1) float32, the summed
-    squares of the gradients of A, B and bias. raw is B before its rows are normalised. The arrays
-    are changed in place.
+    `rate` is the learning rate, a float32. `accumulators` holds three arrays (p, 1) float32, the
+    summed squares of the gradients of A, B and bias. `raw` is B before its rows are normalised. The
+    arrays are changed in place.
     """
 
     rate: Any
@@ -107,11 +107,11 @@ class Adagrad(NamedTuple):
 class Gradients(NamedTuple):
     """The float32 gradients that user_gradients writes and item_updates reads.
 
-    The step has b users. sums (b, d) holds their vectors s, units (b, d) the normalised vectors,
-    and by_sum (b, d) the gradients of the loss with respect to s. by_entry (nnz, 3) holds three
-    numbers for each interaction: the slope of the loss with respect to the logit, and two factors f
-    and g; the gradient of the loss with respect to s - x a is f b - g (s - x a). by_pool (b, m)
-    holds the slopes of the loss with respect to the logits of the pool.
+    The step has b users. `sums` (b, d) holds their vectors s, `units` (b, d) the normalised
+    vectors, and `by_sum` (b, d) the gradients of the loss with respect to s. `by_entry` (nnz, 3)
+    holds three numbers for each interaction: the slope of the loss with respect to the logit, and
+    two factors f and g; the gradient of the loss with respect to s - x a is f b - g (s - x a).
+    `by_pool` (b, m) holds the slopes of the loss with respect to the logits of the pool.
     """
 
     sums: Any
@@ -167,7 +167,7 @@ def subtract(s, x, a, b):
 def pool_logits(user, scale, columns, bias, logits):
     """Set logits[j] to scale times the dot product of user and column j, plus bias[j].
 
-    columns has the shape (d, m), and the kernel takes O(d m) time.
+    `columns` has the shape (d, m), and the kernel takes O(d m) time.
     """
     d = len(user)
     for j in range(len(logits)):
@@ -232,9 +232,9 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 def negative_loss(softmax, counts, rate, logits):
     """Replace the logits of the pool by the derivatives of the loss by them, and return the loss.
 
-    logits are the results of prepare_pool, and rate is the sum of the factors that positive_loss
-    returns for the interactions of the user. With softmax, the loss of the negatives is part of the
-    loss of the interactions, so 0 is returned.
+    `logits` are the results of prepare_pool, and `rate` is the sum of the factors that
+    positive_loss returns for the interactions of the user. With softmax, the loss of the negatives
+    is part of the loss of the interactions, so 0 is returned.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -275,9 +275,9 @@ def score_profile(
 ):
     """Score each interaction of a user; return their loss and the factor of the user's negatives.
 
-    s is the vector of the user, from which the term of each item is subtracted before the item is
+    `s` is the vector of the user, from which the term of each item is subtracted before the item is
     scored. The three numbers of each item in Gradients.by_entry are written to slopes, and the
-    gradient with respect to s is written to gradient (d,).
+    gradient with respect to s is written to `gradient` (d,).
     """
     A, B, bias = model
     scale, _, unit, softmax = objective
@@ -310,9 +310,9 @@ def score_profile(
 def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
     """Write the gradients of the loss for users lo to hi.
 
-    Row 0 of the outputs belongs to user `first`. interactions holds four arrays of a CSR matrix:
-    indptr, indices, the values x, and the weights of the interactions in the loss. inputs is a
-    LossInputs. The results are written to gradients, a Gradients, and to losses (b,) float64. The
+    Row 0 of the outputs belongs to user `first`. `interactions` holds four arrays of a CSR matrix:
+    indptr, indices, the values x, and the weights of the interactions in the loss. `inputs` is a
+    LossInputs. The results are written to gradients, a Gradients, and to `losses` (b,) float64. The
     kernel takes O((nnz + b m) d) time.
     """
     model, seen, pool, objective = inputs
@@ -355,7 +355,7 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
 def adagrad_step(rate, gradient, accumulator, row):
     """Take one step of Adagrad, which subtracts rate gradient / sqrt(accumulator) from a row.
 
-    accumulator (1,) holds the sum of |gradient|^2 of the row over all steps, and is updated.
+    `accumulator` (1,) holds the sum of |gradient|^2 of the row over all steps, and is updated.
     """
     squared = dot(gradient, gradient)
     if squared > 0:
@@ -367,9 +367,9 @@ def adagrad_step(rate, gradient, accumulator, row):
 def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model):
     """Take one step for items lo to hi, which changes the model and the state of Adagrad in place.
 
-    step is a StepByItem, gradients a Gradients, and adagrad an Adagrad; position_of is described in
-    Pool. An item that has no users in this step and is not in the pool is changed only by the norm
-    penalty. The kernel takes O((nnz + b m) d) time.
+    `step` is a StepByItem, `gradients` is a Gradients, and `adagrad` is an Adagrad; `position_of`
+    is described in Pool. An item that has no users in this step and is not in the pool is changed
+    only by the norm penalty. The kernel takes O((nnz + b m) d) time.
     """
     starts, users, entries, values = step
     rate, accumulators, raw = adagrad
@@ -420,9 +420,10 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
 def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
     """Write the loss of each user's held-out interactions to losses (n,), for users lo to hi.
 
-    The vector of a user is the sum over all of the user's interactions. interactions holds indptr,
-    indices and values of a CSR matrix, and held_out the indptr, indices and weights of the matrix
-    of held-out interactions. inputs is a LossInputs. The kernel takes O((nnz + n m) d) time.
+    The vector of a user is the sum over all of the user's interactions. `interactions` holds
+    indptr, indices and values of a CSR matrix, and held_out the indptr, indices and weights of the
+    matrix of held-out interactions. `inputs` is a LossInputs. The kernel takes O((nnz + n m) d)
+    time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values = interactions

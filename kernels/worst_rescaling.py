@@ -24,10 +24,10 @@ SEARCH_MARGIN = np.float32(2e-6)
 class EdgeLists(NamedTuple):
     """Lists of the nearest items of some rows.
 
-    rows (n,) holds row numbers. neighbors (n, m) holds the nearest items of each row, ordered by
-    descending cosine, and the first k of them form the edges of the row. lengths holds, for each
-    row, the number of items of its list that are used; its shape is (n,), or (s, n) if s searches
-    use different numbers.
+    `rows` (n,) holds row numbers. `neighbors` (n, m) holds the nearest items of each row, ordered
+    by descending cosine, and the first k of them form the edges of the row. `lengths` holds, for
+    each row, the number of items of its list that are used; its shape is (n,), or (s, n) if s
+    searches use different numbers.
     """
 
     rows: Any
@@ -39,9 +39,9 @@ class EdgeLists(NamedTuple):
 class LocalSearch(NamedTuple):
     """The settings of s local searches, which are called climbs.
 
-    ends (s,) float32 holds the number K of each climb. A climb ends after n_counts calls of
-    count_lost, or after n_rounds rounds. orders (s, n_rounds, d) holds the order in which each
-    round of a climb tries the dimensions, and perturbations (s, n_rounds, t) the dimensions whose
+    `ends` (s,) float32 holds the number K of each climb. A climb ends after n_counts calls of
+    count_lost, or after n_rounds rounds. `orders` (s, n_rounds, d) holds the order in which each
+    round of a climb tries the dimensions, and `perturbations` (s, n_rounds, t) the dimensions whose
     weights are flipped between two rounds.
     """
 
@@ -55,9 +55,9 @@ class LocalSearch(NamedTuple):
 def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add the terms of one dimension, times `weight`, to the products and squares of rows.
 
-    unit (p,) holds the coordinates of all unit rows in this dimension. squares (p,) holds the
-    weighted squared norm of each row, and products (n, m) the weighted inner product of each of the
-    n listed rows with the items of its list.
+    `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
+    weighted squared norm of each row, and `products` (n, m) the weighted inner product of each of
+    the n listed rows with the items of its list.
     """
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]
@@ -71,9 +71,10 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
     """Return the number of edges that are lost if `weight` is added to the weight of one dimension.
 
-    An edge is lost if at least k listed items are nearer than its neighbour. unit (p,) holds the
-    coordinates of all unit rows in this dimension. products and squares are described in
-    add_dimension and belong to the present weights. inverse (p,) and scores (m,) are overwritten.
+    An edge is lost if at least k listed items are nearer than its neighbour. `unit` (p,) holds the
+    coordinates of all unit rows in this dimension. `products` and `squares` are described in
+    add_dimension and belong to the present weights. `inverse` (p,) and `scores` (m,) are
+    overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -111,10 +112,10 @@ def climb(lo, hi, units, lists, search, weights, counts):
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). When no flip of a
     single weight increases the number of lost edges, the best weights so far are flipped in the
     dimensions of ``perturbations``, and the climb continues from there, until count_lost has been
-    called n_counts times or all rounds are over. units (d, p) float32 holds the transposed unit
-    rows, lists is an EdgeLists, and search a LocalSearch. weights (s, d) float32, with entries 1 or
-    K, holds the start of each climb and is replaced by the best weights. The numbers of lost edges
-    are written to counts (s,) int64.
+    called n_counts times or all rounds are over. `units` (d, p) float32 holds the transposed unit
+    rows, `lists` is an EdgeLists, and `search` is a LocalSearch. `weights` (s, d) float32, with
+    entries 1 or K, holds the start of each climb and is replaced by the best weights. The numbers
+    of lost edges are written to `counts` (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search
@@ -174,8 +175,8 @@ def climb(lo, hi, units, lists, search, weights, counts):
 def cosines_of_list(image, mapped, inverse, list_items, scores):
     """Write the cosines between a mapped row and each listed item to scores.
 
-    image (d,) is the mapped row, normalised to norm 1, mapped (p, d) holds all mapped items, and
-    inverse (p,) holds 1 over the norm of each mapped item. list_items holds item numbers.
+    `image` (d,) is the mapped row, normalised to norm 1, `mapped` (p, d) holds all mapped items,
+    and `inverse` (p,) holds 1 over the norm of each mapped item. `list_items` holds item numbers.
     """
     for r in range(list_items.shape[0]):
         item, product = list_items[r], 0.0
@@ -190,9 +191,10 @@ def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
 
     An edge is lost if at least k listed items are nearer than the neighbour under the map.
 
-    images (n, d) holds the mapped rows, normalised to norm 1, and mapped (p, d) all mapped items.
-    inverse (p,) holds 1 over the norm of each mapped item, or 0 for a zero row, which has no edges.
-    lists is an EdgeLists whose lengths have the shape (n,). The output is lost (n,) int64.
+    `images` (n, d) holds the mapped rows, normalised to norm 1, and `mapped` (p, d) all mapped
+    items. `inverse` (p,) holds 1 over the norm of each mapped item, or 0 for a zero row, which has
+    no edges. `lists` is an EdgeLists whose lengths have the shape (n,). The output is `lost` (n,)
+    int64.
     """
     _, neighbors, lengths, k = lists
     scores = np.empty(neighbors.shape[1])

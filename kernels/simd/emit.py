@@ -78,7 +78,7 @@ def function(builder, name, result, arguments):
 def loop(builder, count, carried, step):
     """Emit `for k in range(count): carried = step(k, carried)`; return the final carried values.
 
-    carried is a list of values, which stay in registers.
+    `carried` is a list of values, which stay in registers.
     """
     return while_loop(builder, count, carried, step)[1]
 

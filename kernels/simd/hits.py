@@ -45,11 +45,11 @@ _FIRST_QUERIES = (0, 16)
 def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_items, hits):
     """Write the hits of a tile to hits, and return their number.
 
-    scores (32, 32) is int32 or float32. The bound terms (4, 32) of the queries begin at position
-    terms0 of the flat array bound_terms, and statistics (n_panels, 5) holds the statistics of each
-    panel of items (``simd.panel`` names their rows and columns). If the score of item i reaches the
-    threshold of query q, the number 32 i + q is written to hits (1024,) int32, ordered by q and
-    then i. Items from n_items on are ignored.
+    `scores` (32, 32) is int32 or float32. The bound terms (4, 32) of the queries begin at position
+    terms0 of the flat array bound_terms, and `statistics` (n_panels, 5) holds the statistics of
+    each panel of items (``simd.panel`` names their rows and columns). If the score of item i
+    reaches the threshold of query q, the number 32 i + q is written to `hits` (1024,) int32,
+    ordered by q and then i. Items from n_items on are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -77,7 +77,7 @@ def list_tile_hits_by_projection(
     The remainder of a row is the row minus its projection, and the bound is the product of the
     norms of the two remainders. The bound terms (4, 32) of the full codes, which begin at position
     terms0 of bound_terms, contain the thresholds. The bound terms (5, 32) of the projected codes
-    begin at position projected_terms0 of projected_terms. remainder_norms (32 panels,) float32
+    begin at position projected_terms0 of projected_terms. `remainder_norms` (32 panels,) float32
     holds bounds of the norms of the remainders of the items.
     """
     signature = types.int64(
@@ -137,8 +137,8 @@ def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
     """Write the positions of the scores from score0 to score0 + 31 that are at least `minimum`.
 
     The ascending positions in scores are written to hits, int32, from hit0 on, and the intrinsic
-    returns how many positions there are. scores is flat and int32. If scores is float32, nothing is
-    written. minimum is float32. Scores from score0 + n_items on are ignored.
+    returns how many positions there are. `scores` is flat and int32. If scores is float32, nothing
+    is written. `minimum` is float32. Scores from score0 + n_items on are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -297,7 +297,7 @@ def _thresholds(builder, values, terms, panel):
 def _less_errors(builder, bound, query_terms, statistics):
     """Emit `bound` minus the largest error of the codes and minus the largest weighted offset.
 
-    query_terms are the bound terms after the threshold, and statistics are the statistics of a
+    `query_terms` are the bound terms after the threshold, and statistics are the statistics of a
     panel after the inverse step.
     """
     residual_norm, code_norm, weight = query_terms
@@ -335,7 +335,7 @@ def _reached(builder, values, first, threshold):
 def _list_hits(builder, queries_with_hits, words, out):
     """Emit a loop that writes the numbers of hits, query by query; return how many hits there are.
 
-    queries_with_hits is a word whose bit q is 1 if query q has a hit, and `words` holds one word
+    `queries_with_hits` is a word whose bit q is 1 if query q has a hit, and `words` holds one word
     for each query, as `_reached` emits them.
     """
     count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
@@ -386,7 +386,7 @@ def _largest(builder, values, first):
 def largest_scores(typingctx, scores, largest):
     """Write the largest score of each query of a tile to largest (32,) float32.
 
-    scores (32, 32) is a flat array of int32 or float32.
+    `scores` (32, 32) is a flat array of int32 or float32.
     """
 
     def codegen(context, builder, sig, a):

@@ -65,7 +65,7 @@ def _square_and_product_plain(x, x0, later, y, depth):
 def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     """Emit `count` sums over the columns of some rows.
 
-    rows holds a pointer to each row, and dtypes their NumPy types. add(builder, sums, elements)
+    `rows` holds a pointer to each row, and dtypes their NumPy types. add(builder, sums, elements)
     emits the sums plus the terms of one column, or of 16 columns in the lanes of vectors. elements
     holds one number per row, or one vector per row. Each entry of later is a pair: a pointer to a
     row to prefetch, and the level of the cache into which the row is prefetched.
@@ -101,8 +101,8 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
 def _multiply_add(builder, x, y, total, is_exact):
     """Emit total + x y, as one fused operation if is_exact is true.
 
-    is_exact says that the product is exact, so that fusing does not change the result. The product
-    of two float32 numbers is exact in float64.
+    `is_exact` says that the product is exact, so that fusing does not change the result. The
+    product of two float32 numbers is exact in float64.
     """
     if is_exact:
         return emit_multiply_add(builder, x, y, total)
@@ -167,7 +167,7 @@ def _term(dtypes, difference):
 def product(typingctx, x, x0, y, y0, depth):
     """Return the float64 inner product of x[x0 : x0 + depth] and y[y0 : y0 + depth].
 
-    x and y are flat arrays of float32 or float64, or of a type that ``low_precision`` converts.
+    `x` and `y` are flat arrays of float32 or float64, or of a type that ``low_precision`` converts.
     """
     return types.float64(x, x0, y, y0, depth), _emit(difference=False)
 
@@ -185,8 +185,8 @@ def squared_distance(typingctx, x, x0, y, y0, depth):
 def two_products(typingctx, x, x_starts, y, y_starts, depth):
     """Return the float64 inner products of two pairs of rows of flat arrays.
 
-    x_starts (2,) and y_starts (4,) hold the starts of the rows. The last two entries of y_starts
-    are the starts of the rows of the next two pairs, which are prefetched.
+    `x_starts` (2,) and `y_starts` (4,) hold the starts of the rows. The last two entries of
+    y_starts are the starts of the rows of the next two pairs, which are prefetched.
     """
     two = types.UniTuple(types.float64, 2)
     return two(x, x_starts, y, y_starts, depth), _emit_two(difference=False)

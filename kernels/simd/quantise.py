@@ -32,7 +32,7 @@ _CODES = ir.VectorType(I8, LANES)
 def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
     """Set out[j] to factor row[start + j] - coefficient shift[j], for every j below `depth`.
 
-    row and out are flat. If shift is the empty tuple (), nothing is subtracted.
+    `row` and `out` are flat. If shift is the empty tuple (), nothing is subtracted.
     """
 
     def codegen(context, builder, sig, a):
@@ -71,7 +71,7 @@ def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth)
 def measure_row(typingctx, x, out):
     """Set out[0] to the largest magnitude of x, and out[1] to the sum of its squares.
 
-    x (16 m,) and out (2,) are float32.
+    `x` (16 m,) and `out` (2,) are float32.
     """
 
     def codegen(context, builder, sig, a):
@@ -104,8 +104,8 @@ def measure_row(typingctx, x, out):
 def largest_group_sum(typingctx, isa, x):
     """Return the largest magnitude of the sum of all numbers of one sign in a group of x.
 
-    x (16 m,) is float32. A group consists of those numbers of x whose products with another row are
-    added in int16. A word consists of 4 neighbouring numbers; a group contains the first two
+    `x` (16 m,) is float32. A group consists of those numbers of x whose products with another row
+    are added in int16. A word consists of 4 neighbouring numbers; a group contains the first two
     numbers, or the last two, of each of int16_words neighbouring words. The result is 0 if
     int16_words is 0.
     """
@@ -144,8 +144,8 @@ def largest_group_sum(typingctx, isa, x):
 def quantise_row(typingctx, x, quantisation_step, inverse_step, codes, out):
     """Set codes[j] to x[j] / quantisation_step, rounded, and return the sum of the codes.
 
-    x (16 m,) is float32, and codes (16 m,) int8. inverse_step is 1 / quantisation_step; the step is
-    large enough for all codes to lie in -127 .. 127. The sum of the squared residuals, (x -
+    `x` (16 m,) is float32, and `codes` (16 m,) int8. `inverse_step` is 1 / quantisation_step; the
+    step is large enough for all codes to lie in -127 .. 127. The sum of the squared residuals, (x -
     quantisation_step codes)^2, is written to out[0].
     """
 

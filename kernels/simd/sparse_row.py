@@ -94,7 +94,7 @@ class _RowCode:
     def plus_products(self, sums, entry, vectors):
         """Emit the sums plus the products of one non-zero value with vectors.
 
-        entry is the number of the non-zero in the row.
+        `entry` is the number of the non-zero in the row.
         """
         builder, element = self._builder, self._vector.element
         if self._values is None:
@@ -111,9 +111,9 @@ class _RowCode:
     def for_each_entry(self, carried, step, bound=None):
         """Emit a loop `carried = step(entry, index, carried)` over the non-zeros of the row.
 
-        entry is the number of the non-zero in the row, and index its column. The method returns the
-        number of the non-zero at which the loop ends, and the final carried values. If a bound is
-        given, the loop ends at the first index that is not below the bound.
+        `entry` is the number of the non-zero in the row, and index its column. The method returns
+        the number of the non-zero at which the loop ends, and the final carried values. If a bound
+        is given, the loop ends at the first index that is not below the bound.
         """
 
         def is_below(entry):
@@ -205,7 +205,7 @@ class _RowCode:
 def _for_each_panel(context, builder, signature, arguments, element, n_columns, carried, emit):
     """Emit `carried = emit(code, column, carried)` for panels that cover a number of columns.
 
-    element is the type of the sums, code a _RowCode, and column the first column of a panel. The
+    `element` is the type of the sums, code a _RowCode, and column the first column of a panel. The
     widest panels of WIDTHS come first.
     """
     column = I64(0)
@@ -224,7 +224,7 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
     The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
     panels of 64 columns are stored without passing through the caches. The panels must then be
     aligned to a cache line, and a call of `fence` must follow the last row. If is_ahead is true,
-    rows of A are prefetched; last must then be at most len(indices) - AHEAD.
+    rows of A are prefetched; `last` must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -269,10 +269,10 @@ def fence(typing):
 def bounded_row_sum(width):
     """Return an intrinsic that adds the sum of data[t] A[indices[t]] to a row of Y.
 
-    The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound; A and Y have
-    `width` columns. t runs from `first` up to the first index that is at least bound, or to `last`,
-    and the intrinsic returns the t at which it ends. If bound is None, t runs from first to last,
-    and Y[row] is set to the sum.
+    The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound; `A` and `Y`
+    have `width` columns. t runs from `first` up to the first index that is at least bound, or to
+    `last`, and the intrinsic returns the t at which it ends. If bound is None, t runs from first to
+    last, and Y[row] is set to the sum.
     """
 
     @intrinsic
@@ -297,7 +297,7 @@ def bounded_row_sum(width):
 def scatter_row(typing, data, indices, first, last, Y, row, column, Z, width, is_ahead):
     """Add data[t] Y[row, column + c] to Z[indices[t], c], for t from first to last and c < width.
 
-    If is_ahead is true, rows of Z are prefetched; last must then be at most len(indices) - AHEAD.
+    If is_ahead is true, rows of Z are prefetched; `last` must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -321,7 +321,7 @@ def gram_row(typing, data, indices, first, last, Q, column, Z, width, is_ahead):
     """Add data[t] s[c] to Z[indices[t], c], for t from first to last and c < width.
 
     s[c] is the sum, over the same t, of data[t] Q[indices[t], column + c]. If is_ahead is true,
-    rows of Q and Z are prefetched; last must then be at most len(indices) - AHEAD.
+    rows of Q and Z are prefetched; `last` must then be at most len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -45,7 +45,7 @@ def _accumulate(builder, count, targets, vector, step):
 def _cross(lanes):
     """Return the intrinsic (B, first, last, j, Z, c, C) that adds B'Z to C[j:j+8, c:c+lanes].
 
-    In this product, B is B[first:last, j:j+8], and Z is Z[first:last, c:c+lanes].
+    In this product, `B` is B[first:last, j:j+8], and `Z` is Z[first:last, c:c+lanes].
     """
 
     @intrinsic
@@ -75,7 +75,7 @@ def _cross(lanes):
 def _add(rows, lanes):
     """Return the intrinsic (B, m, C, i, Z, c) that adds B C to Z[i:i+rows, c:c+lanes].
 
-    In this product, B is B[i:i+rows, :m], and C is C[:m, c:c+lanes].
+    In this product, `B` is B[i:i+rows, :m], and `C` is C[:m, c:c+lanes].
     """
 
     @intrinsic

@@ -77,13 +77,13 @@ def end_tiles(typingctx, isa):
 def _panel_scorer(by_item):
     """Return the intrinsic that computes the scores of a panel of items with a panel of queries.
 
-    items, queries, corrections and scores are flat arrays. The panels begin at items[item0] and
-    queries[query0], the corrections of the queries at corrections[correction0], and the scores (32,
-    32) are written to `scores`. The corrections are not read with AMX, nor with instruction sets
-    without codes. n_queries is the number of queries of the panel that are not padding. The scores
-    of padding need not be computed, so a panel with few queries takes less time than a full panel.
-    by_item says whether panels of items are laid out by item, as the full codes of items with a
-    projection are (``simd.panel``). Rows of float32 have no projection.
+    `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
+    and queries[query0], the corrections of the queries at corrections[correction0], and the scores
+    (32, 32) are written to `scores`. The corrections are not read with AMX, nor with instruction
+    sets without codes. `n_queries` is the number of queries of the panel that are not padding. The
+    scores of padding need not be computed, so a panel with few queries takes less time than a full
+    panel. `by_item` says whether panels of items are laid out by item, as the full codes of items
+    with a projection are (``simd.panel``). Rows of float32 have no projection.
     """
 
     @intrinsic
@@ -129,7 +129,7 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, correcti
     """Return the score of one item of a panel with one query, the same int32 as in score_panel.
 
     The panel begins at items[item0] and is laid out by item, except with AMX. The words of the
-    query lie in codes, one after the other, from codes[code0] on. items and codes are flat.
+    query lie in codes, one after the other, from codes[code0] on. `items` and `codes` are flat.
     """
 
     def codegen(context, builder, sig, a):
@@ -152,11 +152,11 @@ def score_run(
 ):
     """Write a query's scores with the items of `count` panels, and each panel's largest score.
 
-    items, codes, scores and largest are flat. The panels begin at items[item0], `step` words apart.
-    The words of the query lie in codes, one after the other, from codes[code0] on; each word is
-    repeated 8 times, except with AMX. The results are written to scores (32 count,) and largest
-    (count,), both int32. The intrinsic works only for the instruction sets for which the planner
-    may compare queries one by one (``fastcos.search.task_grid.are_few``).
+    `items`, `codes`, `scores` and `largest` are flat. The panels begin at items[item0], `step`
+    words apart. The words of the query lie in codes, one after the other, from codes[code0] on;
+    each word is repeated 8 times, except with AMX. The results are written to `scores` (32 count,)
+    and `largest` (count,), both int32. The intrinsic works only for the instruction sets for which
+    the planner may compare queries one by one (``fastcos.search.task_grid.are_few``).
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, correction, scores, largest
@@ -254,10 +254,10 @@ def _score_panel_for_one(builder, isa, panel, codes, words, correction, out):
 def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0, depth, out):
     """Compute the float32 products (32, 32) of up to 32 float32 rows with a panel of 32 columns.
 
-    rows, columns and out are flat. The rows start at rows[row0], `stride` elements apart. From
-    columns[column0] on, columns holds 32 numbers, one per column, for each of the `depth` elements
-    of a row. Up to 7 rows after the last row may be read as well, so they must exist in memory. isa
-    is the instruction set of the tiles that read int8 codes.
+    `rows`, `columns` and `out` are flat. The rows start at rows[row0], `stride` elements apart.
+    From columns[column0] on, `columns` holds 32 numbers, one per column, for each of the `depth`
+    elements of a row. Up to 7 rows after the last row may be read as well, so they must exist in
+    memory. `isa` is the instruction set of the tiles that read int8 codes.
     """
 
     def codegen(context, builder, sig, a):
@@ -276,9 +276,9 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
 def multiply_registers(typingctx, isa, count, factors, sums):
     """Multiply and add in registers `count` times, as score_panel does, at the CPU's peak rate.
 
-    factors (1024,) and sums (1024,) are flat, of the types of packed rows and of scores. As many
-    sums are computed as a tile has scores. One factor changes from product to product, so that the
-    compiler cannot leave out any product.
+    `factors` (1024,) and `sums` (1024,) are flat, of the types of packed rows and of scores. As
+    many sums are computed as a tile has scores. One factor changes from product to product, so that
+    the compiler cannot leave out any product.
     """
 
     def codegen(context, builder, sig, a):
@@ -374,8 +374,8 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
 def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out, by_item):
     """Emit the int8 scores of blocks of items with 16 or 32 queries, two words per step.
 
-    A block has as many items as there are registers for the sums. by_item says whether the panel of
-    items is laid out by item or by groups (``simd.panel``).
+    A block has as many items as there are registers for the sums. `by_item` says whether the panel
+    of items is laid out by item or by groups (``simd.panel``).
     """
     lanes = isa.int8_lanes
     kind, columns = ir.VectorType(I32, lanes), range(0, n_queries, lanes)
@@ -535,7 +535,7 @@ def _emit_groups(builder, isa, items, codes, words):
 def _emit_items(builder, isa, rows, words, query):
     """Emit, for each of some items, a vector of sums of products with the codes of a query.
 
-    rows holds a pointer to the first word of each item; the words of an item lie together. The
+    `rows` holds a pointer to the first word of each item; the words of an item lie together. The
     score of an item is the sum of the lanes of its vector.
     """
     lanes = isa.int8_lanes
@@ -626,7 +626,7 @@ def _sum_of_each(builder, vectors):
     def sums_of_pairs(pairs, low, high):
         """Emit the sum of two interleavings of each pair of vectors.
 
-        low and high are the lanes that form the first 128 bits of the two interleavings.
+        `low` and `high` are the lanes that form the first 128 bits of the two interleavings.
         """
 
         def interleaved(pair, first_lanes):
