@@ -1,9 +1,9 @@
-"""Attacks: a search for rescalings that drop a neighbour from the top k.
+"""Attacks on neighbours: searches for rescalings that drop a neighbour from the top k.
 
-Attacks bound the robustness of a neighbour from above, and ``certificates`` bounds it from below. A
-successful attack returns a counterexample: a vector of weights w in the box [1, K]^d (see
-``intervals``), with which the neighbour is no longer among the top k. If an attack fails, the
-neighbour may still not be robust.
+An attack gives an upper bound on the robustness of a neighbour, and a certificate
+(``certificates``) gives a lower bound. A successful attack returns a counterexample: a vector of
+weights w in the box [1, K]^d (see ``intervals``), with which the neighbour is no longer among the
+top k. A neighbour that survives an attack is not necessarily robust.
 """
 
 import math
@@ -25,7 +25,7 @@ ROUNDS = 2
 def add_sensitivity(x, y, w, sign, slopes):
     """Add `sign` times the derivative of Fisher z by ln w[j] to slopes[j], for each dimension j.
 
-    Fisher z is that of x and y in the metric diag(w).
+    Fisher z is the artanh of the cosine of x and y in the metric diag(w).
     """
     xy, xx, yy = weighted_sums(x, y, w)
     if xx == 0.0 or yy == 0.0:
@@ -66,13 +66,13 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Return whether an edge is lost at a vertex w that brings the given rows nearer to x.
+    """Return whether an edge is lost at a vertex w at which some other rows are nearer to x.
 
-    The given rows are units[first:last]. An edge is lost if at least k rows are nearer to x than
-    units[edge]. The vertex has the weight K where a gradient is positive: the gradient of the mean
-    Fisher z of the rows units[first:last] minus the Fisher z of units[edge]. The gradient is first
-    taken at w = 1, which gives the first vertex. If the edge is not lost there, the gradient at
-    this vertex gives the second vertex.
+    The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
+    units[edge]. A vertex is chosen by a gradient: that of the mean Fisher z of the rows
+    units[first:last] minus the Fisher z of units[edge]. The weight is K in each dimension in which
+    the gradient is positive, and 1 elsewhere. The gradient at w = 1 gives the first vertex. If the
+    edge is not lost at the first vertex, the gradient at the first vertex gives a second vertex.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
@@ -89,11 +89,11 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 
 @kernel
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
-    """Return whether a w in [1, K]^d was found at which units[edge] is not among the k nearest.
+    """Search for a w in [1, K]^d at which units[edge] is not among the k nearest; return success.
 
-    The search first tries to bring the k rows after units[edge] nearer to x, all at once. It then
-    tries to bring each of the n_targets nearest competitors nearer to x, and tries the
-    counterexamples that ``certificates.beats`` returns for each of them.
+    The search first tries to bring all of the k rows that follow units[edge] nearer to x. The
+    search then tries to bring each of the n_targets nearest competitors nearer to x, and tries the
+    counterexample that ``certificates.beats`` finds for this competitor.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):
@@ -110,11 +110,11 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
     """Write, for each edge of rows[lo:hi], the lowest level at which an attack succeeds.
 
-    `sample` is a SampledRows, and `attacks` is an Attacks. `neighbors` (n, m) is ordered by
-    descending cosine, and the first k neighbours of a row form its edges. The levels are written to
-    `radii` (n, k) float64, or inf for an edge that no attack drops, or NaN for an edge of a zero
-    row. The counterexamples are written to `weights` (n, k, d) float64; their entries are between 1
-    and radius², and all 1 if there is no counterexample.
+    `sample` is a SampledRows, and `attacks` is an Attacks. `neighbors` (n, m) holds the neighbours
+    of each row by descending cosine, and the first k neighbours of a row form its edges. `radii`
+    (n, k) float64 receives the levels: inf for an edge that no attack drops, and NaN for an edge of
+    a zero row. `weights` (n, k, d) float64 receives the counterexamples. The weights of a
+    counterexample are between 1 and radius²; if there is no counterexample, all weights are 1.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth

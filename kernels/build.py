@@ -1,13 +1,14 @@
-"""Build the libraries of ``native``: python -m fastcos.kernels.build FOLDER [TIER ...].
+"""Build the shared libraries of ``native``, by python -m fastcos.kernels.build FOLDER [TIER ...].
 
 A job calls some public operations of fastcos (``fastcos.cli.warmup`` lists the jobs). Each job runs
-in a process of its own, and as many processes run at once as there are cores. The process makes
-Numba compile for the CPU of a tier, and records every kernel that the job calls, with the types of
-its arguments. For each of these signatures, the process compiles an *entry*: a function (lo, hi,
-place) that reads the arguments of the kernel from 8-byte slots at the address `place` and calls the
-kernel. The entries are emitted as object files, and the object files of a tier are linked with
-native.c. The processes share Numba's code in a temporary cache. The build needs a C compiler and a
-CPU that can run the tier. It leaves out a tier that the CPU cannot run, and prints a message.
+in a separate process, and as many processes run at once as there are cores. The process of a job
+makes Numba compile for the CPU of a tier, and records every kernel that the job calls, with the
+types of the arguments. For each recorded signature, the process compiles an *entry*: a function
+(lo, hi, place) that reads the arguments of the kernel from 8-byte slots at the address `place` and
+calls the kernel. The entries are emitted as object files, and the object files of a tier are linked
+with native.c. The processes share Numba's code in a temporary cache. The build needs a C compiler
+and a CPU that can run the tier. If the CPU cannot run a tier, the build prints a message and leaves
+out the tier.
 """
 
 import argparse
@@ -31,7 +32,7 @@ COMPILER = shlex.split(os.environ.get("CC", "cc"))
 
 
 def main(folder, *tiers):
-    """Build the tiers' libraries in `folder`; the default is every tier that this CPU can run."""
+    """Build one library per tier in `folder`; the default is all tiers that this CPU can run."""
     from . import cpu, native
 
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -160,7 +161,8 @@ def _link(scratch, texts, features, path):
     """Link the object files in the folder `scratch`, native.c and some texts into a library.
 
     Each text becomes a string variable of the library, and only names that begin with fc_ are
-    exported. The library reports that the CPU supports it if the CPU has all `features`.
+    exported. When the library is asked whether the CPU supports it, it answers yes if the CPU has
+    all `features`.
     """
     texts = [f"const char {name}[] = {json.dumps(text)};" for name, text in texts.items()]
     (scratch / "texts.c").write_text("\n".join(texts))

@@ -6,34 +6,35 @@ o is the offset of the item and w the weight with which the query multiplies off
 tau is a lower bound of the k-th best K of the query.
 
 Rotation. Before they are quantised, both rows are multiplied by the same orthogonal matrix
-(``rotation``), which spreads a large entry over all columns and changes no inner product. Below, a'
-and b' stand for the rotated rows; their rounding errors are part of SLACK.
+(``rotation``), which spreads a large entry over all columns and changes no inner product. In the
+following, a' and b' stand for the rotated rows; the rounding errors of the rotation are part of
+SLACK.
 
-Bound. Both rows are quantised: a' = s q + e and b' = t c + f. Here s and t are the quantisation
-steps, q and c the integer codes, and e and f the residuals, which are the rounding errors of the
-codes. A tile computes the integer product v = <q, c>. By the inequality of Cauchy and Schwarz,
+Bound. Both rows are quantised: a' = s q + e and b' = t c + f. The quantisation steps are s and t,
+the integer codes are q and c, and the residuals e and f are the rounding errors of the codes. A
+tile computes the integer product v = <q, c>. By the inequality of Cauchy and Schwarz,
 
     <a', b'> - s t v = <e, b'> + <s q, f>,
     |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
 
 where SLACK (``packing.SLACK``) bounds the rounding errors, relative to the norms. So K differs from
-s t v + w o by at most the right-hand side. Let N be the largest norm |b'| in a panel of 32 items, R
-the largest norm |f| of a residual, and W the largest value of w o. An item of this panel can have K
->= tau only if
+s t v + w o by at most the right-hand side of the second line. Let N be the largest norm |b'| in a
+panel of 32 items, R the largest norm |f| of a residual, and W the largest value of w o. An item of
+this panel can have K >= tau only if
 
     v >= (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
 The bound terms of a query (``simd.panel``) are tau, the factors by which N and R are multiplied,
 and the weight of the offsets, all of them divided by s. The statistics of a panel are 1 / t, N, R
-and the range of the offsets. A tile compares v with the largest integer below the right-hand side.
-In float32 tiles, s = t = 1, R = 0, and |e| is a bound on the rounding error of a float32 sum,
-relative to |a'|.
+and the range of the offsets. A tile compares v with the largest integer that is below the
+right-hand side of this inequality. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a
+bound on the relative rounding error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of this expression, of tau as a float32, and of
-float64 products. The rounding error of a squared distance may be larger by a factor |a| / |b|;
-``score_rounding`` bounds this error. The rounding errors of tau and w o are proportional to |tau|
-<= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped pair has a float64 score
-strictly below the threshold by which it was dropped.
+float64 products. The rounding error of a squared distance may be larger by a factor of |a| / |b|;
+``score_rounding`` returns a bound on this error. The rounding errors of tau and w o are
+proportional to |tau| <= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped
+pair has a float64 score strictly below the threshold by which it was dropped.
 
 Shift. Rows of embeddings often share a common direction c. If c is subtracted from the rows before
 packing, a' and b' become shorter, and every term of the bound becomes smaller. For unit rows, a =
@@ -41,12 +42,12 @@ alpha c + a' and b = beta c + b' with alpha = <a, c> and beta = <b, c> in float6
 
     <a, b> = <a', b'> + alpha (beta - 1) + alpha.
 
-The right-hand side is the sum of an inner product, of an offset beta - 1 times the weight alpha,
-and of a number that is constant for the query. The offset and its weight may be positive or
-negative. The equation leaves out the terms that contain <a', c> or <b', c>, because these products
-vanish up to rounding errors, which the number `shift_error` of the queries bounds
-(``fastcos.search.packing`` computes it). Squared distances do not change if c is subtracted from
-both rows.
+The right-hand side of this equation consists of an inner product, an offset beta - 1 times the
+weight alpha, and a constant of the query. The offset and its weight may be positive or negative.
+The equation leaves out the terms that contain <a', c> or <b', c>, because these products are 0
+except for rounding errors. The field `shift_error` of the queries, which ``fastcos.search.packing``
+computes, is a bound on these rounding errors. Squared distances do not change if c is subtracted
+from both rows.
 """
 
 import numpy as np
@@ -73,11 +74,12 @@ _UNDERFLOW = 2.0**-1050
 
 @inlined_kernel
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
-    """Set the bound terms of query i of a panel; the threshold is one that every product reaches.
+    """Set the bound terms of query i of a panel, with a threshold that every product reaches.
 
     `bound_terms` (4, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
-    step, the norm and the norm of the residual that ``packing.encode_query`` returns for the query.
-    `weight` is the weight by which the query multiplies the offsets of items.
+    first three results of ``packing.encode_query``: the quantisation step of the query, and bounds
+    on the norms of the query and of its residual. `weight` is the weight by which the query
+    multiplies the offsets of items.
     """
     inverse_step = np.float32(1.0) / step
     bound_terms[THRESHOLD, i] = -NEVER
@@ -88,13 +90,13 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 @inlined_kernel
 def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
-    """Return 1 less than the smallest product with which an item may reach a query's threshold.
+    """Return a product below which no item reaches a query's threshold, with a margin of 1.
 
-    If the product of an item is below the result, the item does not reach the threshold. The first
-    four arguments are the bound terms of the query. If residual_norm and code_norm are 0, the
-    product itself is compared with the threshold, and not an upper bound of the product.
-    `statistics` (panels, 5) belongs to ItemPanels. float32 represents the products of up to 1,024
-    columns exactly; ``packing.SLACK`` covers the rounding errors of larger products.
+    The result is 1 less than the smallest product with which an item of the panel may reach the
+    threshold. The first four arguments are the bound terms of the query. If residual_norm and
+    code_norm are 0, the threshold is compared with the product itself instead of an upper bound of
+    the product. `statistics` (panels, 5) belongs to ItemPanels. float32 represents the products of
+    up to 1,024 columns exactly; ``packing.SLACK`` covers the rounding errors of larger products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]
@@ -131,7 +133,10 @@ def threshold_of(query, queries, score, inverse_step):
 
 @borrowing_kernel
 def score_rounding(query, queries):
-    """Return a bound on the error of K (see above) that the rounding of a float64 score causes."""
+    """Return a bound on the error of K that is caused by the rounding of a float64 score.
+
+    The docstring of this module defines K.
+    """
     return (
         1e-12 * abs(queries.scaling.intercepts[query])
         + queries.scaling.slopes[query] * _UNDERFLOW
@@ -158,8 +163,8 @@ def passes_filters(row, query, filters):
     """Return whether an item is allowed in the results of a query.
 
     `filters` is a QueryFilters whose self_rows and excluded_indptr are not empty. The result is
-    False if the item is the query itself, if it is excluded for the query, or if the mask of
-    allowed items is not empty and does not contain it.
+    False if the item is the query itself, if the item is excluded for the query, or if the mask of
+    allowed items is not empty and does not contain the item.
     """
     self_rows, allowed = filters.self_rows, filters.allowed
     if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):

@@ -1,13 +1,14 @@
-"""Certificates that a neighbour remains a neighbour under every rescaling of condition at most κ.
+"""Certificates that a neighbour remains a neighbour under every rescaling with a condition up to κ.
 
 The condition of a rescaling is the ratio of its largest to its smallest entry. As in ``intervals``,
 a rescaling is represented by its weights w, which lie in the box [1, K]^d with K = κ².
 
 x, y and m are float64 unit vectors: x is an item, y its neighbour, and m a competitor of the
 neighbour. The neighbour y beats the competitor m at w if cosine(x, y) > cosine(x, m) in the metric
-diag(w). An edge is a pair of a row and one of its k nearest neighbours, and its certified radius is
-the largest condition up to which the neighbour is certified to remain one. Every test is sound: a
-certified neighbour cannot be lost. A neighbour that is not certified may still be stable.
+diag(w). An edge is a pair of a row and one of its k nearest neighbours. The certified radius of an
+edge is the largest condition up to which the neighbour is certified to remain among the k nearest.
+Every test is sound: a certified neighbour cannot be lost. A neighbour that is not certified may
+still be stable.
 """
 
 import math
@@ -74,12 +75,13 @@ def norm_ratios(y, m, K):
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether the range of the norm ratio certifies that y beats m on the whole box.
+    """Return whether a test at both ends of the norm ratio certifies that y beats m on the box.
 
-    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w)
-    is the norm ratio (norm_ratios). For a fixed ρ, the minimum of this sum over w is a concave
-    function of ρ, so the sum is positive for every ρ in a range if it is positive at both ends of
-    the range. `ratios` holds these two ends, and the test takes O(d) time.
+    The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
+    the norm ratio (norm_ratios). Let ρ be independent of w. The minimum of this sum over w is then
+    a concave function of ρ, so the sum is positive for all ρ in a range and all w if the minimum is
+    positive at both ends of the range. `ratios` holds the two ends of the range, and the test takes
+    O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -91,7 +93,8 @@ def best_multiplier(a, g, K, w):
 
     The entries of g have both signs or are all 0. As a function of μ, the sum is concave and
     piecewise linear. The maximum equals the smallest sum w a among the points w of the box with sum
-    w g = 0. The kernel writes the point with this smallest sum to w, and takes O(d log d) time.
+    w g = 0. The point at which sum w a is smallest is written to w. The kernel takes O(d log d)
+    time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -124,9 +127,9 @@ def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
     ρ(w) is the norm ratio (norm_ratios). A multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w),
-    is added to sum w x (ρ y - m). The minimum of the total over w remains a concave function of
-    ρ, or of 1/ρ if the multiplier is negative. The total is therefore positive in the whole range
-    if it is positive at first and at last.
+    is added to sum w x (ρ y - m). The minimum of the total over w is a concave function of ρ, or of
+    1/ρ if the multiplier is negative. The total is therefore positive for all ρ from `first` to
+    `last` if its minimum is positive at ρ = first and at ρ = last.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -151,9 +154,9 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
     `ratios` holds the ends of the range of the norm ratio ρ. A piece of this range that
-    piece_certificate cannot decide is bisected (in logarithms), up to `depth` times. If
-    piece_certificate cannot decide a piece of the smallest size, y cannot be certified. The
-    remaining pieces are then searched only for a counterexample w.
+    piece_certificate cannot decide is bisected at its geometric mean, up to `depth` times. If
+    piece_certificate cannot decide a piece of the smallest size, y cannot be certified, and the
+    remaining pieces are searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -177,8 +180,8 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 def beats(x, y, m, K, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    joint_certificate, which takes O(d) time, is tried before refined_certificate. m may be a zero
-    row, whose cosine is 0 for every w.
+    The function joint_certificate, which takes O(d) time, is tried before refined_certificate. The
+    competitor m may be a zero row, whose cosine is 0 for every w.
     """
     if not m.any():
         return 1 if stays_positive(x, y, m, 1.0, 0.0, 0.0, K) else 0
@@ -195,8 +198,8 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
     """Return the largest condition up to which y is certified to beat m.
 
     The condition `radius` is tried first, and then the ascending levels between bound and radius,
-    by bisection. If none of them can be certified, the result is `bound`, up to which y must
-    already be certified to beat m.
+    by bisection. The caller guarantees that y beats m up to the condition `bound`, which is
+    returned if none of these levels can be certified.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -214,7 +217,7 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return the Fisher z below which no competitor can beat y under rescalings of this condition.
+    """Return a Fisher z below which no competitor beats y under any rescaling of this condition.
 
     The threshold is the smallest Fisher z of y on the box minus ln(condition), because a rescaling
     of this condition cannot increase the Fisher z of any pair by more than ln(condition).
@@ -228,7 +231,8 @@ def competitor_threshold(x, y, condition, w):
 def separation(near, far):
     """Return the condition below which no linear map changes which of two rows is nearer.
 
-    `near` and `far` are the Fisher z of the item with the nearer row and with the farther row.
+    `near` is the Fisher z of an item and the nearer row, and `far` is the Fisher z of the item and
+    the farther row.
     """
     if near == math.inf or far == -math.inf:
         return 1.0 if near == far else math.inf
@@ -239,10 +243,10 @@ def separation(near, far):
 def linear_radii(lo, hi, sample, neighbors, z, radii):
     """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
 
-    `sample` is a SampledRows. `neighbors` (n, m) is ordered by descending cosine, where m is k + 1,
-    or k if there are no further items. The outputs are `z` (n, m), the Fisher z of each row with
-    its neighbours, and `radii` (n, k). Both are float64; the radius of an edge of a zero row is
-    NaN. The kernel takes O(m d) time per row.
+    `sample` is a SampledRows. `neighbors` (n, m) holds the neighbours of each row by descending
+    cosine; m is k + 1, or k if there are only k other items. The outputs are the radii `radii` (n,
+    k) and the Fisher z of each row with its neighbours, `z` (n, m), both in float64. The radius of
+    an edge of a zero row is NaN. The kernel takes O(m d) time per row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
@@ -263,14 +267,15 @@ def linear_radii(lo, hi, sample, neighbors, z, radii):
 def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated):
     """Write the certified radius of each edge of rows[lo:hi] under rescalings of the dimensions.
 
-    `sample` is a SampledRows, and `search` is a CertificateSearch. `neighbors` (n, m) is ordered by
-    descending cosine, and the first k neighbours of a row form its edges. `partial` (n, k) float64
-    is changed in place. Before the first call, `partial` holds an upper limit of each radius; after
-    a call, `partial` holds the radius that is certified against the competitors of all calls so
-    far. The radius that is certified against all items is written to `radii` (n, k) float64, or NaN
-    for an edge of a zero row. For items that are not in the list of a row, the kernel only knows
-    that their Fisher z is at most that of the last item in the list. `truncated` (n,) uint8 is set
-    to 1 for each row in which this bound determined the radius of an edge.
+    `sample` is a SampledRows, and `search` is a CertificateSearch. `neighbors` (n, m) holds the
+    neighbours of each row by descending cosine, and the first k neighbours of a row form its edges.
+    `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds an upper
+    limit of each radius; after a call, `partial` holds the radius that is certified against the
+    competitors of all calls so far. The radius that is certified against all items is written to
+    `radii` (n, k) float64, or NaN for an edge of a zero row. The Fisher z of a row and an item that
+    is not in the list of the row is at most that of the row and the last item in the list.
+    `truncated` (n,) uint8 is set to 1 for each row in which this upper bound limits the radius of
+    an edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

@@ -1,16 +1,17 @@
 """The cache of compiled code on disk.
 
 The name of each file contains a digest of everything that affects the code in the file. Numba's own
-cache has three faults. First, Numba watches only the file of the compiled function, so after an
-upgrade it may run an old helper function of another file (see ``fingerprint``). Second, two
-processes that save at the same time can corrupt the index of Numba's cache. Third, the import of a
-cached function fails if no directory is writable. In this module, every signature is one file,
-there is no index, and failures of the disk become warnings.
+cache has three faults. First, Numba watches only the file that defines the compiled function, so
+after an upgrade, Numba may run an outdated helper function of another file (see ``fingerprint``).
+Second, two processes that save at the same time can corrupt the index of Numba's cache. Third, the
+import of a cached function fails if no directory is writable. This module avoids all three: it
+saves every signature in a separate file without an index, and turns disk errors into warnings.
 
-A file is a pickle, so anybody who can write the file can make this process run arbitrary code. Only
-the user has access to the directories that this module creates. A file is not read if it belongs to
-another user (except root), or if every user may write it. The digest in a file detects damage, not
-attacks. ``numba_internals`` makes Numba use these files.
+Each file in the cache is a pickle, so anybody who can write such a file can make this process run
+arbitrary code. Only the user has access to the directories that this module creates. A file is not
+read if its owner is neither the user nor root, or if every user may write it. The digest in a file
+detects damage but does not prevent attacks. ``numba_internals`` makes Numba use the files of this
+cache.
 """
 
 import contextlib
@@ -47,19 +48,20 @@ _directory = None
 
 
 def set_cache_directory(path):
-    """Store compiled code under path, or in the default directory if path is None.
+    """Set the cache directory to path, or to the default directory if path is None.
 
-    The default is the directory in FASTCOS_CACHE_DIR, or else the user's cache directory.
+    The default is the directory in the environment variable FASTCOS_CACHE_DIR if it is set, and
+    otherwise the user's cache directory.
     """
     global _directory
     _directory = None if path is None else _absolute(Path(path))
 
 
 def cache_directory():
-    """Return the directory of the compiled code, which may not exist yet, or None if there is none.
+    """Return the cache directory, which need not exist yet, or None if it cannot be determined.
 
-    There is no such directory if FASTCOS_CACHE_DIR and HOME are not set and the system does not
-    know the user, as in a container that runs under an arbitrary user id.
+    The cache directory cannot be determined if FASTCOS_CACHE_DIR and HOME are not set and the
+    system does not know the user, as in a container that runs under an arbitrary user id.
     """
     if _directory is not None:
         return _directory
@@ -77,14 +79,14 @@ def cache_directory():
 def _absolute(directory):
     """Return the absolute path of a directory, which may be relative to the working directory.
 
-    The path is computed once, so the cache stays where it is when the process changes its working
-    directory.
+    A relative path is resolved only once, so the cache stays where it is when the process changes
+    its working directory.
     """
     return directory.absolute()
 
 
 def exists(path):
-    """Return whether a path exists; if its directory may not be read, return False."""
+    """Return whether a path exists; if its directory is not readable, return False."""
     try:
         return path.exists()
     except OSError:
@@ -106,8 +108,8 @@ def is_writable():
 def sole_process(name):
     """Try to lock `name` during a `with` block; yield False if another process holds the lock.
 
-    All processes with the same cache directory share the locks. If files cannot be locked, True is
-    yielded.
+    All processes with the same cache directory share the locks. If the file system does not support
+    locks, True is yielded.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -130,7 +132,10 @@ def sole_process(name):
 
 @functools.cache
 def sources_digest():
-    """Return a digest of all kernel source files; a usable native library holds the same digest."""
+    """Return a digest of all kernel source files.
+
+    A native library is used only if it holds the same digest.
+    """
     content = hashlib.sha256()
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.[cp]*")):
@@ -159,7 +164,7 @@ def has_numba_file():
 
 
 def numba_setting(name):
-    """Return whether a setting of Numba is on, importing Numba only if its settings file exists."""
+    """Return whether a setting of Numba is on; import Numba only if its settings file exists."""
     if "numba" in sys.modules or has_numba_file():
         import numba
 
@@ -186,7 +191,7 @@ HARMLESS_VARIABLES = {
 
 @functools.cache
 def code_digest():
-    """Return a digest of the versions of Python and of the compilers, and of their settings."""
+    """Return a digest of the versions and settings of Python and of the compilers."""
     compilers = [_version(name) for name in ("numba", "llvmlite")] if has_compiler() else []
     settings = [
         (name, value)
@@ -220,7 +225,7 @@ def leave_mark(name, kernels):
 
 
 def is_marked(name, kernels):
-    """Return whether leave_mark was called with `name` for the present code of these kernels."""
+    """Return whether leave_mark was called with `name` for the present code of some kernels."""
     try:
         return _mark(name, kernels).exists()
     except OSError:  # the directory does not exist or is not accessible
@@ -234,16 +239,17 @@ def _mark(name, kernels):
 
 
 def signatures():
-    """Return the paths of the files with code that Python can call, one for each signature."""
+    """Return the paths of the files whose code Python can call; each file holds one signature."""
     directory = cache_directory()
     return [] if directory is None else list((directory / code_digest()).glob(f"*/[!{INNER}]*-*"))
 
 
 class Files:
-    """The files of compiled code: one per signature of a function.
+    """The files with the compiled code of one function, one file per signature.
 
-    A file consists of a SHA-256 digest of its name and its payload, followed by the payload. The
-    name of the file begins with the mark, the name of the function and its fingerprint.
+    A file consists of a SHA-256 digest of the file name and the payload, followed by the payload.
+    The file name begins with the mark, the name of the function and the fingerprint of the
+    function.
     """
 
     def __init__(self, function, mark=""):
@@ -271,11 +277,12 @@ class Files:
 
     @contextlib.contextmanager
     def turn(self, keys):
-        """Yield whether none of the keys has a file; if so, hold the turn to compile the signature.
+        """Yield whether a signature must be compiled; if so, lock the signature meanwhile.
 
-        The turn is a lock for one signature. While another process holds this lock, the method
-        waits. Without turns, eight test workers that start together would compile each kernel eight
-        times. If files cannot be locked, no process waits.
+        The signature must be compiled if none of its keys has a file. While another process holds
+        the lock, the method waits. Without these locks, eight test workers that start together
+        would compile each kernel eight times. If the file system does not support locks, the method
+        does not wait.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
@@ -302,7 +309,7 @@ class Files:
         return pickle.loads(payload)
 
     def save(self, key, payload):
-        """Save the pickle `payload` under key; other processes see the whole file or no file."""
+        """Save the pickle `payload` under key; other processes see the complete file or none."""
         path = self._path(key)
         _make_private(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
@@ -318,7 +325,7 @@ class Files:
 
 
 def _note_use(path):
-    """Set the modification time of a file that was just used to now, at most once per day."""
+    """Set the modification time of a used file to the present time, at most once per day."""
     with contextlib.suppress(OSError):  # the cache of an image may be read-only
         if time.time() - path.stat().st_mtime > _SECONDS_BETWEEN_DATES:
             os.utime(path)
@@ -348,7 +355,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock the byte of the lock file that corresponds to a path, until the stack is closed."""
+    """Lock, until the stack is closed, the byte of the lock file that corresponds to a path."""
     import fcntl
 
     _make_private(path.parent.parent)
@@ -378,7 +385,7 @@ def _refuse_foreign(path, status):
 
 
 def _digest(path, payload):
-    """Return a digest of the file name and the payload; a renamed file thus counts as damaged."""
+    """Return a digest of a file's name and payload, so that a renamed file counts as damaged."""
     return hashlib.sha256(path.name.encode() + payload).digest()
 
 
@@ -393,7 +400,10 @@ warned = set()
 
 
 def warn(event, cause):
-    """Warn of an event once per process, because a full disk, for example, affects every kernel."""
+    """Warn of an event only once per process.
+
+    An event such as a full disk would otherwise cause a warning for every kernel.
+    """
     if event not in warned:
         warned.add(event)
         warnings.warn(f"fastcos {event}: {cause}", stacklevel=3)

@@ -47,7 +47,7 @@ lock = threading.RLock()
 
 
 def hold():
-    """Wait until no thread compiles a kernel, and keep all threads from starting to compile."""
+    """Wait until no thread is compiling a kernel, and keep all threads from starting to compile."""
     compiler_lock.acquire()
     lock.acquire()
 
@@ -71,9 +71,10 @@ def compiled_for_kernels(function, flags):
 def _compile_in_turn(dispatcher, compile_here, signature):
     """Load the code of a signature, or compile it while no other process compiles this signature.
 
-    While a process waits for its turn, it does not hold Numba's lock, because forks and the
-    compilations of other threads need this lock. A turn never lies within another turn, so a
-    process that holds a turn never waits for another process.
+    While the process waits for another process, it does not hold Numba's lock, because forks and
+    the compilations of other threads need Numba's lock. A process that holds the lock of one
+    signature never waits for the lock of another signature, so two processes never wait for each
+    other.
     """
     with (
         turn_to_compile(dispatcher, signature) as must_compile,
@@ -115,7 +116,7 @@ def _check_address_space():
 
 
 class Stopwatch:
-    """Seconds of compiling kernels in this process; the first one is announced on stderr."""
+    """The time that this process spends compiling; the first compilation is announced on stderr."""
 
     def __init__(self):
         self.seconds, self.is_announced, self._start = 0.0, False, 0.0
@@ -153,7 +154,9 @@ _BLOCK = types.int64, types.int64, types.uintp
 
 @functools.cache
 def prange_driver(rows_kernel):
-    """Return driver(boundaries, done, *arguments), a parallel loop over blocks of rows_kernel.
+    """Return driver(boundaries, done, *arguments), a parallel loop that runs a kernel on blocks.
+
+    The kernel is rows_kernel.
 
     `done` (blocks,) uint8 is set to 1 for every finished block. The caller must check `done`,
     because in a forked child the threading layer of Numba can return without running the loop, and
@@ -174,7 +177,7 @@ def prange_driver(rows_kernel):
 
 @numba.njit(parallel=True, nogil=True)
 def _loop(entry, place, boundaries, done):
-    """Run entry(lo, hi, place) for every block of rows between consecutive boundaries."""
+    """Run entry(lo, hi, place) for the rows lo to hi between every two consecutive boundaries."""
     for block in prange(boundaries.shape[0] - 1):
         _run_block(entry, boundaries[block], boundaries[block + 1], place)
         done[block] = 1

@@ -27,7 +27,7 @@ ISA_FEATURES = {
 def cpu_features():
     """Return the CPU features that kernels may use.
 
-    The variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict these features.
+    The environment variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict these features.
 
     If fastcos was installed with native libraries, the result is the set of features of the widest
     tier that this CPU supports. Callers check the features before they choose an intrinsic, because
@@ -52,8 +52,9 @@ def cpu_features():
 def has_instruction(feature):
     """Return whether this CPU has the instruction `feature`.
 
-    The feature is fma (a b + c, rounded once) or f16c (float16 to float32). Intel
-    introduced f16c in 2012 and fma in 2013. A CPU that is not x86 is assumed to have both.
+    The feature is either fma (computes a b + c with one rounding) or f16c (converts float16 to
+    float32). Intel introduced f16c in 2012 and fma in 2013. A CPU that is not x86 is assumed to
+    have both instructions.
     """
     is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
     return not is_x86 or feature in cpu_features()
@@ -61,7 +62,7 @@ def has_instruction(feature):
 
 @functools.cache
 def fast_cache_bytes():
-    """Return the largest size, in bytes, of a table whose rows are read fast in any order.
+    """Return the size, in bytes, up to which the rows of a table can be read fast in any order.
 
     Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more,
     which answers nearly as fast as the second-level cache. The third-level cache of Intel's servers
@@ -98,7 +99,7 @@ def supported_tiers():
 def code_name(tier):
     """Return the CPU name and the features of a tier, as Numba's variables expect them.
 
-    The variables are NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    The environment variables are NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
     """
     cpu_name, features = native.TIERS[tier]
     return cpu_name, ",".join(f"+{feature}" for feature in features)
@@ -107,9 +108,9 @@ def code_name(tier):
 def _tile_registers_granted():
     """Ask Linux for permission to use the AMX tile registers; return whether it is granted.
 
-    Linux must save these registers (8 KiB per thread) when it switches threads, so it asks each
-    process to request them. Threads and forked children inherit the permission. Without the
-    permission, the first tile instruction raises SIGILL.
+    Linux must save the AMX tile registers (8 KiB per thread) when it switches threads, so a process
+    may use the registers only after it has requested them. Threads and forked children inherit the
+    permission. Without the permission, the first tile instruction raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
@@ -129,7 +130,7 @@ def model():
 
 
 def name():
-    """Return the name of the CPU for the code generator, or of its tier if Numba is missing."""
+    """Return LLVM's name for this CPU, or the name of its tier if Numba is missing."""
     if not has_compiler():
         return native.tier() or platform.machine()
     import numba

@@ -15,8 +15,8 @@ _ROWS_AT_ONCE = 256
 def check_rows(lo, hi, X, views, n_columns, findings):
     """Write the worst defect of each of the rows lo to hi of X to findings (n,) uint8.
 
-    The constants VALID to EXPLICIT_ZERO of this module are the possible findings. `X` is a Csr
-    whose indptr is already validated, and views are the BitViews of X. The kernel takes O(nnz)
+    A finding is one of the constants VALID to EXPLICIT_ZERO of this module. `X` is a Csr whose
+    indptr has already been validated, and `views` holds the BitViews of X. The kernel takes O(nnz)
     time.
     """
     for first in range(lo, hi, _ROWS_AT_ONCE):
@@ -31,8 +31,8 @@ def check_rows(lo, hi, X, views, n_columns, findings):
 def _all_valid(lo, hi, X, views, n_columns):
     """Return whether no row from lo to hi has a defect.
 
-    Two vectorised loops check the values and the order of the indices, and the first and the last
-    index of each row are compared with the number of columns.
+    Two vectorised loops check that the values are valid and that the indices ascend. The first and
+    the last index of each row are then compared with the number of columns.
     """
     indptr, indices, columns, bits = X.indptr, X.indices, views.columns, views.values
     magnitude, infinity = views.magnitude, views.infinity
@@ -70,7 +70,7 @@ def _all_valid(lo, hi, X, views, n_columns):
 def are_within(start, stop, columns, n_columns):
     """Return whether columns[start:stop] holds only numbers below n_columns, in any order.
 
-    `columns` holds indices of a matrix as unsigned integers, as in BitViews.
+    `columns` holds the column indices of a matrix as unsigned integers, as in BitViews.
     """
     columns = columns[start:stop]
     widest = columns.dtype.type(0)
@@ -81,7 +81,7 @@ def are_within(start, stop, columns, n_columns):
 
 @kernel
 def _check_each_row(lo, hi, X, n_columns, findings):
-    """Write the findings of check_rows for rows lo to hi, which are validated one by one."""
+    """Validate rows lo to hi one by one, and write the findings that check_rows describes."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for i in range(lo, hi):
         outside, broken, unsorted, zero = False, False, False, False
@@ -127,16 +127,16 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 
     `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins.
     `positions` (parts, p) int64 holds, for each part and each column, the position in the transpose
-    at which the entries of the part in this column start; the array is overwritten. The results are
-    written to rows and `values` (nnz,), and rows ascend in every column. `values` is None if the
-    data of X is None.
+    at which the entries of the part in this column start; the array is overwritten. The row numbers
+    and the values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row numbers
+    ascend within a column. `values` is None if the data of X is None.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Transpose as transpose_parts does.
+    """Write the transpose of a CSR matrix as transpose_parts does, from separate arrays.
 
     The arrays are separate arguments instead of fields of a record, because Numba can leave out the
     code that reads data only if data is itself an argument and is None.

@@ -1,8 +1,8 @@
-"""Float64 dot products of tiles of 6 rows with 32 rows of another matrix.
+"""Float64 dot products of 6 rows of one matrix with 32 rows of another matrix, called a tile.
 
-The second matrix is packed in panels of 32 rows, which form the columns of a tile. Every product
-and every sum is rounded separately, in the order of the dimensions, so results are bit-for-bit
-identical to the results of a plain loop on every CPU.
+The second matrix is packed in panels of 32 rows; the rows of a panel form the columns of a tile.
+Every product and every sum is rounded separately, in the order of the dimensions, so results are
+bit-for-bit identical to the results of a plain loop on every CPU.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ def dot_tile(rows, first_row, panels, panel, tile):
     """Set tile[r, c] to the dot product of row first_row + r with row c of a packed panel.
 
     `rows` (n, d) is float64 in C order, `panels` (P, d, 32) float64 is the output of pack_rows,
-    `panel` is the number of the panel, and `tile` (6, 32) float64 is the output. If first_row + r
-    is past the last row, the last row is read instead. The kernel performs 192 d multiply-adds.
+    `panel` is the number of the panel, and `tile` (6, 32) float64 is the output. If there is no row
+    first_row + r, the last row is read instead. The kernel performs 192 d multiply-adds.
     """
     for column in range(0, COLUMNS, WIDTH):
         dot_products(rows, first_row, panels, panel, column, tile)
@@ -28,7 +28,7 @@ def pack_rows(lo, hi, rows, panels):
     """Pack rows in panels: set panels[q, :, c] to rows[32 q + c], for the panels q from lo to hi.
 
     `rows` (n, d) is float64, and `panels` (ceil(n / 32), d, 32) float64 is the output, which holds
-    zeros in place of rows past the last one. The kernel copies 32 (hi - lo) d numbers.
+    zeros where the last panel has no row. The kernel copies 32 (hi - lo) d numbers.
     """
     for panel in range(lo, hi):
         for column in range(COLUMNS):
@@ -40,7 +40,7 @@ def pack_rows(lo, hi, rows, panels):
 
 @kernel
 def products_rows(lo, hi, rows, panels, out):
-    """Set out[i, j] to the dot product of row i with row j of a packed matrix, for i from lo to hi.
+    """Set out[i, j] to the dot product of row i and row j of a packed matrix, for i from lo to hi.
 
     `rows` (n, d) and `panels` (ceil(m / 32), d, 32) are float64, and `out` (n, m) float64 is the
     output. The kernel takes O((hi - lo) m d) time.

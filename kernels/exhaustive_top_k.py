@@ -1,6 +1,7 @@
-"""Exact top-k of dense rows by float64 scores of all pairs, for small inputs and large k.
+"""Exact top-k of dense rows, for small inputs and large k: all pairs are scored in float64.
 
-Other kernels of this file score lists of items, and merge or extend the results of searches.
+Further kernels of this file score lists of items, merge the results of searches, and replace an
+item in the results by its copies.
 """
 
 import numpy as np
@@ -17,11 +18,11 @@ _CHUNK = 256
 
 @kernel
 def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
-    """Find the best k candidates of each query in each part of the query's list of candidates.
+    """Divide the candidates of each query into parts, and find the best k candidates in each part.
 
-    The candidates of each query are divided into `parts` parts of about equal size. Task r, for r
-    from lo to hi, searches part r % parts of the candidates of query r // parts, and writes its
-    results to row r of `scores` (n parts, k) float64 and `rows` (n parts, k) int64. `scoring` is a
+    The candidates of a query are divided into `parts` parts of about equal size. Task r, for r from
+    lo to hi, searches part r % parts of the candidates of query r // parts, and writes its results
+    to row r of `scores` (n parts, k) float64 and `rows` (n parts, k) int64. `scoring` is a
     PairScoring, `ranges` is a CandidateRanges, and `filters` is a QueryFilters with self_rows;
     filters.allowed is not read. With m candidates per query, the kernel performs O((hi - lo) m d /
     parts) operations in float64, and it allocates O(k) memory.
@@ -69,10 +70,10 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
 
 @kernel
 def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
-    """Write the best k entries of each of the lists lo to hi to scores and rows (n, k).
+    """Write the best k entries of each of the lists lo to hi to the arrays scores and rows (n, k).
 
     List i consists of the scores part_scores[i] and the row numbers part_rows[i], both of length c.
-    Lists are padded by the row number -1.
+    Short lists are padded with the row number -1.
     """
     c = part_rows.shape[1]
     list_rows, list_scores, scratch = np.empty(c, np.int64), np.empty(c), np.empty(c)
@@ -89,9 +90,9 @@ def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
 def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
     """Score the candidates of queries lo to hi, and keep those whose scores are at least bounds[i].
 
-    The candidates of query i are the counts[i] entries of rows from starts[i] on. The kept
-    candidates and their scores are moved to the front of this range, and counts[i] is set to the
-    number of kept candidates. `scoring` is a PairScoring. `counts` (n,), rows and scores
+    The candidates of query i are rows[starts[i] : starts[i] + counts[i]]. The kept candidates and
+    their scores are moved to the front of this range, and counts[i] is set to the number of kept
+    candidates. `scoring` is a PairScoring. The arrays counts (n,), rows (starts[n],) and scores
     (starts[n],) are changed in place.
     """
     for i in range(lo, hi):
@@ -114,9 +115,9 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
     """Score every item that is listed for the queries lo to hi.
 
     The items that are listed for query i are rows[starts[i] : starts[i + 1]]. `scoring` is a
-    PairScoring, and `starts` (n + 1,) and rows (starts[n],) are int64. The results are written to
-    scores (starts[n],) float64. A score that is NaN, which only damaged rows produce, is replaced
-    by -inf.
+    PairScoring, and `starts` (n + 1,) and `rows` (starts[n],) are int64. The results are written to
+    `scores` (starts[n],) float64. A score that is NaN, which only damaged rows produce, is replaced
+    with -inf.
     """
     for i in range(lo, hi):
         first, last = starts[i], starts[i + 1]
@@ -128,7 +129,7 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 
 @kernel
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
-    """Find the best k items of queries lo to hi, from neighbours that stand for groups of copies.
+    """Replace each neighbour of queries lo to hi by all its copies, and write the best k items.
 
     `distinct` is a DistinctResults, in which one item stands for all items that are equal to it,
     and `groups` is the CopyGroups of the items. Each neighbour in distinct is replaced by all

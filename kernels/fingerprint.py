@@ -1,9 +1,9 @@
 """The fingerprint of a kernel: a digest of its code and of all code of this package that it uses.
 
 The fingerprint is taken from the bytecode of the functions in memory, not from files. Comments and
-line numbers therefore do not change a fingerprint. Fingerprints are also correct if the package is
-in a zip file, has no source files or is part of a frozen program, and they do not change when an
-upgrade replaces the files of the package of a running process.
+line numbers therefore do not change a fingerprint. Fingerprints are therefore also correct if the
+package is in a zip file, has no source files or is part of a frozen program. The fingerprints of a
+running process do not change when an upgrade replaces the files of the package.
 """
 
 import functools
@@ -32,16 +32,17 @@ def fingerprint(function):
 
 
 def module_fingerprint(name):
-    """Return the digest of a module's code, which its loader reads; the module is not run."""
+    """Return the digest of a module's code, which is loaded but not run."""
     code = importlib.util.find_spec(name).loader.get_code(name)
     return hashlib.sha256(repr(_code(code)).encode()).hexdigest()
 
 
 @functools.cache
 def _describe(definition):
-    """Return a text that changes with a function or class, and the definitions that it uses.
+    """Return a description of the code of a function or class, and the definitions that it uses.
 
-    A kernel or an intrinsic is described by the function that it decorates and by its flags.
+    A kernel or an intrinsic is described by its flags and by the Python function from which it is
+    made.
     """
     if inspect.isclass(definition):
         members = [value for value in vars(definition).values() if inspect.isfunction(value)]
@@ -68,7 +69,7 @@ def _describe(definition):
 
 
 def _globals(function, code):
-    """Return the globals that the code names, and the attributes of this package's modules."""
+    """Return the values of the globals and of this package's module attributes that code names."""
     names = _names(code)
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     modules = [value for value in values.values() if _is_own_module(value)]
@@ -80,7 +81,7 @@ def _globals(function, code):
 
 
 def _names(code):
-    """Return the names of globals and attributes in code and in the functions that it defines."""
+    """Return the names of globals and attributes in a code object and the functions inside it."""
     names, stack = set(), [code]
     while stack:
         part = stack.pop()
@@ -101,7 +102,7 @@ def _is_own(value):
 
 
 def _text(value):
-    """Return a text for a constant; the text is the same in every process."""
+    """Return a text that describes a constant and is the same in every process."""
     if isinstance(value, dict):
         return str(sorted((_text(key), _text(item)) for key, item in value.items()))
     if isinstance(value, (set, frozenset)):
@@ -121,7 +122,10 @@ def _text(value):
 
 
 def _code(code):
-    """Return the parts of a code object that decide its behaviour: not its docstring and lines."""
+    """Return the parts of a code object that affect its results.
+
+    The docstring and the line numbers are left out.
+    """
     constants = list(code.co_consts)
     if constants and isinstance(constants[0], str):
         constants[0] = None  # leave out the docstring

@@ -3,7 +3,7 @@
 A rescaling D turns <x, y> into sum w x y with weights w = D^-2. The *condition* of D is the ratio
 of its largest to its smallest entry. If the condition is at most κ, the weights, after division by
 a common factor, lie in the *box* [1, K]^d with K = κ². The common factor does not change a cosine.
-Everything is computed in float64, from unit vectors x and y.
+All computations use float64 and begin with unit vectors x and y.
 """
 
 import math
@@ -60,7 +60,7 @@ def fisher_z(x, y):
 
 @kernel
 def weighted_sums(x, y, w):
-    """Return the three sums over the dimensions: of w x y, of w x² and of w y²."""
+    """Return sum w x y, sum w x² and sum w y², which are sums over the dimensions."""
     xy, xx, yy = 0.0, 0.0, 0.0
     for j in range(x.shape[0]):
         xy += w[j] * x[j] * y[j]
@@ -83,8 +83,8 @@ def best_positive(x, y, K, w):
     """Write to w the vertex of the box [1, K]^d at which the cosine of x and y is largest.
 
     The largest cosine must be positive. At this vertex, only dimensions with x y > 0 have the
-    weight K, and if these dimensions are sorted by y / x, those with the weight K are contiguous.
-    The function tries all contiguous ranges, in O(d²) time.
+    weight K. If the dimensions with x y > 0 are sorted by y / x, the dimensions with the weight K
+    form a contiguous range. The function tries all contiguous ranges in O(d²) time.
     """
     d = x.shape[0]
     positions, ratios, m = np.empty(d, np.int64), np.empty(d), 0
@@ -142,11 +142,11 @@ def tangent(sums, t):
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """Return the t between low and high at which the minimum of two tangents is highest.
+    """Return the t from low to high at which the lower of two tangents is highest.
 
     `left` and `right` are the weighted sums of the two tangents, which are functions of t (see
     ``tangent``). Each tangent has one peak. The peak of `left` is at or after low, and the peak of
-    `right` is at or before high. If this t cannot be determined because of rounding errors, 0.0 is
+    `right` is at or before high. If rounding errors make it impossible to determine this t, 0.0 is
     returned.
     """
     first = math.sqrt(left[2] / left[1])
@@ -168,9 +168,10 @@ def highest_envelope(left, right, low, high):
 def lowest_between(start, end, w_start, w_end, w):
     """Write to w the point between w_start and w_end at which the cosine is smallest.
 
-    `w_start` and `w_end` are points of the box, no cosine between them is negative, and start and
-    end are their weighted sums. The derivative of the cosine along the segment changes its sign at
-    most once, because the numerator of the derivative is linear.
+    `w_start` and `w_end` are points of the box between which no cosine is negative, and `start` and
+    `end` are the weighted sums at these points. The derivative of the cosine along the segment from
+    w_start to w_end changes its sign at most once, because the numerator of the derivative is
+    linear.
     """
     n, p, q = start
     dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
@@ -188,11 +189,12 @@ def lowest_between(start, end, w_start, w_end, w):
 
 @kernel
 def worst_nonnegative(x, y, K, w):
-    """Write to w the point of the box with the smallest cosine, if no cosine in it is negative.
+    """Write to w the point of the box with the smallest cosine, if no point has a negative cosine.
 
-    The smallest cosine is the maximum over t of the minimum over w of 2 sum w x y / sum w (t x² +
-    y²/t). Two vertices of the box, each of which is optimal at its own t, bound the maximum from
-    above. The algorithm next tries the t at which this bound is highest.
+    The smallest cosine is the maximum, over all t > 0, of the minimum over w of 2 sum w x y / sum w
+    (t x² + y²/t). The minimum at one t is attained at a vertex of the box, and every vertex gives
+    an upper bound on the minimum at all t. The algorithm keeps two vertices, and next tries the t
+    at which the upper bound that they give is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -238,8 +240,9 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
     """Write the exact ranges of the cosines of pairs lo to hi over the box [1, K]^d of weights.
 
     `pairs` is a RowPairs. The lowest and the highest cosine of each pair are written to `ends` (n,
-    2) float64, or NaN if a row is zero. The weights at which the pair has these cosines are written
-    to `weights` (n, 2, d) float64, or ones if a row is zero. The kernel takes O(d²) time per pair.
+    2) float64; both are NaN if a row is zero. The weights at which the pair has the lowest and the
+    highest cosine are written to `weights` (n, 2, d) float64; all weights are 1 if a row is zero.
+    The kernel takes O(d²) time per pair.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     d = x.shape[1]
@@ -259,12 +262,12 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 
 @kernel
 def total_variation_index(x, y, contributions):
-    """Return the total-variation index of two unit vectors, and write the contributions to it.
+    """Return the total-variation index of two unit vectors; write the contribution per dimension.
 
     `contributions` (d,) float64 is set to ½ (e₊² - e₋²), entry by entry, where e₊ and e₋ are the
     unit vectors along x + y and x - y. The contribution of a dimension is the derivative of Fisher
-    z with respect to the logarithm of the weight of this dimension. The index is the sum of the
-    absolute contributions.
+    z with respect to the logarithm of the weight of this dimension. The total-variation index is
+    the sum of the absolute values of the contributions.
     """
     plus, minus = sum_and_difference(x, y)
     contributions[:] = 0.0
@@ -280,7 +283,7 @@ def total_variation_index(x, y, contributions):
 
 @kernel
 def pair_indices(lo, hi, pairs, z, indices, contributions):
-    """Write Fisher z, the total-variation index and its contributions for the pairs lo to hi.
+    """Write Fisher z, the total-variation index and its parts per dimension for pairs lo to hi.
 
     `pairs` is a RowPairs. The outputs `z` (n,), `indices` (n,) and `contributions` (n, d) are
     float64.
@@ -296,12 +299,12 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 
 @kernel
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
-    """Write the total-variation indices of the edges of parts lo to hi, and sums by dimension.
+    """Write the total-variation index of each edge of parts lo to hi, and the sums by dimension.
 
     An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows,
-    `neighbors` (n, k) holds the neighbours of its rows, and part q consists of the rows from
-    first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64, which is NaN for an
-    edge of a zero row, and `totals` (parts, d) float64, which holds, for each part and each
+    `neighbors` (n, k) holds the neighbours of the sampled rows, and part q consists of the rows
+    from first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64, which is NaN for
+    an edge of a zero row, and `totals` (parts, d) float64, which holds, for each part and each
     dimension, the sum of the absolute contributions over all edges. The kernel takes O(d) time per
     edge.
     """

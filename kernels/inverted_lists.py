@@ -1,13 +1,13 @@
-"""Inverted lists of sparse items, and the accumulation of inner products along them.
+"""Inverted lists of sparse items, and the accumulation of inner products along these lists.
 
 The list of a column holds the items that have a non-zero in the column. With int32 sums, a list is
 read 64 bits at a time. If all values are 1, these 64 bits hold four item numbers. Otherwise, the 64
 bits hold two items with their values, in 32 bits each: the lower 16 bits hold the item number and
-the upper 16 bits the value. Short lists are ordered by length, because the CPU mispredicts the end
-of a list less often if lists of the same length follow each other. With this layout and this order
-of the lists, a search of the Magic: The Gathering decks, whose lists have 31 entries on average, is
-1.3 times as fast as with separate arrays for items and values and with the lists in their original
-order.
+the upper 16 bits the value. The columns are numbered such that short lists are ordered by length,
+because the CPU mispredicts the end of a list less often if lists of the same length follow each
+other. With this layout and this order of the lists, a search of the Magic: The Gathering decks,
+whose lists have 31 entries on average, is 1.3 times as fast as with separate arrays for items and
+values and with the lists in their original order.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def find_whole_rows(lo, hi, indptr, data, are_int16):
     """Set are_int16[lo:hi] to whether rows lo to hi of a CSR matrix hold only int16 integers.
 
     The rows lo to hi are examined together, so are_int16 is the same for all of them. `data` (nnz,)
-    is a float array, and `are_int16` (n,) bool the output.
+    is a float array, and `are_int16` (n,) bool is the output.
     """
     n_violations = 0
     for value in data[indptr[lo] : indptr[hi]]:
@@ -45,7 +45,8 @@ def take_rows(lo, hi, order, X, reordered):
     """Write rows lo to hi of the reordered matrix whose row i is row order[i] of X.
 
     `X` is a Csr, and `reordered` is the Csr of the reordered matrix. The indptr of the reordered
-    matrix is an input. Its indices, and its data unless it is None, are outputs; the data is int16.
+    matrix is an input. The indices and the data of the reordered matrix are outputs; the data is
+    int16, or None if all values are 1.
     """
     _take_arrays(
         lo, hi, order, X.indptr, X.indices, X.data, reordered.indptr, reordered.indices,
@@ -55,7 +56,7 @@ def take_rows(lo, hi, order, X, reordered):
 
 @kernel
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
-    """Reorder rows as take_rows does.
+    """Reorder the rows of a CSR matrix as take_rows does, from separate arrays.
 
     The arrays are separate arguments instead of fields of a record, because Numba can leave out the
     code that reads data only if data is itself an argument and is None.
@@ -79,10 +80,10 @@ def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, 
 
 @kernel
 def add_lists(first, last, indices, values, list_indptr, list_items, list_values, sums):
-    """Add the inner product of a query with item j to sums[j], for all items.
+    """Add the inner product of a query and each item j to sums[j].
 
     The non-zeros of the query are the entries `first` to `last` of indices and values, in order. If
-    list_values and values are None, every value is 1. If only list_values is None, an entry of
+    both list_values and values are None, every value is 1. If only list_values is None, an entry of
     `list_items` (nnz,) int32 holds an item in its lower 16 bits and the value of the item in its
     upper 16 bits. The lists are short and lie at random addresses, so the first cache lines of each
     list are prefetched: a search of the Magic: The Gathering decks is then twice as fast as without
@@ -100,7 +101,7 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
 
 @kernel
 def _add_ones(first, last, indices, list_indptr, items, sums):
-    """Compute add_lists if every value is 1."""
+    """Add the inner products as add_lists does, where every value is 1."""
     line = _LINE // items.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:
@@ -128,7 +129,7 @@ def _add_ones(first, last, indices, list_indptr, items, sums):
 
 @kernel
 def _add_packed(first, last, indices, values, list_indptr, packed, sums):
-    """Compute add_lists if each entry of a list, in packed, holds an item and its value."""
+    """Add the inner products as add_lists does, where packed holds items with their values."""
     line = _LINE // packed.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:
@@ -156,7 +157,7 @@ def _add_packed(first, last, indices, values, list_indptr, packed, sums):
 
 @kernel
 def _add_values(first, last, indices, values, list_indptr, items, item_values, sums):
-    """Compute add_lists if the values of the lists are in a separate array."""
+    """Add the inner products as add_lists does, where item_values holds the values of the items."""
     item_line, value_line = _LINE // items.itemsize, _LINE // item_values.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:

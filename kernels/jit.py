@@ -38,7 +38,7 @@ types, cgutils = _Module("numba.types"), _Module("numba.core.cgutils")
 
 
 class _Absent:
-    """In place of llvmlite where it is not installed: types that kernels name at their import."""
+    """A stand-in for a missing llvmlite, with the types that kernels name at import."""
 
     def __getattr__(self, _):
         return self
@@ -103,7 +103,7 @@ def _import_compiler():
 
 
 class Intrinsic:
-    """A function that emits LLVM IR, for kernels to call; see numba.extending.intrinsic."""
+    """A function that kernels call and that emits LLVM IR; see numba.extending.intrinsic."""
 
     def __init__(self, function):
         functools.update_wrapper(self, function)
@@ -130,7 +130,7 @@ def intrinsic_of(plain):
 
 
 class Kernel:
-    """A compiled function: native code of the wheel if it has the signature, else Numba's."""
+    """A compiled function, with native code from the wheel or, for other signatures, from Numba."""
 
     def __init__(self, function, **flags):
         functools.update_wrapper(self, function)
@@ -151,7 +151,7 @@ class Kernel:
 
     @property
     def for_kernels(self):
-        """Return the dispatcher for other kernels, into whose code this kernel is linked."""
+        """Return the dispatcher for kernels that call this kernel and have its code linked in."""
         if self._for_kernels is None:
             with _compiler().lock:
                 if self._for_kernels is None:
@@ -164,24 +164,24 @@ class Kernel:
         return _compiler().type_of_dispatcher(self.for_kernels)
 
     def bind(self, *arrays):
-        """Return the code for arrays of these types, and the arguments to pass after lo and hi.
+        """Return the code for arguments of these types, and the arguments to pass after lo and hi.
 
-        The first call decides between native code, if a library contains any signature of this
-        kernel, and Numba's code.
+        The first call chooses native code if a library contains any signature of this kernel, and
+        otherwise Numba's code.
         """
         is_native = native.holds(self)
         self.bind = functools.partial(native.bind, self) if is_native else self.bind_compiled
         return self.bind(*arrays)
 
     def bind_for_blocks(self, *arrays):
-        """Return code and arguments as bind does; this code does not check the argument types."""
+        """Return what bind returns, but with code that does not check the argument types."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
             function = _compiler().entry_of(function, arguments)
         return function, arguments
 
     def bind_compiled(self, *arrays):
-        """Return Numba's code and its arguments; the first call compiles or loads the code."""
+        """Return Numba's code and its arguments; the first call compiles the code or loads it."""
         if native.recorder is not None:
             native.recorder(self, arrays)
         if self._dispatcher is None:
@@ -189,9 +189,10 @@ class Kernel:
         return self.dispatcher, arrays
 
     def call(self, kinds, lo, hi, *arguments):
-        """Run rows lo to hi, without checking the argument types as __call__ does.
+        """Run the kernel on rows lo to hi; unlike __call__, do not check the argument types.
 
-        `kinds` is any hashable value. Calls with equal kinds must pass arguments of equal types.
+        `kinds` is any hashable value that stands for the argument types: calls with equal `kinds`
+        must pass arguments of equal types.
         """
         entry = self._entries.get(kinds)
         if entry is None:
@@ -209,7 +210,7 @@ class Kernel:
         function(lo, hi, *bound)
 
     def is_ready(self):
-        """Return whether compiled code is in the wheel, in this process or in the cache.
+        """Return whether compiled code of the kernel is in the wheel, this process or the cache.
 
         The method reads the disk at most once per second, and never again after it has returned
         True.
@@ -225,7 +226,7 @@ class Kernel:
         return self._is_ready
 
     def __call__(self, *arguments):
-        """Run Numba's code."""
+        """Run the kernel with Numba's code."""
         return self.dispatcher(*arguments)
 
     def __getattr__(self, name):
@@ -238,7 +239,7 @@ class Kernel:
 
 
 def is_ready(function):
-    """Return whether code of any signature is in the wheel, in this process or in the cache."""
+    """Return whether compiled code of a function is in the wheel, this process or the cache."""
     return not isinstance(function, Kernel) or function.is_ready()
 
 
@@ -249,7 +250,7 @@ def seconds_compiling():
 
 
 def kernel(function):
-    """Compile a kernel that keeps the written order of operations, for equal bits on all CPUs."""
+    """Compile a kernel without reordering operations, so that results are equal on all CPUs."""
     return function if DISABLE_JIT else Kernel(function, _nrt=True)
 
 
@@ -257,13 +258,14 @@ def borrowing_kernel(function):
     """Compile a kernel that creates no array, without counting references to arrays.
 
     If references were counted, every access to a member of a tuple would execute atomic
-    instructions, which take 38 % of the time of a self-join of 2,000 rows with 64 columns.
+    instructions. In a self-join of 2,000 rows with 64 columns, these instructions would take 38 %
+    of the time.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False)
 
 
 def inlined_kernel(function):
-    """Compile a borrowing kernel into its callers, because calling it takes longer than its work.
+    """Inline a borrowing kernel into its callers, because a call would take longer than its work.
 
     A call passes every member of a tuple as a separate argument, so a call with queries, items and
     buffers would push 150 words on the stack.
@@ -272,5 +274,5 @@ def inlined_kernel(function):
 
 
 def relaxed_kernel(function):
-    """Compile a kernel with contraction and reassociation, for candidates and for training."""
+    """Compile a kernel that may contract and reassociate operations, for candidates or training."""
     return function if DISABLE_JIT else Kernel(function, _nrt=True, fastmath=RELAXED_FLAGS)
