@@ -1,12 +1,12 @@
-"""Compiled kernels on plain arrays, installed as ``fastcos.kernels``.
+"""Compiled kernels, which operate on plain arrays; the package is installed as ``fastcos.kernels``.
 
 A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one operation, or the
 tasks [lo, hi) into which the operation is divided. A kernel is serial, releases the GIL, writes
-only its part of the outputs, returns None and never raises, because its callers validate the
-arguments. Results are therefore bit-for-bit identical for every division into blocks, every order
-of blocks and every number of threads. Inputs are passed as read-only views. One compiled signature
-therefore serves writeable and read-only arrays, and a kernel cannot write to an input. Outputs are
-the last arguments::
+only its part of the outputs and returns None. A kernel never raises an error, because its callers
+validate the arguments. Results are therefore bit-for-bit identical for every division into blocks,
+every order of blocks and every number of threads. Inputs are passed as read-only views. One
+compiled signature therefore serves writeable and read-only arrays, and a kernel cannot write to an
+input. Outputs are the last arguments::
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)
             kernel(lo, hi, ...)      public, one call per block of rows
@@ -19,17 +19,17 @@ in ``records``.
 
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
-training, and to choose candidates, which a kernel without fastmath scores again.
+training, and for choosing candidates, whose final scores are computed without fastmath.
 
 A kernel is compiled when it is first called. ``jit`` then imports ``compiler``, which obtains a
-dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the cache of the
-dispatcher by the files of ``code_cache``, which stores compiled code under a digest of everything
-that a kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles and
-saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
-that finds native code (``native``) takes none of these steps and never imports Numba.
+dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the dispatcher's cache
+with the files of ``code_cache``, which stores compiled code under a digest of everything that a
+kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles the code and
+saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. If a
+process finds native code for a kernel (``native``), it never imports Numba.
 
-In the table, an arrow leads from a file to a file that uses it; only in the last row, an arrow
-leads to a file that is used.
+In the following table, an arrow points from a file to a file that uses it; in the last row, an
+arrow points from a file to the file that it uses.
 
 ================ =================================================================================
 dense search     few_queries: a few queries, each of which is compared with the codes of all items;

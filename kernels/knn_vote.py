@@ -8,10 +8,10 @@ from .row_argsort import top_k_of_row
 
 @kernel
 def top_k_votes(votes, seen, best):
-    """Write the k items with the most votes that are not in `seen` to best (k,) int64.
+    """Write the k items that have the most votes and are not in `seen` to best (k,) int64.
 
-    `votes` (p,) float64 holds numbers of at least 0, and is set to -1 for the items in seen. Items
-    without votes are left out, and `best` is padded by -1.
+    `votes` (p,) float64 holds the votes for each item, which are at least 0; the votes for the
+    items in seen are set to -1. Items without votes are left out, and `best` is padded with -1.
     """
     for item in seen:
         votes[item] = -1.0
@@ -26,11 +26,11 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
     """Recommend to each user the k unseen items that are most often neighbours of seen items.
 
     `seen` is the Csr of the items that users have seen. `neighbors` (p, K) int64 holds the nearest
-    items of every item, padded by -1, and `weights` (K,) float64 holds the number of votes that the
+    items of every item, padded with -1. `weights` (K,) float64 holds the number of votes that the
     first, second, ... neighbour of a seen item receives. The recommended items are written to
-    `best` (n, k) int64 by descending votes, equal votes by lower item number, padded by -1. The
-    kernel takes O(h K + p) time for a user who has seen h items, and allocates an array of p
-    numbers.
+    `best` (n, k) int64, padded with -1, by descending votes; items with equal votes are ordered by
+    item number. The kernel takes O(h K + p) time for a user who has seen h items, and allocates an
+    array of p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(neighbors.shape[0])
@@ -45,14 +45,14 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
 
 @kernel
 def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
-    """Recommend to each of `users` the k unseen items that the nearest users have seen most often.
+    """Recommend to each of `users` the k unseen items with the most votes of the nearest users.
 
-    `users` (m,) is int64. `neighbors` (m, K) int64 holds the nearest users of each user, padded by
-    -1; these neighbours vote for all items that they have seen. `weights` (K,) float64 holds the
-    weight of the votes of the first, second, ... neighbour, and `seen` is the Csr of the items that
-    users have seen. The recommended items are written to `best` (m, k) int64, in the order that
-    recommend_by_items uses. For each user, the kernel takes O(p + number of interactions of the
-    neighbours) time. It allocates an array of p numbers.
+    `users` (m,) is int64. `neighbors` (m, K) int64 holds the nearest users of each user, padded
+    with -1; each of these neighbours votes for all items that it has seen. `weights` (K,) float64
+    holds the weight of a vote of the first, second, ... neighbour, and `seen` is the Csr of the
+    items that users have seen. The recommended items are written to `best` (m, k) int64, in the
+    order that recommend_by_items uses. For each user, the kernel takes O(p + number of interactions
+    of the neighbours) time, and allocates an array of p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

@@ -1,4 +1,4 @@
-"""Statistics of permuted labels: matches in neighbour lists, and rank sums of equal-label pairs.
+"""Statistics under permuted labels: counts of neighbours with equal labels, and sums of ranks.
 
 A label is represented by its code, an integer that is at least 0.
 """
@@ -13,10 +13,10 @@ def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
     """Count the neighbours that have the label of their query, in permutations lo to hi.
 
     `permuted` (r, m) int32 holds the labels of all m items in each of r permutations; the first n
-    items are the queries. `lists` (n, k) int64 holds the neighbours of the queries, padded by -1.
-    The outputs have the shape (r, C) and are int64. In each permutation and for each of C labels,
+    items are the queries. `lists` (n, k) int64 holds the neighbours of the queries, padded with -1.
+    The outputs have the shape (r, C) and are int64. For each permutation and each of C labels,
     `n_neighbors` is the number of neighbours of all queries with this label, and `n_same` is the
-    number of those neighbours that also have this label.
+    number of these neighbours that also have this label.
     """
     for number in range(lo, hi):
         codes = permuted[number]
@@ -35,8 +35,8 @@ def sum_ranks(lo, hi, permuted, ranks, sums):
     """For each label, sum the ranks of all pairs of two items with this label.
 
     The kernel does this for the permutations lo to hi. `permuted` (r, n) int32 holds the labels of
-    n items in each of r permutations, and `ranks` (n, n), int16 or int32, the rank of each pair of
-    items. The sums are written to `sums` (r, C) int64, for each of C labels.
+    n items in each of r permutations, and `ranks` (n, n), int16 or int32, holds the rank of each
+    pair of items. The sum for each of C labels is written to `sums` (r, C) int64.
     """
     n, n_labels = permuted.shape[1], sums.shape[1]
     starts, members = np.empty(n_labels + 1, np.int64), np.empty(n, np.int64)

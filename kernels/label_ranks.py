@@ -15,10 +15,10 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
     """Return the probability that a column with the query's label outscores one without this label.
 
     Both columns are chosen at random, the first among those with the label of the query, the second
-    among those without it. A tie counts one half. The query is the column self_column. `scores`
-    (m,) is float64, and `codes` (m,) int64 holds the codes of the labels. `ranked` (m - 1,) int64
-    holds all columns except self_column, by descending score, and `relevant` of these columns have
-    the label of the query.
+    among those without it. If the scores are equal, the pair counts one half. The query is the
+    column self_column. `scores` (m,) is float64, and `codes` (m,) int64 holds the codes of the
+    labels. `ranked` (m - 1,) int64 holds all columns except self_column, by descending score, and
+    `relevant` of these columns have the label of the query.
     """
     n_irrelevant = ranked.shape[0] - relevant
     doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf
@@ -40,7 +40,7 @@ def precision_of_ranked(codes, self_column, relevant, ranked):
 
     For each rank r <= R whose column has the label of the query, the precision at r is the share of
     columns with this label among the first r columns. The average precision at R is the sum of
-    these precisions, divided by R. The other arguments are those of auc_of_ranked.
+    these precisions, divided by R. The other arguments are described in auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):

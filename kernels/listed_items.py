@@ -20,7 +20,7 @@ _AHEAD = 8
 
 @kernel
 def score_listed_items(lo, hi, scoring, query_numbers, rows, min_norm, scores):
-    """Set scores[e] to the score of query query_numbers[e] and item rows[e], for pairs lo to hi.
+    """Set scores[e] to the score of query query_numbers[e] and item rows[e], for lo <= e < hi.
 
     `scoring` is a PairScoring, whose item_norms and item_offsets are not read, because the kernel
     computes the norms of the items itself. `query_numbers` and `rows` (m,) are int64, and the pairs

@@ -2,14 +2,14 @@
 
 A library holds the code of some signatures of some kernels, a table of these signatures, and the
 digest of the sources from which it was compiled. A library is used if its digest equals the digest
-of the installed sources and if the CPU has the instructions of the tier. If no library is used, and
-for signatures that no library contains, Numba compiles the kernel.
+of the installed sources and if the CPU has the instructions of the tier. Numba compiles a kernel if
+no library that is used contains the signature.
 
-The libraries lie beside this file, or in the folder that the variable ``FASTCOS_NATIVE`` names. If
-``FASTCOS_NATIVE`` is 0, no library is used. The libraries are also not used if an environment
-variable or a settings file changes the code that Numba would generate. With
+The libraries lie beside this file, or in the folder that the environment variable
+``FASTCOS_NATIVE`` names. If ``FASTCOS_NATIVE`` is 0, no library is used. Nor is any library used if
+an environment variable or a settings file changes the code that Numba would generate. With
 ``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of the
-libraries set this variable.
+libraries set this environment variable.
 """
 
 import ctypes
@@ -74,7 +74,7 @@ def tier():
 
 
 def bind(kernel, *arrays):
-    """Return a kernel's code for arguments of these types, and its arguments after lo and hi."""
+    """Return a kernel's code for these argument types, and the arguments that follow lo and hi."""
     kinds, values = [], []
     _flatten(arrays, kinds, values)
     for entry in _entries(kernel).get(tuple(kinds), ()):
@@ -85,7 +85,7 @@ def bind(kernel, *arrays):
 
 
 def check_allowed(kernel, arrays):
-    """Raise if Numba would compile or load a kernel although FASTCOS_REQUIRE_NATIVE is 1."""
+    """Raise an error if FASTCOS_REQUIRE_NATIVE is 1; called if a kernel has no native code."""
     if os.environ.get("FASTCOS_REQUIRE_NATIVE") == "1":
         kinds = json.dumps([describe(argument) for argument in arrays])
         raise RuntimeError(f"{kernel_name(kernel)} must be in a native library, got {kinds}")
@@ -181,7 +181,7 @@ def _of_numpy(name):
 def _flatten(arguments, kinds, values):
     """Append the types of the arguments to kinds, and their values to values.
 
-    The value of an array is its address as a Python object. A tuple is appended member by member.
+    The value of an array is the address of the Python object. A tuple is appended member by member.
     """
     for argument in arguments:
         kind = type(argument)
@@ -199,7 +199,7 @@ def _flatten(arguments, kinds, values):
 
 @functools.cache
 def _entries(kernel):
-    """Return a kernel's native code by the types of the arguments, the widest tier first."""
+    """Return a kernel's native code by argument types, with the widest tier first."""
     entries = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):

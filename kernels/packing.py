@@ -1,11 +1,11 @@
-"""Packing of rows for the tiles: rows are scaled, rotated, quantised to int8, and put in panels.
+"""Packing of rows for the tiles: rows are scaled, rotated, quantised to int8 and put in panels.
 
 Every quantised row is x = s q + e, where s is the quantisation step, q holds the codes, which are
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
-change an inner product by at most 2^-17.8 |x||y|. This bound is the sum of the errors of both rows:
-for each row, two transforms of at most 15 passes of butterflies, two roundings, and the rounding
-when the row is loaded. SLACK is more than three times this bound.
+change an inner product by at most 2^-17.8 |x||y|. This bound adds the errors of both rows. The
+errors of one row are those of two transforms of at most 15 passes of butterflies, of two roundings,
+and of the rounding when the row is loaded. SLACK is more than three times this bound.
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ _TO_UNSIGNED = np.int32(-0x7F7F7F80)
 
 @kernel
 def padded_width(depth):
-    """Return the number of columns of a row of `depth` columns after padding to whole vectors."""
+    """Return the number of columns to which a row of `depth` columns is padded."""
     return (depth + LANES - 1) // LANES * LANES
 
 
@@ -60,9 +60,9 @@ def padded_width(depth):
 def load_row(rows, row, factor, coefficient, shift, out):
     """Set out[j] to factor rows[row, j] - coefficient shift[j] for j < d, and to 0 from d on.
 
-    `rows` has the shape (n, d), and rows of one- or two-byte numbers are passed as bits (see
-    ``pair_scores``). `shift` (d,) is float64, or empty if nothing is subtracted. The entries are
-    computed in float64 and rounded once, to `out` (>= d,) float32.
+    `rows` has the shape (n, d); numbers of one or two bytes are represented as in ``pair_scores``.
+    `shift` (d,) is float64, or empty if nothing is subtracted. The entries are computed in float64
+    and rounded once, to `out` (>= d,) float32.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
@@ -85,7 +85,7 @@ def shift_products(lo, hi, rows, factors, shift, products):
 def quantisation_step(largest, largest_code):
     """Return the quantisation step with which the number `largest` has the code largest_code.
 
-    If `largest` is practically 0, the step is 1.
+    If `largest` is at most 1e-30, the step is 1.
     """
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
 
@@ -94,14 +94,14 @@ def quantisation_step(largest, largest_code):
 def query_step(isa, x, largest):
     """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
 
-    Codes are at most 127. AVX2 multiplies the codes of the query by the codes + 128 of an item,
-    which lie in 1 .. 255, and adds the products of a group of 2 int16_words codes in int16. Every
-    partial sum lies between -255 N and 255 P, where P and -N are the sums of the positive and of
-    the negative codes of the query in the group. The sums fit in int16 if N and P are at most 128,
-    because 255 * 128 < 2^15. Rounding changes N or P by at most one half per code, and therefore N
-    and P must be at most 128 - int16_words before rounding. It would also be safe to limit every
-    code to 64 / int16_words, but then the step would be coarser: the codes of a group are seldom
-    large at the same time.
+    No code exceeds 127 in magnitude. With AVX2, 128 is added to each code of an item, so that the
+    codes of the item lie between 1 and 255. The products of a group of 2 int16_words codes of the
+    query with codes of the item are then added in int16. Let P be the sum of the positive codes of
+    the query in the group, and -N the sum of the negative codes. Every partial sum lies between
+    -255 N and 255 P, so the sums fit in int16 if N and P are at most 128, because 255 * 128 < 2^15.
+    Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
+    int16_words before rounding. It would also be safe to limit every code to 64 / int16_words, but
+    then the step would be coarser: the codes of a group are seldom large at the same time.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:
@@ -112,7 +112,7 @@ def query_step(isa, x, largest):
 
 @kernel
 def norm_above(squares):
-    """Return an upper bound of the norm whose float32 sum of squares is `squares`."""
+    """Return an upper bound of the norm of a row whose sum of squares in float32 is `squares`."""
     return np.sqrt(squares) * _ROUND_UP + _UNDERFLOW
 
 
@@ -121,10 +121,10 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     """Pack the items of chunks lo to hi, and measure the statistics of each panel.
 
     A chunk consists of 8 panels. `layout` is a PanelLayout, `rows` is a ScaledRows (m, d), and
-    `offsets` (m,) is float64. `panels` is an ItemPanels. Its array `order`, which holds the number
-    of the row in each slot, is changed: the rows of a chunk are sorted by their largest entries,
-    because the largest entry of a panel determines the quantisation step of all rows of the panel.
-    The other arrays of panels are outputs. The kernel allocates 1 kB per column.
+    `offsets` (m,) is float64. `panels` is an ItemPanels. The array `order` of panels, which holds
+    the number of the row in each slot, is changed in place: the rows of a chunk are sorted by their
+    largest entries, because the largest entry of a panel determines the quantisation step of all
+    rows of the panel. The other arrays of panels are outputs. The kernel allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -143,7 +143,7 @@ def _pack_chunk(
     chunk, layout, scaled, offsets, panels, buffer, codes, measured, largest, squares, positions,
     row_numbers,
 ):  # fmt: skip
-    """Pack one chunk as prepare_item_panels does; the arrays from `buffer` on are overwritten."""
+    """Pack one chunk as prepare_item_panels does; overwrite `buffer` and the arrays after it."""
     isa, words, signs = layout.isa, layout.words, layout.signs
     rows, shift = scaled.rows, scaled.shift
     factors, coefficients = scaled.factors, scaled.coefficients
@@ -215,17 +215,17 @@ def load_item(scaled, order, slot, out):
 
 @kernel
 def zero_word(isa):
-    """Return the word that holds four item codes of 0, which add 0 to every score.
+    """Return a word with four item codes of 0, which add 0 to every score.
 
-    Except with AMX, 128 is added to the codes of items, so each of the four bytes of the word is
-    128.
+    With instruction sets other than AMX, 128 is added to the codes of items, so each of the four
+    bytes of the word is 128.
     """
     return _TO_UNSIGNED if has_codes(isa) and not has_tile_registers(isa) else np.int32(0)
 
 
 @borrowing_kernel
 def place_item(isa, codes, item, words, panel):
-    """Write the codes of one of the 32 items of a panel to the panel, and zeros after the codes.
+    """Write the codes of one item, padded with zero codes, to a panel of 32 items.
 
     `codes` holds the words of the codes, and `words` is the number of words of a packed row.
     """
@@ -239,7 +239,7 @@ def place_item(isa, codes, item, words, panel):
 
 @borrowing_kernel
 def place_query(isa, codes, query, words, panel):
-    """Write the codes of one of the 32 queries of a panel as place_item does for an item."""
+    """Write the codes of one query, padded with zeros, to a panel of 32 queries."""
     amx = has_tile_registers(isa)
     for k in range(words):
         at = (k >> 4) * 16 * PANEL + (query >> 4) * 256 + (k & 15) * 16 + (query & 15)
@@ -252,12 +252,12 @@ def place_query(isa, codes, query, words, panel):
 def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
     """Encode one row as a query: scale, shift, rotate and quantise the row.
 
-    These are the steps by which items are packed. The function returns four numbers: the
-    quantisation step, bounds on the norms of the encoded row and of its residual, and the
-    correction of products, which is -128 times the sum of the codes. The codes are written to
-    `codes` (padded_width(max(d, 16)),) int8. buffer, which has the same length, then holds the row
-    before quantisation; `measured` (2,) is overwritten. If the instruction set has no codes, the
-    row is not quantised, so the step is 1 and the residual 0.
+    Items are encoded by the same steps. The function returns four numbers: the quantisation step, a
+    bound on the norm of the encoded row, a bound on the norm of the residual, and the correction of
+    products, which is -128 times the sum of the codes. The codes are written to `codes`
+    (padded_width(max(d, 16)),) int8. `buffer`, which has the same length as `codes`, then holds the
+    row before quantisation; `measured` (2,) is overwritten. If the instruction set has no codes,
+    the row is not quantised, so the step is 1 and the residual is 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)
@@ -278,7 +278,7 @@ def pack_query(
 ):
     """Encode one row as encode_query does, and write it to a panel as query number `query`.
 
-    The results are those of encode_query.
+    The function returns the same four numbers as encode_query.
     """
     step, norm, residual, correction = encode_query(
         isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured

@@ -1,8 +1,9 @@
-"""Histograms of scores, average precision and rank differences, computed over all pairs of rows.
+"""Histograms of scores, average precisions and rank excesses, computed from all pairs of rows.
 
-Scores are float64 dot products in the order of the dimensions (``dot_tile``), so every kernel
-computes the same bits for the same pair. A *strip* is a group of a few neighbouring rows. Each
-kernel stores at most the scores of one strip with all rows at a time.
+A score is a float64 dot product whose terms are added in the order of the dimensions
+(``dot_tile``), so every kernel computes bit-for-bit the same score for a pair. A *strip* is a group
+of a few neighbouring rows. At any time, a kernel stores at most the scores of one strip with all
+rows.
 """
 
 import numpy as np
@@ -22,9 +23,10 @@ OFFSET = 0.3719
 
 @borrowing_kernel
 def count_score(score, margin, histogram, near):
-    """Count a score in its bin, and also in near[0] if it is near an edge of the bin.
+    """Count a score in its bin of the histogram; if it is near an edge, count it in near[0], too.
 
-    A score is near an edge if its distance from the edge is less than `margin` widths of a bin.
+    A score is near an edge if its distance from the edge of its bin is less than `margin` bin
+    widths.
     """
     n_bins = histogram.shape[0]
     # Bins have the width 2 / (n_bins - 2).
@@ -36,7 +38,10 @@ def count_score(score, margin, histogram, near):
 
 @borrowing_kernel
 def _stratum_of(level, boundaries, stratum):
-    """Return the number of ascending boundaries below a level; the search starts at `stratum`."""
+    """Return the number of boundaries below a level; the search starts at `stratum`.
+
+    The boundaries must ascend.
+    """
     while stratum < boundaries.shape[0] and level > boundaries[stratum]:
         stratum += 1
     while stratum > 0 and level <= boundaries[stratum - 1]:
@@ -46,16 +51,17 @@ def _stratum_of(level, boundaries, stratum):
 
 @kernel
 def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
-    """Count the pairs i < j by stratum, by whether both are in one cluster, and by score bin.
+    """Count pairs of rows by stratum, by score bin, and by whether both rows are in one cluster.
 
-    The rows are divided into strips of 96 rows, and only the pairs whose row i lies in a strip from
-    begin to stop are counted. These strips are divided into Q parts: part q consists of every Q-th
-    strip, and the kernel counts the parts lo to hi. `clustered` is a ClusteredRows, and margin
-    bounds the rounding error of a score, in widths of a bin. The pairs are added to `counts`
-    (parts, strata, 2, bins) int64, whose third index is 0 for different clusters and 1 for the same
-    cluster. The number of scores that rounding errors may have moved to a neighbouring bin is added
-    to `near` (parts, strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. If there are
-    strata, the kernel is fastest if neighbouring rows have similar levels.
+    The rows are divided into strips of 96 rows. A pair i < j is counted if row i lies in one of the
+    strips begin to stop. The strips begin to stop are divided into Q parts, where part q consists
+    of every Q-th strip from strip begin + q on, and the kernel counts the parts lo to hi.
+    `clustered` is a ClusteredRows, and `margin` is a bound on the rounding error of a score, in bin
+    widths. The numbers of pairs are added to `counts` (parts, strata, 2, bins) int64, whose third
+    index is 0 for different clusters and 1 for the same cluster. The number of scores that rounding
+    errors may have moved to a neighbouring bin is added to `near` (parts, strata, 2, 1) int64. The
+    kernel takes O(96 n d) time per strip. If there are strata, the kernel is fastest if
+    neighbouring rows have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -88,11 +94,11 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 
 @kernel
 def score_strip(first_row, last_row, rows, panels, scores):
-    """Set scores[i - first_row, j] to the score of row i and row j, clipped to [-1, 1].
+    """Set scores[i - first_row, j] to the score of row i of rows and row j of panels.
 
-    Row i, from first_row to last_row, is a row of `rows`, and row j one of the rows in panels. The
-    output is `scores` (strip, 32 * number of panels) float64. Each of its columns belongs to one
-    row of panels; the columns of the padding after the last row are 0.
+    The kernel does this for the rows i from first_row to last_row, and clips the scores to [-1, 1].
+    The output is `scores` (strip, 32 * number of panels) float64. Columns of `scores` that belong
+    to the padding of the last panel are set to 0.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):
@@ -111,10 +117,10 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
     R is the number of other rows with the label of the query; ``label_ranks.precision_of_ranked``
     defines the average precision at R. `queries` (n_q,) is int64, `rows` (n, d) holds float64 unit
-    rows, and panels the same rows packed. `codes` (n,) int64 holds the label code of each row, and
-    `sizes` (C,) int64 the number of rows with each code, which must be at least 2 for the codes of
-    the queries. The output is `values` (n_q,) float64. The kernel takes O((hi - lo) n d) time and
-    allocates 9 n scores.
+    rows, and `panels` holds the same rows in packed form. `codes` (n,) int64 holds the label code
+    of each row, and `sizes` (C,) int64 holds the number of rows with each code, which must be at
+    least 2 for the codes of the queries. The output is `values` (n_q,) float64. The kernel takes
+    O((hi - lo) n d) time and allocates 9 n scores.
     """
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
@@ -136,10 +142,10 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
 @borrowing_kernel
 def rank_excess(scores, self_row, neighbors):
-    """Return the sum, over the k rows in neighbors, of the amount by which their rank exceeds k.
+    """Return the sum, over the k rows in neighbors, of the amount by which the rank exceeds k.
 
-    The rank of a row is its rank among all rows except self_row, by descending score, equal scores
-    by lower row. Trustworthiness is computed from these sums.
+    Rows are ranked by descending score, and rows with equal scores by row number; self_row has no
+    rank. A rank of at most k counts as 0. Trustworthiness is computed from these sums.
     """
     total, k = 0, neighbors.shape[0]
     for j in neighbors:
@@ -157,13 +163,13 @@ def rank_excess(scores, self_row, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """Write the rank excess of the k nearest rows of each of the rows lo to hi to excess (n, 2).
+    """Write to excess (n, 2) the rank excess between the neighbours in X and in Y of rows lo to hi.
 
     `excess` is int64. excess[i, 0] is the result of rank_excess for the scores in X and the k rows
     that are nearest to row i in Y. excess[i, 1] is the result for the scores in Y and the k rows
-    that are nearest to row i in X. `X` and `Y` (n, d) hold float64 unit rows, and X_panels and
-    Y_panels the same rows packed. The kernel takes O((hi - lo) n (d + k)) time and allocates 12 n
-    scores.
+    that are nearest to row i in X. `X` and `Y` (n, d) hold float64 unit rows, and `X_panels` and
+    `Y_panels` hold the same rows in packed form. The kernel takes O((hi - lo) n (d + k)) time and
+    allocates 12 n scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))
@@ -183,7 +189,7 @@ def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
 
 @borrowing_kernel
 def pairs_at_most(levels, bound):
-    """Return the number of pairs i < j with levels[i] + levels[j] <= bound.
+    """Return the number of pairs i < j for which levels[i] + levels[j] <= bound.
 
     `levels` (n,) is float64 and ascending.
     """

@@ -1,13 +1,14 @@
-"""The float64 score of a pair of rows, which defines "exact" in every dense search.
+"""The float64 score of a pair of rows, which every exact dense search returns.
 
 A score is a sum over the columns of two rows, which is computed in 16 partial sums, called lanes:
-the term of column j is added to lane j mod 16. The lanes are then added pairwise (lanes l and l +
-8, then lanes l and l + 4, and so on), and the terms of the last d mod 16 columns are added one by
+the term of column j is added to lane j mod 16. The 16 lanes are then added pairwise (lanes l and l
++ 8, then lanes l and l + 4, and so on), and the terms of the last d mod 16 columns are added one by
 one. No operation is reassociated, and a multiplication and an addition are fused only where this
 does not change the rounding, so the bits are the same on every CPU.
 
-Numbers of one or two bytes are widened in registers. Numba has neither float16 nor bfloat16, so an
-array of uint16 holds the bits of float16, and an array of int16 the bits of bfloat16.
+Numbers of one or two bytes are widened to floats in registers. Numba has neither float16 nor
+bfloat16, so the bits of float16 numbers are passed as an array of uint16, and the bits of bfloat16
+numbers as an array of int16.
 """
 
 import math
@@ -45,12 +46,12 @@ def score_pairs(
 ):
     """Write the float64 scores of one query and the items rows[:count] to scores[:count].
 
-    `queries` (n, d) and `items` (p, d) are numbers of any supported type, `query` is the number of
-    the query, `norms` (p,) holds the norms of the items, and `offsets` (p,) is empty if all offsets
-    are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a score is <x, y> + offset.
-    With COSINE, it is <x, y> / (|x| |y|) clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN,
-    it is -|x - y|^2, computed from differences, because |x|^2 + |y|^2 - 2 <x, y> loses its
-    significant digits for near-duplicates.
+    `queries` (n, d) and `items` (p, d) have any supported type, and `query` is the number of the
+    query. `norms` (p,) holds the norms of the items. `offsets` holds the offsets of the items, or
+    is empty if all offsets are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a
+    score is <x, y> + offset. With COSINE, a score is <x, y> / (|x| |y|) clipped to [-1, 1], or 0 if
+    a norm is 0. With EUCLIDEAN, a score is -|x - y|^2, computed from differences, because |x|^2 +
+    |y|^2 - 2 <x, y> loses its significant digits for near-duplicates.
     """
     depth = items.shape[1]
     start = query * depth
@@ -90,10 +91,10 @@ def score_items(scoring, query, rows, count, scores):
 
 @borrowing_kernel
 def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
-    """Return the inner products, or negative squared distances, of two pairs of rows.
+    """Return the inner products or negative squared distances of two pairs of rows.
 
     `query_starts` holds the starts of the queries of both pairs. `item_starts` holds the starts of
-    their two items, followed by the starts of two more items, which are prefetched.
+    the items of both pairs, followed by the starts of two more items, which are prefetched.
     """
     if metric_type == EUCLIDEAN:
         first, second = two_squared_distances(queries, query_starts, items, item_starts, depth)
@@ -103,16 +104,16 @@ def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
 
 @kernel
 def cosine(product, norm):
-    """Return the cosine of two rows, product / norm, clipped to [-1, 1]; 0 if norm is 0.
+    """Return the cosine of two rows: product / norm clipped to [-1, 1], or 0 if norm is 0.
 
-    `product` is the inner product of the rows, and norm the product of their norms.
+    `product` is the inner product of the rows, and `norm` is the product of the norms of the rows.
     """
     return min(max(product / norm, -1.0), 1.0) if norm > 0.0 else 0.0
 
 
 @kernel
 def order_by_item(rows, n_items):
-    """Return an order (m,) int32 of m pairs in which pairs with neighbouring items are adjacent.
+    """Return an order (m,) int32 of m pairs that visits the items roughly by item number.
 
     `rows` (m,) holds the item number of each pair, which is below n_items.
     """
@@ -139,9 +140,9 @@ def order_by_item(rows, n_items):
 
 @borrowing_kernel
 def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, depth, scores):
-    """Write the inner products, or negative squared distances, of pairs, two at a time.
+    """Write the inner products or negative squared distances of pairs, two pairs at a time.
 
-    The arguments are those of score_pairs_by_item, with flat queries and items.
+    The arguments are described in score_pairs_by_item; queries and items are flat arrays.
     """
     if rows.shape[0] == 0:
         return
@@ -167,9 +168,9 @@ def score_pairs_by_item(
     """Write the score of query query_numbers[e] and item rows[e] to scores[e], for every pair e.
 
     `query_numbers` and `rows` (m,) are int64, `order` (m,) is the result of order_by_item, and
-    `scores` (m,) is float64. The other arguments, and the scores, are those of score_pairs. The
-    pairs are scored in the order of their items, so that items that are close together in memory
-    are read one after the other.
+    `scores` (m,) is float64. The other arguments, and the definition of a score, are those of
+    score_pairs. The pairs are scored in the order of their items, so that items that are close
+    together in memory are read one after another.
     """
     depth, count = items.shape[1], rows.shape[0]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)

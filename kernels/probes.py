@@ -34,9 +34,10 @@ def copy_values(lo, hi, passes, values, copy):
 def multiply_registers(lo, hi, isa, registers, score_type, multiply_adds):
     """Multiply and add numbers in registers, 4,096 times for each integer from lo to hi.
 
-    The number of multiply-adds is written to multiply_adds[lo]. The number is computed as the sum
-    of all products, because all factors are 1. `isa` is the instruction set, registers the
-    configuration of the tile registers, and score_type an empty array of the type of packed rows.
+    The number of multiply-adds is written to multiply_adds[lo]. All factors are 1, so that the sum
+    of all products is the number of multiply-adds. `isa` is the instruction set, `registers` is the
+    configuration of the tile registers, and `score_type` is an empty array of the type of packed
+    rows.
     """
     factors = tiles.aligned_empty(PANEL * PANEL, score_type)
     sums = tiles.aligned_empty(PANEL * PANEL, score_type)

@@ -1,9 +1,9 @@
-"""Projected codes: the coordinates of rows along p axes, quantised, and norms of the remainders.
+"""Projected codes, which are the quantised coordinates of rows along p axes.
 
-The remainder of a row is the row minus its projection on the axes. ``projection_filter`` derives
-the bound on scores that follows from projected codes. Rows are multiplied by the axes in float32,
-in tiles of 32 rows and 32 axes, and the rows are not rotated first. Instead, the axes are rotated
-once, when they are computed.
+The remainder of a row is the row minus its projection on the axes. ``projection_filter`` derives a
+bound on scores from projected codes and norms of remainders. Rows are multiplied by the axes in
+float32, in tiles of 32 rows and 32 axes. The rows need not be rotated first, because the axes have
+been rotated when they were computed.
 """
 
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ from .tiles import aligned_empty
 
 
 class ProjectedQueries(NamedTuple):
-    """Projected codes of a block of queries.
+    """The projected codes of a block of queries.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def _project(isa, rows, count, axes, tile, coordinates):
 
 @borrowing_kernel
 def _remainder_norm(squares, squares_along_axes, eta):
-    """Return an upper bound of the norm of a remainder.
+    """Return an upper bound of the norm of the remainder of a row.
 
     The bound is computed from the squared norms of the row and of its projection. `eta` is the
     bound ETA of ``projection_filter``.
@@ -175,9 +175,10 @@ def _project_items(
 
 @kernel
 def arrange_by_item(lo, hi, words, by_group, by_item):
-    """Copy panels lo to hi from the layout by groups to the layout by item (``simd.panel``).
+    """Copy panels lo to hi of by_group, laid out by groups, to by_item, laid out by item.
 
-    `by_group` and `by_item` are flat arrays of panels whose rows have `words` words.
+    The layouts are described in ``simd.panel``. `by_group` and `by_item` are flat arrays of panels
+    whose rows have `words` words.
     """
     for group in range(lo * (PANEL // GROUP), hi * (PANEL // GROUP)):
         first = group * GROUP * words
@@ -188,7 +189,7 @@ def arrange_by_item(lo, hi, words, by_group, by_item):
 
 @kernel
 def empty_projected_queries(n_panels, items):
-    """Return ProjectedQueries without queries, in which every panel uses its full codes."""
+    """Return a ProjectedQueries without projected codes, where all panels use their full codes."""
     words, like = items.projection.words, np.empty(0, np.float32)
     packed = aligned_empty(n_panels * PANEL * words, items.projection.packed)
     packed[:] = 0
@@ -210,10 +211,10 @@ def empty_projected_queries(n_panels, items):
 
 @kernel
 def pack_projected_queries(lo, hi, batch, queries, items, n_projected, packed, bound_terms, steps):
-    """Return the ProjectedQueries of the queries batch[lo:hi]; project n_projected panels of them.
+    """Return the ProjectedQueries of the queries batch[lo:hi], with n_projected panels projected.
 
-    packed, bound_terms and steps belong to the Block of the queries. Nothing is projected if the
-    items have no projection.
+    The arguments packed, bound_terms and steps belong to the Block of the queries. If the items
+    have no projection, no panel is projected.
     """
     n_panels = bound_terms.shape[0] if items.projection.words > 0 else 0
     projected = empty_projected_queries(n_panels, items)
@@ -248,10 +249,10 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
 
     `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of these queries. Queries that
     are unlike the items have small components along the axes. A panel of such queries is not
-    projected, and continues to use full codes. To recognise such queries, the kernel reads 32 axes
-    and estimates the norm along all axes, which works because the axes are rotated at random. For
-    768 columns, all axes together take 0.8 MB, and reading them would take a tenth of the time of a
-    search. The kernel allocates 128 bytes per column.
+    projected, and keeps using full codes. To recognise such queries, the kernel reads only 32 axes
+    and estimates the norms of the projections on all axes, which is possible because the axes have
+    been rotated at random. For 768 columns, all axes take 0.8 MB, so reading all axes would take a
+    tenth of the time of a search. The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL
@@ -286,10 +287,10 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
 def _pack_projected_query(
     isa, i, row, coordinates, eta, words, projected_terms, corrections, at, packed, codes, measured
 ):
-    """Pack the projected codes of query i of a panel; return 1 / (their quantisation step).
+    """Pack the projected codes of query i of a panel; return 1 over the quantisation step.
 
-    The bound terms of the query are written to projected_terms, except for STEP_RATIO and
-    OFFSET_WEIGHT. The correction of the query is written to corrections[at].
+    The bound terms of the query, except for STEP_RATIO and OFFSET_WEIGHT, are written to
+    projected_terms, and the correction of the query is written to corrections[at].
     """
     measure_row(row, measured)
     squares = measured[1]
@@ -314,7 +315,7 @@ def _pack_projected_query(
 def _share_along_axes(items):
     """Return an estimate of the share of the items' squared norms that lies along the axes.
 
-    The estimate is taken from the items of the middle panel.
+    The estimate is computed from the items of the middle panel.
     """
     panel = items.statistics.shape[0] // 2
     remainder_norms = items.projection.remainder_norms[panel * PANEL : (panel + 1) * PANEL]
@@ -342,7 +343,7 @@ def _share_of_first(rows, coordinates, count, p):
 
 @borrowing_kernel
 def copy_codes(isa, packed, start, i, words, codes, row):
-    """Copy the words of one query from a panel to a row of codes, one word after the other.
+    """Copy the words of one query from a panel to a row of codes, where they are contiguous.
 
     The query is number i of the panel that begins at packed[start], and its words are copied to
     row `row` of the flat array codes.

@@ -1,12 +1,13 @@
-"""Queries of the tiled kernels: their norms, scales, offsets and bounds on rounding errors.
+"""Norms, scales, offsets and bounds on rounding errors of the queries of the tiled kernels.
 
 A query a becomes a' = factor a - coefficient shift, which has a norm of about 1. The raw score of a
 pair becomes K = slope score + intercept (see ``candidate_filter``). The factors are chosen such
-that a query multiplies the offsets of items by at most 2^20.
+that the weight by which a query multiplies the offsets of items is at most 2^20.
 
-``items_at`` makes the record Items from an ItemAddresses. At every call, Numba takes 2 us to read a
-tuple of 12 arrays, but only 0.1 us to read one array that holds their addresses. The addresses are
-collected once, when the items are packed (``fastcos.search.packing``).
+``items_at`` makes the record Items from an ItemAddresses, which holds the addresses of the 12
+arrays of Items in one array. At every call, Numba takes 0.1 us to read this array of addresses, but
+2 us to read a tuple of 12 arrays. The addresses are collected once, when the items are packed
+(``fastcos.search.packing``).
 """
 
 import math
@@ -58,8 +59,8 @@ _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
     """Scale queries lo to hi in O((hi - lo) d) time, and write the result to scaling.
 
-    `rows` (n, d) holds the queries, `norms` (n,) float64 their norms, `units` is a ScalingUnits,
-    and `shift` (d,) is float64 or empty. `scaling` is a QueryScaling.
+    `rows` (n, d) holds the queries, and `norms` (n,) float64 holds the norms of the queries.
+    `units` is a ScalingUnits, and `shift` (d,) is float64 or empty. `scaling` is a QueryScaling.
     """
     depth, flat = rows.shape[1], rows.reshape(-1)
     unit, offset_unit = units.unit, units.offset_unit
@@ -89,11 +90,11 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 
 @kernel
 def scaled_queries(rows, filters, addresses, shift):
-    """Return the record Queries of the rows (n, d), whose norms and scaling are computed here.
+    """Return the record Queries for queries, given as rows (n, d); compute norms and scaling.
 
     `filters` is a QueryFilters, whose arrays may be empty, and `addresses` is the ItemAddresses of
-    the items; `shift` is the shift of the items. The function allocates 44 bytes per query, and 16
-    more if filters has no self_rows.
+    the items; `shift` is the shift of the items. The function allocates 44 bytes per query if
+    filters has self_rows, and otherwise 60 bytes per query.
     """
     n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
     norms, units = np.empty(n), addresses.units
@@ -118,7 +119,7 @@ def scaled_queries(rows, filters, addresses, shift):
 def are_ordinary(norms):
     """Return whether all norms lie between _MIN_ORDINARY_NORM and _MAX_ORDINARY_NORM.
 
-    A norm that is NaN is not ordinary, because NaN fails every comparison.
+    If a norm is NaN, the result is False, because every comparison with NaN is false.
     """
     ordinary = True
     for i in range(norms.shape[0]):

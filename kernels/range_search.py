@@ -1,4 +1,4 @@
-"""Range search: for each query, the items whose scores may reach a given score.
+"""Range search, which finds all items whose scores reach a given score, for each query.
 
 The kernels of this module list candidates. ``exhaustive_top_k.keep_above`` then scores the
 candidates in float64 and keeps those that reach the given score.
@@ -26,7 +26,7 @@ def list_candidates(lo, hi, items, queries, batch, min_scores, use_projection, l
     """List the items whose scores may reach min_scores[query], for the queries batch[lo:hi].
 
     `items` is an Items, `queries` is a Queries, and `min_scores` (n,) is float64. `use_projection`
-    says whether projected codes are multiplied first, if the items have a projection. The
+    says whether projected codes, if the items have any, are multiplied before full codes. The
     candidates are written to lists, a CandidateLists in which the list of query i starts at
     starts[i]. The order of the candidates of a query is arbitrary.
     """
@@ -44,7 +44,7 @@ def list_candidates(lo, hi, items, queries, batch, min_scores, use_projection, l
 
 @borrowing_kernel
 def _search_panels(lo, items, queries, batch, block, lists):
-    """List the candidates of all queries of a block among all panels of items."""
+    """List the candidates of all queries of a block, searching all panels of items."""
     isa, order, hits = items.isa, items.order, block.hits
     for p in range(items.statistics.shape[0]):
         if p == PANELS_TRIED:
@@ -58,7 +58,7 @@ def _search_panels(lo, items, queries, batch, block, lists):
 
 @kernel
 def list_candidates_of_few(lo, hi, items, queries, min_scores, lists):
-    """List candidates as list_candidates does, for a few queries, comparing one query at a time."""
+    """List the candidates of a few queries, comparing one query at a time."""
     codes = encode_queries(queries, items)
     for query in range(lo, hi):
         inverse_step = np.float32(1.0) / codes.steps[query]
@@ -92,11 +92,11 @@ def list_candidates_of_few(lo, hi, items, queries, min_scores, lists):
 def _multiply_by_projection(
     first, last, lo, hi, items, codes, projected, projected_words, products, largest_products, hits
 ):
-    """Multiply queries by the full codes of slots that may reach a threshold; return how many do.
+    """Multiply queries by the full codes of slots that the projected codes do not rule out.
 
-    The kernel does this for the queries lo to hi and the slots of panels first to last. The
-    projected codes decide whether a slot may reach the threshold of a query. The returned number of
-    slots is summed over the queries.
+    The kernel does this for the queries lo to hi and the slots of panels first to last. A slot is
+    ruled out if its projected codes show that it does not reach the threshold of the query. The
+    kernel returns the number of pairs of a query and a slot that are multiplied.
     """
     n_hits = 0
     for panel in range(first, last):
@@ -112,9 +112,9 @@ def _multiply_by_projection(
 def _list_reaching(
     query, first, last, items, queries, codes, products, largest_products, hits, lists
 ):
-    """Append the rows whose products with a query reach its threshold to the query's list.
+    """Append the rows whose products with a query reach its threshold to the list of the query.
 
-    The rows are those in panels first to last.
+    Only rows in panels first to last are examined.
     """
     bound_terms, order = codes.bound_terms, items.order
     for panel in range(first, last):

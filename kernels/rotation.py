@@ -1,12 +1,12 @@
-"""Rotation of one row in vectors of 16 float32 (``simd.hadamard``).
+"""Random rotation of one row, computed in vectors of 16 float32 numbers (``simd.hadamard``).
 
 The rotation is orthogonal, so inner products do not change. If one coordinate of a row is much
 larger than the others, the rotation distributes it over the row, so the largest entry and with it
 the quantisation step become smaller. For rows of the Magic: The Gathering decks, the rotation
 reduces the norm of the quantisation error from 0.020 to 0.011. The rotation multiplies the
-coordinates by random signs and applies the fast Hadamard transform. The number of coordinates that
-a transform covers is the largest power of two that is at most d. If d is not a power of two, a
-first transform covers the first coordinates and a second transform the last coordinates, so no
+coordinates by random signs and applies the fast Hadamard transform. A transform covers as many
+coordinates as the largest power of two that is at most d. If d is not a power of two, a first
+transform covers the first coordinates and a second transform covers the last coordinates, so no
 padding is needed. Rows of fewer than 16 coordinates are padded to 16.
 
 Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
@@ -26,8 +26,8 @@ _TWO_VECTORS, _FOUR_VECTORS = (0, 0), (0, 0, 0, 0)
 def _transform(x, first, size):
     """Complete the Hadamard transform of x[first : first + size].
 
-    Every vector of x[first : first + size] must already be transformed. size is 16 times a power of
-    two.
+    Each vector of 16 numbers in x[first : first + size] must already be transformed, and size must
+    be 16 times a power of two.
     """
     step = LANES
     end = first + size
@@ -43,9 +43,9 @@ def _transform(x, first, size):
 
 @borrowing_kernel
 def rotate_row(x, width, signs):
-    """Rotate x[:width] in place, where width >= 16, in O(width log width) time.
+    """Rotate x[:width] in place in O(width log width) time; width must be at least 16.
 
-    `signs` (2, width) float32 holds +1 and -1.
+    `signs` (2, width) float32 holds the random signs, +1 or -1, of the two transforms.
     """
     size = LANES
     while 2 * size <= width:

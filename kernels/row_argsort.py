@@ -1,4 +1,4 @@
-"""Partial argsort of a row of scores: descending scores, with equal scores by lower column."""
+"""Partial argsort of a row by descending score; columns with equal scores stay in their order."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ COLUMN_BITS = 31
 
 @borrowing_kernel
 def sort_by_score(scores, columns):
-    """Sort columns in place by descending score, equal scores by lower column, by Shell's sort."""
+    """Sort columns in place by descending score, then by column number, with Shell's sort."""
     for gap in GAPS:
         for c in range(gap, columns.shape[0]):
             column, at = columns[c], c
@@ -38,9 +38,9 @@ def sort_by_score(scores, columns):
 
 @borrowing_kernel
 def level_scale(scores):
-    """Return the highest score, and the number of levels per unit of score.
+    """Return the highest score and the scale, which is the number of levels per unit of score.
 
-    The second number is 0 if the range of the scores is not between MIN_RANGE and MAX_RANGE.
+    The scale is 0 if the range of the scores is not between MIN_RANGE and MAX_RANGE.
     """
     lowest = highest = scores[0]
     for score in scores:
@@ -54,7 +54,7 @@ def level_scale(scores):
 
 @borrowing_kernel
 def level_of(score, highest, scale):
-    """Return the level of a score: 0 for the highest score, up to LEVELS - 1 for the lowest or NaN.
+    """Return the level of a score, from 0 for the highest to LEVELS - 1 for the lowest and NaN.
 
     `highest` and `scale` are the results of level_scale.
     """
@@ -64,9 +64,9 @@ def level_of(score, highest, scale):
 
 @borrowing_kernel
 def _counting_sort(keys, shift, starts, sorted_keys):
-    """Copy keys to sorted_keys, sorted stably by the digit whose lowest bit is number `shift`.
+    """Copy keys to sorted_keys in stable order of the digit that begins at bit `shift`.
 
-    `starts` holds the number of keys with each value of the digit, and is overwritten.
+    `starts` holds the number of keys for each value of the digit, and is overwritten.
     """
     total = 0
     for digit in range(starts.shape[0]):
@@ -80,10 +80,11 @@ def _counting_sort(keys, shift, starts, sorted_keys):
 
 @borrowing_kernel
 def radix_sort_best(scores, self_column, k, keys, starts):
-    """Write the keys of at least the k columns with the best levels to keys[1], sorted.
+    """Write the sorted keys of the columns with the best levels, at least k columns, to keys[1].
 
-    The function returns the number of these columns. Columns of one level are in ascending order.
-    The arguments are those of argsort_row. No branch depends on the scores.
+    The function returns the number of columns that it wrote. Columns with equal levels are in
+    ascending order. The arguments are described in argsort_row. No branch depends on the scores,
+    because a CPU could not predict such a branch.
     """
     highest, scale = level_scale(scores)
     starts[:] = 0
@@ -110,13 +111,13 @@ def radix_sort_best(scores, self_column, k, keys, starts):
 
 @borrowing_kernel
 def argsort_row(scores, self_column, k, keys, starts, ranked):
-    """Write to ``ranked`` the k best columns, except self_column, by descending score.
+    """Write the k best columns, except self_column, to ``ranked`` by descending score.
 
-    Equal scores are ordered by lower column. `scores` (n,) is float64, with k < n < 2^31. `keys`
-    (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are written to
-    ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level. Columns of
-    one level whose scores are out of order are then sorted by score. The function takes O(n) time
-    if there are few such columns.
+    Columns with equal scores are ordered by column number. `scores` (n,) is float64, with k < n <
+    2^31. `keys` (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are
+    written to ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level.
+    Columns with equal levels are then sorted by score where necessary. The function takes O(n) time
+    if few columns with equal levels are out of order.
     """
     n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
     sorted_keys = keys[1, :n_sorted]
@@ -139,9 +140,9 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
 
 @borrowing_kernel
 def top_k_of_row(scores, self_column, k, best):
-    """Write to best[:k] the k best columns, except self_column, in the order of argsort_row.
+    """Write the k best columns, except self_column, to best[:k] in the order of argsort_row.
 
-    The columns are inserted one by one, which takes O(n k) time in the worst case.
+    The columns are inserted into the result one by one, which takes O(n k) time in the worst case.
     """
     count = 0
     for j in range(scores.shape[0]):

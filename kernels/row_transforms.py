@@ -1,7 +1,7 @@
-"""Row transforms of the measures, and scores of candidate lists.
+"""Row transforms of the similarity measures, and scores of candidate lists.
 
 A transformed row depends only on the original row, not on the other rows of the call. Equal rows
-therefore remain equal after the transform, and their scores, which are equal, are ordered by item
+therefore remain equal after the transform, so their scores are equal, and they are ordered by item
 number. A matrix product by BLAS, in contrast, may give different results for equal rows.
 """
 
@@ -33,7 +33,7 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
     result is written to `out` (n, r) float64. An entry of rows[i] whose relative difference from
     the mean is at most 1e-14 counts as equal to the mean. If |out[i]| <= 1e-12 largest |rows[i] -
     mean|, out[i] would hold only rounding errors and is set to zero. The kernel takes O((hi - lo) d
-    r) time, and adds each sum in the order of the columns.
+    r) time, and adds the terms of each sum in the order of the columns.
     """
     depth, width = root.shape
     centred = np.empty((_ROWS, depth))
@@ -83,11 +83,12 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
 
 @kernel
 def rank_rows(lo, hi, rows, out):
-    """Set out[i] to the ranks of the entries of rows[i], minus the mean rank, for rows lo to hi.
+    """Set out[i] to the centred ranks of the entries of rows[i], for rows lo to hi.
 
-    Equal entries share their mean rank. `rows` (n, d) is a float array. The ranks are written to
-    `out` (n, d) float32; they are multiples of 1/2, which float32 represents exactly. A constant
-    row gives zeros. The kernel takes O((hi - lo) d log d) time.
+    Centred ranks are ranks minus the mean rank of the row. Equal entries share the mean of their
+    ranks. `rows` (n, d) is a float array. The ranks are written to `out` (n, d) float32; they are
+    multiples of 1/2, which float32 represents exactly. The ranks of a constant row are 0. The
+    kernel takes O((hi - lo) d log d) time.
     """
     depth = rows.shape[1]
     middle = 0.5 * (depth - 1)
@@ -110,7 +111,7 @@ def rank_rows(lo, hi, rows, out):
 
 @kernel
 def unit_rows(lo, hi, rows, norms, powers, out):
-    """Set out[i] to powers[i] rows[i] / norms[i] for rows lo to hi, or to zero if the norm is 0.
+    """Set out[i] to powers[i] rows[i] / norms[i], or to 0 if the norm is 0, for rows lo to hi.
 
     `rows` (n, d) is a float array, `norms` and `powers` (n,) are float64, and `out` (n, d) float64
     is the output.
@@ -135,14 +136,15 @@ def list_scores(lo, hi, scoring, lists, scores):
 
 @kernel
 def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scores):
-    """Set scores[i] to the recos similarities of query i to the items lists[i], for lo <= i < hi.
+    """Set scores[i] to the recos similarities of query i and the items lists[i], for lo <= i < hi.
 
     The recos similarity is the inner product of two rows, divided by the magnitude of the inner
     product of their sorted entries. If the inner product of the rows is negative, the sorted
-    entries of the query are taken in descending order. An undefined value counts as 0. `queries`
-    (n, d) and `items` (p, d) have one dtype, and sorted_queries and sorted_items hold the same rows
-    with ascending entries. `lists` (n, c) int64 holds item numbers and is padded by -1. The output
-    `scores` (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
+    entries of the query are taken in descending order. If the recos similarity is undefined, 0 is
+    written. `queries` (n, d) and `items` (p, d) have one dtype, and `sorted_queries` and
+    `sorted_items` hold the same rows with the entries of each row in ascending order. `lists` (n,
+    c) int64 holds item numbers and is padded with -1. The output `scores` (n, c) float64 is -inf
+    for padding. The kernel takes O((hi - lo) c d) time.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)

@@ -1,17 +1,18 @@
-"""Successive sampling without replacement: items are drawn in proportion to their weights.
+"""Sampling of items without replacement, one after another, in proportion to their weights.
 
-For row i, an item of cluster c has the weight preference[i, c] times its own weight, so no row
-needs a list of the weights of all p items. Two algorithms sample from this distribution:
+For row i, the weight of an item of cluster c is preference[i, c] times a weight that does not
+depend on the row, so no row needs a list of the weights of all p items. Two algorithms sample from
+this distribution:
 
 - Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
   O(log p) time.
 - The exponential race selects the k items with the largest sum of log weight and Gumbel noise
-  (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. It adds
-  logarithms of weights, which do not underflow, so weights may be arbitrarily small.
+  (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. The race
+  adds logarithms of weights, which do not underflow, so weights may be arbitrarily small.
 
-Given the items that have been drawn, the items that repeated draws would add next are a sample
-without replacement from the remaining items. A race among the remaining items may therefore replace
-the repeated draws at any time.
+After some items have been drawn repeatedly, the items that further draws would add are a sample
+without replacement from the remaining items. Repeated draws may therefore be broken off at any
+time, and replaced by a race among the remaining items.
 """
 
 import math
@@ -29,12 +30,12 @@ _RACE = 1
 
 
 class Clusters(NamedTuple):
-    """Items by cluster, with their weights.
+    """The items of each cluster, with their weights.
 
     The items of cluster c are item_at[starts[c] : starts[c + 1]], where `starts` (C + 1,) and
-    `item_at` (p,) are int64. `cumulative` (p,) float64 holds the running sums of the weights inside
-    a cluster, and `log_weight` (p,) float64 the logarithms of the weights, -inf for items that are
-    never drawn.
+    `item_at` (p,) are int64. `cumulative` (p,) float64 holds the running sums of the weights within
+    each cluster. `log_weight` (p,) float64 holds the logarithms of the weights, or -inf for items
+    that are never drawn.
     """
 
     starts: Any
@@ -61,7 +62,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
     """Draw distinct items for row i in at most max_draws draws; return how many were drawn.
 
     The items are written to sample, and marked in is_taken. `mass` has one entry per cluster and is
-    overwritten. The other arguments are those of sample_rows.
+    overwritten. The other arguments are described in sample_rows.
     """
     starts, item_at, cumulative, _ = clusters
     n_clusters, count = len(starts) - 1, 0
@@ -86,7 +87,7 @@ def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_
 
 @borrowing_kernel
 def _draw_by_race(i, preference, clusters, key_0, key_1, is_taken, sample, racers, keys, order):
-    """Fill sample with items for row i that are not yet marked in is_taken, by an exponential race.
+    """Draw items for row i that are not marked in is_taken by an exponential race; fill sample.
 
     `racers`, `keys` and `order` have one entry per item and are overwritten.
     """
@@ -139,17 +140,17 @@ def _sort_and_clear(sample, is_taken):
 
 @kernel
 def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
-    """Draw indptr[i + 1] - indptr[i] different items for rows lo to hi, sorted within each row.
+    """Draw indptr[i + 1] - indptr[i] different items for each row i from lo to hi, and sort them.
 
-    `preference` (n, C) is float64, clusters a Clusters, drawing a Drawing, and `indptr` (n + 1,)
-    int64. The items are written to `indices` (nnz,) int. In every row, the number of items with a
-    positive weight must be at least the number of items to draw. The items drawn for row i depend
-    on the two words of the key (key_0 and key_1 of drawing) and on i, but not on the other rows.
+    `preference` (n, C) is float64, `clusters` is a Clusters, `drawing` is a Drawing, and `indptr`
+    (n + 1,) is int64. The items are written to `indices` (nnz,) int. In every row, the number of
+    items with a positive weight must be at least the number of items to draw. The items drawn for
+    row i depend on i and on the key (the words key_0 and key_1 of drawing), but not on the other
+    rows.
 
-    In repeated draws, the rounding error of a probability is at most p 2^-52; the race adds
-    logarithms and needs no such bound. Drawing k items for a row takes O(k log p) time if these
-    items carry a small part of the total weight, and otherwise O(max_draws log p + p) time. A call
-    allocates O(p + C) memory.
+    In repeated draws, the rounding error of the probability of an item is at most p 2^-52. Drawing
+    k items for a row takes O(k log p) time if these items carry a small part of the total weight,
+    and otherwise O(max_draws log p + p) time. The kernel allocates O(p + C) memory.
     """
     key_0, key_1, max_draws = drawing.key_0, drawing.key_1, drawing.max_draws
     n_items = len(clusters.item_at)

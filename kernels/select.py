@@ -1,10 +1,10 @@
-"""Selection and sorting of the best entries of a list: descending keys, equal keys by lower row.
+"""Selection and sorting of the best entries of a list by descending key, then by row number.
 
-An entry is a pair of a key, which is a score, and a row number. The order of equal keys is part of
-every result. Three other modules order equal scores by the same rule without calling this module:
-``row_argsort`` sorts the columns of a row of scores; ``fastcos.search.numpy_search`` sorts scores
-with NumPy; and ``fastcos.search.scan`` lists the rows for a query of zeros, whose scores are all
-equal.
+An entry is a pair of a key, which is a score, and a row number. The order of rows with equal scores
+is part of the specification of every search. Three other modules apply the same rule to equal
+scores without calling this module: ``row_argsort`` sorts the columns of a row of scores;
+``fastcos.search.numpy_search`` sorts scores with NumPy; and ``fastcos.search.scan`` lists the rows
+for a query of zeros, whose scores are all equal.
 """
 
 import numpy as np
@@ -29,8 +29,8 @@ def kth_largest(values, count, k):
     The algorithm is quickselect, which takes O(count) time on average. For each value, the
     partition swaps two values and then adds the result of a comparison, 0 or 1, to the position at
     which its first part ends. The partition therefore has no branch that a CPU could mispredict.
-    For 100 to 500 values, as many as a query has candidates, it is 2.5 times as fast as a partition
-    with a branch.
+    For 100 to 500 values, which is the usual number of candidates of a query, this partition is 2.5
+    times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -85,12 +85,12 @@ def sort_ascending(values):
 
 @borrowing_kernel
 def sort_best_first(keys, rows, count):
-    """Sort the first `count` entries in place by descending key, and equal keys by lower row.
+    """Sort the first `count` entries in place by descending key, then by row number.
 
-    The rows must differ. A key that is NaN, which only damaged rows have, is replaced by -inf.
-    Lists of medium length are sorted by counting, for each entry, the entries that precede it. This
-    sort by counting has no branch, and is 3 times as fast as Shell's sort for 100 entries. Shorter
-    and longer lists are sorted by Shell's sort.
+    No two entries may have the same row. A key that is NaN, which only damaged rows have, is
+    replaced with -inf. Lists of medium length are sorted by counting, for each entry, the entries
+    that precede it. This sort by counting has no branch, and is 3 times as fast as Shell's sort for
+    100 entries. Shorter and longer lists are sorted by Shell's sort.
     """
     _replace_nan(keys, count)
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
@@ -110,10 +110,10 @@ def sort_best_first(keys, rows, count):
 
 @borrowing_kernel
 def _replace_nan(keys, count):
-    """Replace NaN among the first `count` keys by -inf, so that NaN precedes no number.
+    """Replace each NaN among the first `count` keys with -inf, so that it sorts last.
 
-    Comparisons with NaN are false. A sort by comparisons would therefore leave better entries
-    behind a NaN, and counting would give several entries the same rank.
+    Comparisons with NaN are false. If NaN were not replaced, a sort by comparisons could leave
+    better entries behind a NaN, and a sort by counting could give several entries the same rank.
     """
     for i in range(count):
         if keys[i] != keys[i]:
@@ -122,7 +122,7 @@ def _replace_nan(keys, count):
 
 @kernel
 def _sort_by_counting(keys, rows, count):
-    """Sort as sort_best_first does; the rank of an entry is the number of entries before it."""
+    """Sort entries as sort_best_first does: count, for each entry, the entries that precede it."""
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
         key, rank = keys[i], 0
@@ -151,7 +151,7 @@ def _sort_by_counting(keys, rows, count):
 def select_best(keys, rows, count, k, scratch):
     """Move the best k of the first `count` entries to the front, in any order; count must be >= k.
 
-    The function returns the k-th best key. A key that is NaN is replaced by -inf. `scratch` (>=
+    The function returns the k-th best key. A key that is NaN is replaced with -inf. `scratch` (>=
     count,) has the type of the keys and is overwritten.
     """
     _replace_nan(keys, count)
@@ -183,9 +183,10 @@ def keep_best(keys, rows, count, k, scratch):
 
 @borrowing_kernel
 def _move_best(keys, rows, count, bound, ties):
-    """Move the entries with keys above the bound, and some with keys equal to it, to the front.
+    """Move entries with keys above the bound, and some with keys equal to the bound, to the front.
 
-    Of the entries whose keys equal the bound, those with the `ties` lowest rows are moved.
+    Of the entries whose keys are equal to the bound, the `ties` entries with the lowest rows are
+    moved.
     """
     n_equal = 0
     for i in range(count):
@@ -227,7 +228,7 @@ def _nth_lowest_row(keys, rows, count, bound, n):
 
 @borrowing_kernel
 def write_best(scores, rows, count, scores_out, rows_out):
-    """Copy count <= k sorted entries to scores_out and rows_out (k,), padded by -inf and -1."""
+    """Copy count <= k sorted entries to scores_out and rows_out (k,), padded with -inf and -1."""
     for j in range(rows_out.shape[0]):
         if j < count:
             scores_out[j], rows_out[j] = scores[j], rows[j]

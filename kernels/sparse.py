@@ -2,10 +2,10 @@
 
 The columns of the dense matrix are processed in panels of 64, 32, 16, 8, 4 or 1 columns. The sums
 of one row of a panel stay in registers (``simd.sparse_row``), and rows of a large dense matrix are
-prefetched. A product and its addition to the sum are rounded once, together (a fused multiply-add),
-and the products are added in the order of the non-zeros of a row. Results are therefore bit-for-bit
-identical to the results of the plain loops (``*_plain``), which run on CPUs for which there is no
-vector code. If all values of X are 1, the field ``data`` of X is None.
+prefetched. Products are added in the order of the non-zeros of a row by fused multiply-adds, which
+round only once. Results are therefore bit-for-bit identical to the results of the plain loops
+(``*_plain``), which run on CPUs for which there is no vector code. If all values of X are 1, the
+field ``data`` of X is None.
 """
 
 import numpy as np
@@ -33,12 +33,12 @@ _LINE = 16
 
 @kernel
 def matmul_rows(lo, hi, X, A, Y, is_streamed):
-    """Set Y[i] to X[i] A for rows lo to hi.
+    """Set Y[i] to the product X[i] A of a sparse row and a dense matrix, for rows lo to hi.
 
-    `X` is a Csr (n, p), and A a float array (p, l) in C order. The result is written to `Y` (n, l),
-    which has the type of A. If row i of X is empty, Y[i] is a row of zeros. The kernel takes O(nnz
-    l) time. If is_streamed is true, `Y` is written to memory without passing through the caches; l
-    must then be a multiple of 64, and Y must begin at a cache line.
+    `X` is a Csr (n, p), and `A` is a float array (p, l) in C order. The result is written to `Y`
+    (n, l), which has the type of A. If row i of X is empty, Y[i] is a row of zeros. The kernel
+    takes O(nnz l) time. If is_streamed is true, `Y` is written to memory without passing through
+    the caches; l must then be a multiple of 64, and Y must begin at a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
@@ -47,11 +47,11 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def _multiply(lo, hi, X, A, Y, is_streamed):
-    """Compute matmul_rows without a fence; return whether all rows of Y seem to be finite.
+    """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
-    Only one entry per row of Y is tested, from the last panel of columns. The test finds every
-    value of X that is not finite, because such a value makes all entries of its row of Y
-    non-finite.
+    Only one entry of each row of Y is tested, which lies in the last panel of columns. The test
+    finds every value of X that is not finite, because such a value makes all entries of the row of
+    Y non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
@@ -71,8 +71,8 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
     prefetches the indices and values that follow. A value that is not finite makes every sum of its
     row non-finite, even if it is multiplied by 0. `columns` holds the indices of X, viewed as
     unsigned integers. `A` must be finite, and the values of X must be an array, not None. The
-    output `is_rejected` (n,) bool is true for each row i whose Y[i] is not valid, because row i or
-    a row near it has an index out of range or a sum that is not finite.
+    output `is_rejected` (n,) bool is true for each row i for which Y[i] is not valid, because row i
+    or a row near row i has an index out of range or a sum that is not finite.
     """
     indptr = X.indptr
     first = lo
@@ -91,11 +91,11 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
 @kernel
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
-    """Multiply rows first to last as _multiply does, and prefetch non-zeros of later rows.
+    """Multiply rows first to last as _multiply does, and prefetch the non-zeros of later rows.
 
     Before it multiplies a group of _ROWS_AT_ONCE rows, the kernel prefetches as many non-zeros as
-    these rows contain. The prefetched non-zeros lie _VALIDATED_AT_ONCE positions after those of the
-    group.
+    these rows contain. The prefetched non-zeros lie _VALIDATED_AT_ONCE positions after the
+    non-zeros of the group.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
@@ -110,9 +110,10 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 
 @kernel
 def _prefetched(indices, is_large):
-    """Return the position at which the last row of X must end to be multiplied with prefetches.
+    """Return the last position at which a row of X may end if it is multiplied with prefetches.
 
-    `is_large` says whether the dense matrix is large. AHEAD non-zeros must follow the row.
+    Prefetches are used only if the dense matrix is large, which `is_large` says. AHEAD non-zeros
+    must follow a row that is multiplied with prefetches.
     """
     return len(indices) - AHEAD if is_large else -1
 
@@ -125,7 +126,7 @@ def _plus(total, data, t, factor):
 
 @kernel
 def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
-    """Compute the result of matmul_rows with plain loops instead of vector code."""
+    """Compute the same result as matmul_rows with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for i in range(lo, hi):
         for c in range(A.shape[1]):
@@ -138,15 +139,16 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
-    """Set Z[task] to X'Y for the rows of a part and a group of columns of Y, for tasks lo to hi.
+    """Set Z[task] to X'Y, restricted to a part of the rows and a group of columns, for each task.
 
-    `X` is a Csr, `boundaries` (parts + 1,) int64 holds the row at which each part begins, and `Y`
-    (n, l) is a float array in C order. `columns` (groups + 1,) int64 holds the column of Y at which
-    each group of columns begins. Task number part * groups + group computes one group of columns of
-    one part. The result is written to the first columns of Z[task]. `Z` (tasks, p, w) has the type
-    of Y, and w is at least the number of columns of every group. If accumulate is true, the result
-    is added to Z[task] instead. The products of the rows of a part are added in the order of the
-    rows, so the bits do not depend on the groups. The kernel takes O(nnz w) time.
+    The kernel does this for the tasks lo to hi. `X` is a Csr, `boundaries` (parts + 1,) int64 holds
+    the row at which each part begins, and `Y` (n, l) is a float array in C order. `columns` (groups
+    + 1,) int64 holds the column of Y at which each group of columns begins. Task number part *
+    groups + group computes one group of columns of one part. The result is written to the first
+    columns of Z[task]. `Z` (tasks, p, w) has the type of Y, and w is at least the number of columns
+    of every group. If accumulate is true, the result is added to Z[task] instead. The products of
+    the rows of a part are added in the order of the rows, so the result does not depend on the
+    division into groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
@@ -164,7 +166,7 @@ def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 
 @kernel
 def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
-    """Compute the result of rmatmul_parts with plain loops instead of vector code."""
+    """Compute the same result as rmatmul_parts with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
         part, first_column, width = _part_and_columns(task, columns)
@@ -179,11 +181,11 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 
 @kernel
 def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
-    """Set Z[task] to X'X Q for the rows X of a part and some columns of Q, for tasks lo to hi.
+    """Set Z[task] to X'X Q, where X is a part of the rows and Q a group of columns, for each task.
 
-    `Q` (p, l) is a float array in C order. All other arguments, the tasks and the output are
-    described in rmatmul_parts. X Q is never stored, because the product of a row stays in
-    registers. The kernel takes O(nnz w) time.
+    The kernel does this for the tasks lo to hi. `Q` (p, l) is a float array in C order. The other
+    arguments, the tasks and the output are described in rmatmul_parts. X Q is never stored in
+    memory, because the product of a row and Q stays in registers. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
@@ -199,7 +201,7 @@ def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
 
 @kernel
 def gram_parts_plain(lo, hi, boundaries, X, Q, columns, accumulate, Z):
-    """Compute the result of gram_parts with plain loops instead of vector code."""
+    """Compute the same result as gram_parts with plain loops instead of vector code."""
     indptr, indices, data = X.indptr, X.indices, X.data
     row = Q[0].copy()
     for task in range(lo, hi):
@@ -221,7 +223,7 @@ def gram_parts_plain(lo, hi, boundaries, X, Q, columns, accumulate, Z):
 
 @kernel
 def _part_and_columns(task, columns):
-    """Return the part of a task, the first column of its group, and the number of its columns."""
+    """Return the part of a task, and the first column and the number of columns of its group."""
     groups = len(columns) - 1
     group = task % groups
     return task // groups, columns[group], columns[group + 1] - columns[group]
@@ -229,10 +231,10 @@ def _part_and_columns(task, columns):
 
 @kernel
 def join_columns(lo, hi, Z, columns, out):
-    """Set out[j, columns[g] : columns[g + 1]] to the first columns of Z[g, j], for all groups g.
+    """Join groups of columns: set out[j, columns[g] : columns[g + 1]] to the front of Z[g, j].
 
-    The kernel does this for the rows j from lo to hi. `Z` has the shape (groups, p, w), and out the
-    shape (p, l). The kernel takes O((hi - lo) l) time.
+    The kernel does this for all groups g and for the rows j from lo to hi. `Z` has the shape
+    (groups, p, w), and `out` has the shape (p, l). The kernel takes O((hi - lo) l) time.
     """
     for j in range(lo, hi):
         for g in range(Z.shape[0]):

@@ -1,17 +1,16 @@
-"""X A and X'(X Q) in blocks of rows, for factors that are larger than the cache.
+"""The products X A and X'(X Q), by blocks of rows of X, for dense factors that exceed the cache.
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
-the rows of X are long, Y_b is summed over one range of columns of X at a time, so that the rows of
-Q in the range stay in this cache as well. X_b'Y_b is then summed column by column with the
-transpose of the block. Z = X'(X Q) is therefore read and written sequentially, once per block,
-whereas the row-wise form (``sparse``) updates random rows of Z, one per non-zero. For 18 million
-non-zeros in 27,000 columns with Zipfian frequencies, X'(X Q) is twice as fast as in the row-wise
-form.
+the rows of X are long, Y_b is summed over one range of columns of X at a time, so that the
+corresponding rows of Q stay in the second-level cache as well. X_b'Y_b is then summed column by
+column with the transpose of the block. Z = X'(X Q) is therefore read and written sequentially, once
+per block, whereas the row-wise algorithm (``sparse``) updates random rows of Z, one per non-zero.
+For 18 million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is
+twice as fast as row by row.
 
-Products are added in the same order as in the row-wise form, so results are bit-for-bit identical
-to the results of the row-wise form. The dense factor is passed in panels of exactly 64, 32 or 16
-columns; a panel with fewer columns is padded. If all values of X are 1, the field ``data`` of X is
-None.
+Products are added in the same order as in the row-wise algorithm, so the results of both are
+bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel with
+another number of columns is padded. If all values of X are 1, the field ``data`` of X is None.
 """
 
 from typing import Any, NamedTuple
@@ -48,10 +47,10 @@ class Transposes(NamedTuple):
 
 @kernel
 def transpose_blocks(lo, hi, X, transposes):
-    """Write the transposes of blocks lo to hi of X, in which rows ascend within a column.
+    """Write the transposes of blocks lo to hi of X; rows ascend within a column of a block.
 
-    `X` is a Csr. The results are written to the arrays of transposes, a Transposes, whose
-    boundaries are an input. The kernel takes O(nnz + (hi - lo) p) time and allocates O(p) memory.
+    `X` is a Csr. `transposes` is a Transposes, whose boundaries are an input and whose other arrays
+    are outputs. The kernel takes O(nnz + (hi - lo) p) time and allocates O(p) memory.
     """
     _transpose_arrays(
         lo, hi, X.indptr, X.indices, X.data, transposes.boundaries, transposes.starts,
@@ -61,7 +60,7 @@ def transpose_blocks(lo, hi, X, transposes):
 
 @kernel
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
-    """Transpose as transpose_blocks does.
+    """Write the transposes of blocks as transpose_blocks does, from separate arrays.
 
     The arrays are separate arguments instead of fields of a record, because Numba can leave out the
     code that reads data only if data is itself an argument and is None.
@@ -87,7 +86,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
 @kernel
 def _add_row(data, indices, first, last, A, Y, row, bound):
-    """Add the product of one row of X with A to Y[row], as ``bounded_row_sum`` does.
+    """Add the product of one row of X and A to Y[row], as ``bounded_row_sum`` does.
 
     `A` has 64, 32 or 16 columns.
     """
@@ -101,10 +100,10 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 @kernel
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
-    """Set Y[i - first] to X[i] panel, for the rows i from first to last.
+    """Set Y[i - first] to the product X[i] panel, for the rows i from first to last.
 
-    The panel is processed in ranges of item_rows rows: the products with one range are added for
-    all rows i before the products with the next range.
+    The panel is processed in ranges of item_rows rows. The products with one range are added for
+    all rows i of X before the products with the next range are added.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:
@@ -123,12 +122,12 @@ def _multiply_block(first, last, X, panel, item_rows, places, Y):
 
 @kernel
 def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
-    """Set Y[i, column : column + width] to X[i] panel[:, :width] for rows lo to hi.
+    """Set Y[i, column : column + width] to the product X[i] panel[:, :width], for rows lo to hi.
 
     `X` is a Csr whose indices ascend within a row, and `panel` is a float array in C order with p
-    rows and 64, 32 or 16 columns. item_rows > 0 is the number of rows of the panel that are read in
-    one pass over a block of rows of X. The output `Y` (n, l) has the type of the panel. The kernel
-    takes O(nnz width) time.
+    rows and 64, 32 or 16 columns. `item_rows`, which is positive, is the number of rows of the
+    panel that are read in one pass over a block of rows of X. The output `Y` (n, l) has the type of
+    the panel. The kernel takes O(nnz width) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
     places = np.empty(ROWS, np.int64)
@@ -142,7 +141,7 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """Set Z[part] to X'X panel for the rows X of all blocks of a part, for the parts lo to hi.
+    """Set Z[part] to X'X panel, where X is the rows of all blocks of a part, for parts lo to hi.
 
     `first_blocks` (parts + 1,) int64 holds the block at which each part begins, and `transposes` is
     the Transposes of X. `X`, `panel` and `item_rows` are described in matmul_blocks. The output is

@@ -1,12 +1,12 @@
 """Top-k inner products or cosines between sparse rows, without the matrix of all scores.
 
-The inner products of one query with all items are accumulated in an array of sums, one per item.
-For each non-zero column of the query, in order, the kernel adds the products along the inverted
-list of this column. Integers are summed in int32, other values in float64. The sums are then read
-once, 64 at a time, to find those that reach the k-th best score so far. Only the items with these
-sums are scored in float64 and may become results.
+The inner products of one query and all items are accumulated in an array of sums, one sum per item.
+For each non-zero column of the query, in order, the kernel adds the products with the entries of
+the inverted list of this column. Integers are summed in int32, and other values in float64. The
+sums are then read once, 64 sums at a time, to find the items that reach the k-th best score so far.
+Only these items are scored in float64 and may become results.
 
-Equal scores are ordered by lower item number, so results depend only on the rows.
+Items with equal scores are ordered by item number, so results depend only on the rows.
 """
 
 import math
@@ -30,13 +30,13 @@ _ROUNDING_MARGIN = 1.0 - 2.0**-20
 
 
 class Queries(NamedTuple):
-    """The queries as a CSR matrix, with their norms and the items excluded from their results.
+    """The queries as a CSR matrix, with the norm and the excluded items of each query.
 
     `indptr` (n + 1,) is int64. `indices` and `values` have the shape (nnz,); `values` have the type
     of the items' values, or are None if all values of queries and items are 1. `norms` (n,) is
     float64. `self_rows` (n,) int64 holds, for each query, the number of the item that is the query
     itself, or -1. The items excluded_indices[excluded_indptr[i] : excluded_indptr[i + 1]], which
-    ascend, are excluded from the results of query i.
+    are in ascending order, are excluded from the results of query i.
     """
 
     indptr: Any
@@ -56,15 +56,15 @@ class Items(NamedTuple):
     list_indptr : int64 array (d + 1,)
         The position at which the list of each column begins.
     list_items : array (nnz,)
-        The items of all lists, ascending within a list.
+        The item numbers of all lists, which ascend within each list.
     list_values : array (nnz,) or None
-        The values of these items. None if all values are 1, or if list_items also contains the
-        values (see ``inverted_lists``).
+        The values that belong to list_items, or None if all values are 1 or if list_items also
+        contains the values (see ``inverted_lists``).
     norms : float64 array (m,)
     factors : float32 or float64 array (m rounded up to a multiple of STRIP,)
-        The factor by which the sum of each item is multiplied: 1 / norm for cosines and 1 for inner
-        products, and 0 for zero rows and for the padding. The factors are float32 if the sums are
-        int32, and otherwise float64.
+        The factor by which the sum of each item is multiplied. The factor is 1 / norm for cosines
+        and 1 for inner products; it is 0 for zero rows and for the padding. The factors are float32
+        if the sums are int32, and otherwise float64.
     is_cosine : bool
     sum_type : array (0,)
         An empty array of the type of the sums, int32 or float64.
@@ -113,12 +113,13 @@ def _passes_filters(self_row, excluded, j):
 
 @kernel
 def _first_threshold(n_excluded, k, sums, factors, maxima):
-    """Return a positive number that the scaled sum of the (k + n_excluded)-th best item reaches.
+    """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. The (k
-    + n_excluded)-th largest of these maxima is such a number, because each of the groups with
-    larger maxima contains an item that reaches it. If fewer groups have a positive sum, the
-    smallest positive number is returned. `maxima` has one entry per group and is overwritten.
+    + n_excluded)-th largest of these maxima is such a bound, because k + n_excluded groups contain
+    an item whose scaled sum is at least this maximum. If fewer than k + n_excluded groups have a
+    positive maximum, the smallest positive number is returned. `maxima` has one entry per group and
+    is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
@@ -181,9 +182,9 @@ def _keep_positive(
 def _append_nonpositive(
     is_cosine, norm, self_row, excluded, norms, minimum, k, sums, count, scores, columns, scratch
 ):
-    """Append items of score 0, and then items of negative score, to the first `count` items.
+    """Append items with score 0, and then items with negative scores, to the first `count` items.
 
-    Items are appended until there are k items. The function returns the resulting number of items.
+    Items are appended until there are k results. The function returns the number of results.
     """
     n_items = norms.shape[0]
     for j in range(n_items):
@@ -208,12 +209,12 @@ def _append_nonpositive(
 
 @kernel
 def best_rows(lo, hi, queries, items, minimum, scores, columns):
-    """Find the best k items of queries lo to hi by exact scores.
+    """Write the best k items of queries lo to hi, by exact scores.
 
-    `queries` is a Queries, `items` is an Items, and `minimum` (float64) the lowest score to keep.
-    The results are written to `scores` (n, k) float64 and `columns` (n, k) int64, padded by -inf
-    and -1. For each query, the kernel takes O(m + total length of the lists of the query's columns)
-    time. It allocates O(m + k) memory.
+    `queries` is a Queries, `items` is an Items, and `minimum` (float64) is the lowest score of a
+    result. The results are written to `scores` (n, k) float64 and `columns` (n, k) int64, padded
+    with -inf and -1. For each query, the kernel takes O(m + total length of the lists of the
+    query's columns) time. The kernel allocates O(m + k) memory.
     """
     k, is_cosine = columns.shape[1], items.is_cosine
     capacity = 2 * k + 64

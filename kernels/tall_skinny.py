@@ -1,10 +1,10 @@
-"""Tall-skinny products of a basis with a block of few columns: B'Z and Z + B C.
+"""The products B'Z and Z + B C of a tall basis B, which has few columns.
 
-BLAS computes these products as fast as these kernels. However, the idle threads of BLAS keep cores
-busy for milliseconds after each call, although the next sparse product needs these cores, and the
-results of BLAS depend on the number of threads. These kernels keep tiles of 8 x 16 sums in
-registers (``simd.tall_skinny``). Every product and every sum is rounded separately, so results are
-bit-for-bit identical to the results of the plain loops, ``*_plain``, on every CPU.
+BLAS computes these products as fast as the kernels of this module. However, the idle threads of
+BLAS keep cores busy for milliseconds after each call, although the next sparse product needs these
+cores. Moreover, the results of BLAS depend on the number of threads. The kernels keep tiles of 8 x
+16 sums in registers (``simd.tall_skinny``). Every product and every sum is rounded separately, so
+results are bit-for-bit identical to the results of the plain loops, ``*_plain``, on every CPU.
 """
 
 from .jit import kernel
@@ -26,11 +26,12 @@ _ROWS = 64
 
 @kernel
 def cross_parts(lo, hi, boundaries, B, Z, C):
-    """Set C[part] to B'Z for the rows of a part and the first m columns of B, for parts lo to hi.
+    """Set C[part] to B'Z, for the rows of the part and the first m columns of B.
 
-    `boundaries` (parts + 1,) int64 holds the row at which each part begins. `B` (p, c) and `Z` (p,
-    w) have one float type and C order, and c is at least m rounded up to a multiple of 8. The
-    output `C` (parts, m, w) has the same type. The kernel takes O(rows m w) time.
+    The kernel does this for the parts lo to hi. `boundaries` (parts + 1,) int64 holds the row at
+    which each part begins. `B` (p, c), `Z` (p, w) and the output `C` (parts, m, w) have one float
+    type and C order, and c is at least m rounded up to a multiple of 8. The kernel takes O(rows m
+    w) time.
     """
     width = Z.shape[1]
     for part in range(lo, hi):
@@ -50,7 +51,7 @@ def cross_parts(lo, hi, boundaries, B, Z, C):
 
 @kernel
 def cross_parts_plain(lo, hi, boundaries, B, Z, C):
-    """Compute the result of cross_parts with plain loops instead of vector code."""
+    """Compute the same result as cross_parts with plain loops instead of vector code."""
     for part in range(lo, hi):
         C[part] = 0
         for i in range(boundaries[part], boundaries[part + 1]):
@@ -61,7 +62,7 @@ def cross_parts_plain(lo, hi, boundaries, B, Z, C):
 
 @kernel
 def add_product_rows(lo, hi, B, C, Z):
-    """Add the product of B[i, :m] and C to Z[i], for rows lo to hi.
+    """Add the product B[i, :m] C to Z[i], for rows lo to hi.
 
     `B` (p, c), `C` (m, w) and `Z` (p, w) have one float type and C order, and c is at least m. `Z`
     is changed in place. The kernel takes O((hi - lo) m w) time.
@@ -85,7 +86,7 @@ def add_product_rows(lo, hi, B, C, Z):
 
 @kernel
 def add_product_rows_plain(lo, hi, B, C, Z):
-    """Compute the result of add_product_rows with plain loops instead of vector code."""
+    """Compute the same result as add_product_rows with plain loops instead of vector code."""
     for i in range(lo, hi):
         for j in range(C.shape[0]):
             for c in range(C.shape[1]):

@@ -1,4 +1,4 @@
-"""Limits and memory of the tiles, each of which compares 32 items with 32 queries.
+"""Limits and memory of the tiles: a tile holds the scores of 32 items with 32 queries.
 
 ``simd.tile_scores`` computes the scores of a tile, ``simd.hits`` lists the scores that reach the
 threshold of their query, and ``simd.panel`` describes the layout of packed items and queries.
@@ -34,8 +34,8 @@ def configuration():
 def aligned_empty(size, like):
     """Return an uninitialised array (size,) of the dtype of `like`, aligned to a cache line.
 
-    A 64-byte load that crosses a cache line takes as long as two loads. A scan of all items with
-    AMX tiles takes 1.5 times as long with unaligned arrays as with aligned arrays.
+    A 64-byte load that crosses a cache line takes as long as two loads. A search with AMX tiles
+    takes 1.5 times as long with unaligned arrays as with aligned arrays.
     """
     memory = np.empty(size + 64, like.dtype)
     skip = -memory.ctypes.data % 64 // memory.itemsize
@@ -44,9 +44,9 @@ def aligned_empty(size, like):
 
 @kernel
 def numbers_below(n):
-    """Return the numbers from 0 to n - 1, (n,) int64.
+    """Return the numbers from 0 to n - 1 as an int64 array.
 
-    The function replaces np.arange, which Numba takes 0.2 s to compile.
+    The function replaces np.arange, because Numba takes 0.2 s to compile np.arange.
     """
     numbers = np.empty(n, np.int64)
     for i in range(n):

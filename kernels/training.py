@@ -1,14 +1,15 @@
-"""One step of training of the cosine model: gradients by user, then updates by item.
+"""One training step of the cosine model, which computes gradients by user and then updates items.
 
-Each item has two vectors, a (a row of A) and b (a row of B), and a bias. The vector s of a user is
-the sum of x a over the items of the user, where x is the value of the user's interaction with the
-item. To score an interaction, the term of its own item is subtracted from s: logit = (s - x a) . b
-/ temperature + bias. If ``unit`` is true, the inner product is divided by both norms.
-``user_gradients`` reads the vectors of the items and writes the gradients of each user.
-``item_updates`` reads the gradients of an item's users, in order, and updates the vectors of the
-item, so users and items take turns, as in alternating least squares. No two threads write the same
-vector, so results are bit-for-bit identical for any number of threads. Results may differ between
-CPUs, because the order in which float32 terms are added depends on the vector width of the CPU.
+An item has two vectors, a row a of the matrix A and a row b of the matrix B, and it has a bias. The
+vector s of a user is the sum of x a over the items of the user, where x is the value of the user's
+interaction with the item. To score an interaction, the term x a of the item is first subtracted
+from s: logit = (s - x a) . b / temperature + bias. If ``unit`` is true, the inner product is
+divided by the norms of both vectors. ``user_gradients`` reads the vectors of the items and writes
+the gradients of each user. ``item_updates`` reads the gradients of an item's users, in order, and
+updates the vectors of the item. A step thus processes first the users and then the items, as
+alternating least squares does. No two threads write the same vector, so results are bit-for-bit
+identical for any number of threads. Results may differ between CPUs, because the order in which
+float32 terms are added depends on the vector width of the CPU.
 
 The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
 has interacted, including held-out items, are not used as negatives of that user; they are said to
@@ -37,10 +38,10 @@ MASKED = np.float32(-np.inf)
 class Pool(NamedTuple):
     """The m sampled items that serve as negatives in one step.
 
-    `rows` (m, d) holds the rows of B that belong to these items, `columns` (d, m) the transpose of
-    rows, `bias` (m,) the biases of the items, and `counts` (m,) the number of times that each item
-    was sampled; these arrays are float32. `position_of` (p,) int32 holds the position of each of
-    the p items in the pool, or -1 for an item that is not in it.
+    `rows` (m, d) holds the rows of B that belong to these items, and `columns` (d, m) holds the
+    transpose of rows. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the number
+    of times that each item was sampled. These four arrays are float32. `position_of` (p,) int32
+    holds the position of each of the p items in the pool, or -1 for an item that is not in it.
     """
 
     rows: Any
@@ -51,10 +52,10 @@ class Pool(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """The objective of the training.
+    """The objective that training minimises.
 
-    `scale` is 1 / temperature, and penalty the weight of the norm penalty; both are float32. `unit`
-    is true if the vectors are normalised, and `softmax` is true if the loss is a softmax.
+    `scale` is 1 / temperature, and `penalty` is the weight of the norm penalty; both are float32.
+    `unit` is true if the vectors are normalised, and `softmax` is true if the loss is a softmax.
     """
 
     scale: Any
@@ -64,11 +65,11 @@ class Objective(NamedTuple):
 
 
 class LossInputs(NamedTuple):
-    """The inputs of a loss other than the interactions.
+    """All inputs of the loss except the interactions.
 
-    `model` holds the float32 arrays A and B (p, d) and bias (p,); the rows of B have norm 1 if unit
-    is true. `seen` holds indptr and indices of the CSR matrix of the items to mask in the pool.
-    `pool` is a Pool and `objective` is an Objective.
+    `model` holds the float32 arrays A (p, d), B (p, d) and bias (p,); the rows of B have norm 1 if
+    unit is true. `seen` holds the indptr and the indices of a CSR matrix with the items to mask in
+    the pool, for each user. `pool` is a Pool, and `objective` is an Objective.
     """
 
     model: Any
@@ -80,9 +81,9 @@ class LossInputs(NamedTuple):
 class StepByItem(NamedTuple):
     """The interactions of one step, grouped by item.
 
-    `starts`, `users` and `entries` are the transpose of the CSR matrix of the step: the users of
-    item i are users[starts[i] : starts[i + 1]], and `entries` holds the position of each of these
-    interactions in the values (nnz,) of the CSR matrix.
+    `starts`, `users` and `entries` form the transpose of the CSR matrix of the step. The users of
+    item i are users[starts[i] : starts[i + 1]]. The positions of the corresponding interactions in
+    the values (nnz,) of the CSR matrix are entries[starts[i] : starts[i + 1]].
     """
 
     starts: Any
@@ -92,11 +93,12 @@ class StepByItem(NamedTuple):
 
 
 class Adagrad(NamedTuple):
-    """The state of the optimiser.
+    """The state of the optimiser Adagrad.
 
-    `rate` is the learning rate, a float32. `accumulators` holds three arrays (p, 1) float32, the
-    summed squares of the gradients of A, B and bias. `raw` is B before its rows are normalised. The
-    arrays are changed in place.
+    `rate` is the learning rate, a float32. `accumulators` holds three arrays (p, 1) float32 with
+    the sums, over all steps, of the squared norms of the gradients of each row of A, B and bias.
+    `raw` is the matrix B before its rows are normalised. Each step changes accumulators and raw in
+    place.
     """
 
     rate: Any
@@ -107,11 +109,12 @@ class Adagrad(NamedTuple):
 class Gradients(NamedTuple):
     """The float32 gradients that user_gradients writes and item_updates reads.
 
-    The step has b users. `sums` (b, d) holds their vectors s, `units` (b, d) the normalised
-    vectors, and `by_sum` (b, d) the gradients of the loss with respect to s. `by_entry` (nnz, 3)
-    holds three numbers for each interaction: the slope of the loss with respect to the logit, and
-    two factors f and g; the gradient of the loss with respect to s - x a is f b - g (s - x a).
-    `by_pool` (b, m) holds the slopes of the loss with respect to the logits of the pool.
+    For the b users of the step, `sums` (b, d) holds the vectors s, `units` (b, d) holds the
+    normalised vectors, and `by_sum` (b, d) holds the gradients of the loss with respect to s.
+    `by_entry` (nnz, 3) holds three numbers for each interaction: the slope of the loss with respect
+    to the logit, and two factors f and g. With these factors, the gradient of the loss with respect
+    to s - x a is f b - g (s - x a). `by_pool` (b, m) holds the slopes of the loss with respect to
+    the logits of the pool.
     """
 
     sums: Any
@@ -139,7 +142,7 @@ def add(factor, x, y):
 
 @relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to out, or x if unit is false; return the factor by which x was multiplied.
+    """Write x / |x| to out, or x if unit is false; return the factor by which x is multiplied.
 
     A zero row stays zero.
     """
@@ -165,7 +168,7 @@ def subtract(s, x, a, b):
 
 @relaxed_kernel
 def pool_logits(user, scale, columns, bias, logits):
-    """Set logits[j] to scale times the dot product of user and column j, plus bias[j].
+    """Set logits[j] to scale times the dot product of user and column j of columns, plus bias[j].
 
     `columns` has the shape (d, m), and the kernel takes O(d m) time.
     """
@@ -191,11 +194,11 @@ def mask(items, position_of, logits):
 
 @relaxed_kernel
 def prepare_pool(softmax, counts, logits):
-    """Return the largest logit of the pool, and the total of the negatives in the softmax.
+    """Return the largest logit of the pool, and the sum of the pool's terms in the softmax.
 
-    The total is the sum of counts exp(logit - largest), and exp(logit - largest) replaces each
-    logit. Without softmax, the total is 0 and the logits stay unchanged. If the whole pool is
-    masked, the largest logit is -inf.
+    The sum is that of counts exp(logit - largest) over the pool, and each logit is replaced with
+    exp(logit - largest). If softmax is false, the sum is 0 and the logits stay unchanged. If the
+    whole pool is masked, the largest logit is -inf.
     """
     largest, total = MASKED, ZERO
     for j in range(len(logits)):
@@ -209,11 +212,12 @@ def prepare_pool(softmax, counts, logits):
 
 @relaxed_kernel
 def positive_loss(softmax, logit, largest, negatives_total, weight):
-    """Return an interaction's loss, its derivative by the logit, and the factor of the negatives.
+    """Return an interaction's loss, the loss's derivative by the logit, and the negatives' factor.
 
-    The loss is -ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
-    otherwise -ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's negatives by
-    the sum of the factors of all interactions of this user.
+    The loss is -weight ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
+    otherwise -weight ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's
+    negatives by the sum, over all interactions of this user, of the factors that this function
+    returns.
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -230,11 +234,11 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace the logits of the pool by the derivatives of the loss by them, and return the loss.
+    """Replace each logit of the pool with the derivative of the loss by the logit; return the loss.
 
-    `logits` are the results of prepare_pool, and `rate` is the sum of the factors that
+    `logits` holds the results of prepare_pool, and `rate` is the sum of the factors that
     positive_loss returns for the interactions of the user. With softmax, the loss of the negatives
-    is part of the loss of the interactions, so 0 is returned.
+    is included in the loss of the interactions, so 0 is returned.
     """
     loss = 0.0
     for j in range(len(logits)):
@@ -251,7 +255,7 @@ def negative_loss(softmax, counts, rate, logits):
 
 @relaxed_kernel
 def add_profile(items, values, A, s):
-    """Write the sum of values[t] A[items[t]] to s."""
+    """Write the profile of a user, which is the sum of values[t] A[items[t]], to s."""
     s[:] = 0
     for t in range(len(items)):
         add(values[t], A[items[t]], s)
@@ -273,11 +277,11 @@ def penalise_norm(penalty, x, gradient):
 def score_profile(
     s, items, values, weights, model, objective, largest, negatives_total, slopes, gradient
 ):
-    """Score each interaction of a user; return their loss and the factor of the user's negatives.
+    """Score all interactions of a user; return the loss and the factor of the user's negatives.
 
-    `s` is the vector of the user, from which the term of each item is subtracted before the item is
-    scored. The three numbers of each item in Gradients.by_entry are written to slopes, and the
-    gradient with respect to s is written to `gradient` (d,).
+    `s` is the vector of the user, from which the term of an item is subtracted before the item is
+    scored. The three numbers per interaction that Gradients.by_entry describes are written to
+    slopes, and the gradient with respect to s is written to `gradient` (d,).
     """
     A, B, bias = model
     scale, _, unit, softmax = objective
@@ -308,11 +312,11 @@ def score_profile(
 
 @relaxed_kernel
 def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
-    """Write the gradients of the loss for users lo to hi.
+    """Write the losses of users lo to hi and the gradients of these losses.
 
     Row 0 of the outputs belongs to user `first`. `interactions` holds four arrays of a CSR matrix:
     indptr, indices, the values x, and the weights of the interactions in the loss. `inputs` is a
-    LossInputs. The results are written to gradients, a Gradients, and to `losses` (b,) float64. The
+    LossInputs. The outputs are `gradients`, which is a Gradients, and `losses` (b,) float64. The
     kernel takes O((nnz + b m) d) time.
     """
     model, seen, pool, objective = inputs
@@ -353,9 +357,10 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
 
 @relaxed_kernel
 def adagrad_step(rate, gradient, accumulator, row):
-    """Take one step of Adagrad, which subtracts rate gradient / sqrt(accumulator) from a row.
+    """Subtract the Adagrad step rate gradient / sqrt(accumulator) from a row.
 
-    `accumulator` (1,) holds the sum of |gradient|^2 of the row over all steps, and is updated.
+    `accumulator` (1,) holds the sum of |gradient|^2 of this row over all steps; the present step is
+    added first.
     """
     squared = dot(gradient, gradient)
     if squared > 0:
@@ -365,11 +370,11 @@ def adagrad_step(rate, gradient, accumulator, row):
 
 @relaxed_kernel
 def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model):
-    """Take one step for items lo to hi, which changes the model and the state of Adagrad in place.
+    """Update items lo to hi of the model, and the state of Adagrad, in place.
 
-    `step` is a StepByItem, `gradients` is a Gradients, and `adagrad` is an Adagrad; `position_of`
-    is described in Pool. An item that has no users in this step and is not in the pool is changed
-    only by the norm penalty. The kernel takes O((nnz + b m) d) time.
+    `step` is a StepByItem, `gradients` is a Gradients, and `adagrad` is an Adagrad. `position_of`
+    is described in Pool. If an item has no users in this step and is not in the pool, only the norm
+    penalty changes the item. The kernel takes O((nnz + b m) d) time.
     """
     starts, users, entries, values = step
     rate, accumulators, raw = adagrad
@@ -420,10 +425,10 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
 def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
     """Write the loss of each user's held-out interactions to losses (n,), for users lo to hi.
 
-    The vector of a user is the sum over all of the user's interactions. `interactions` holds
-    indptr, indices and values of a CSR matrix, and held_out the indptr, indices and weights of the
-    matrix of held-out interactions. `inputs` is a LossInputs. The kernel takes O((nnz + n m) d)
-    time.
+    The vector of a user is the sum over all of the user's interactions; no term is subtracted.
+    `interactions` holds the indptr, indices and values of a CSR matrix. `held_out` holds the
+    indptr, indices and weights of the CSR matrix of held-out interactions. `inputs` is a
+    LossInputs. The kernel takes O((nnz + n m) d) time.
     """
     model, seen, pool, objective = inputs
     indptr, indices, values = interactions

@@ -1,12 +1,12 @@
-"""A search for one rescaling that removes as many neighbours as possible from the k nearest.
+"""Search for one rescaling that removes as many neighbours as possible from the k nearest.
 
-The weights w of the metric diag(w) are a vertex of the box [1, K]^d (``intervals``), so each weight
-is 1 or K. A step of the search flips one weight. An edge is a pair of a row and one of its k
-nearest neighbours. Each row comes with a list of its nearest items. The search counts the edges for
-which at least k listed items are nearer to the row than the neighbour. Such an edge is certainly
-lost: items that are not listed could only increase the number of nearer items. The search compares
-cosines in float32. After the search, the edges that are lost under the weights that it found are
-counted again in float64.
+The search considers metrics diag(w) whose weights w are a vertex of the box [1, K]^d
+(``intervals``), so each weight is 1 or K. A step of the search flips one weight from 1 to K or from
+K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a list of its
+nearest items is given. An edge is counted as lost if at least k listed items are nearer to the row
+than the neighbour. Such an edge is certainly lost, because items that are not listed could only
+increase the number of nearer items. The search compares cosines in float32. After the search, the
+edges that are lost under the best weights are counted again in float64.
 """
 
 from typing import Any, NamedTuple
@@ -22,12 +22,12 @@ SEARCH_MARGIN = np.float32(2e-6)
 
 
 class EdgeLists(NamedTuple):
-    """Lists of the nearest items of some rows.
+    """For each of some rows, a list of the nearest items.
 
     `rows` (n,) holds row numbers. `neighbors` (n, m) holds the nearest items of each row, ordered
     by descending cosine, and the first k of them form the edges of the row. `lengths` holds, for
-    each row, the number of items of its list that are used; its shape is (n,), or (s, n) if s
-    searches use different numbers.
+    each row, the number of items of the list that are used. The shape of `lengths` is (n,), or (s,
+    n) if each of s searches uses another number of items.
     """
 
     rows: Any
@@ -37,12 +37,12 @@ class EdgeLists(NamedTuple):
 
 
 class LocalSearch(NamedTuple):
-    """The settings of s local searches, which are called climbs.
+    """The settings of s local searches, called climbs.
 
-    `ends` (s,) float32 holds the number K of each climb. A climb ends after n_counts calls of
-    count_lost, or after n_rounds rounds. `orders` (s, n_rounds, d) holds the order in which each
-    round of a climb tries the dimensions, and `perturbations` (s, n_rounds, t) the dimensions whose
-    weights are flipped between two rounds.
+    `ends` (s,) float32 holds the largest weight K of each climb. A climb ends after n_counts calls
+    of count_lost or after n_rounds rounds, whichever comes first. `orders` (s, n_rounds, d) holds
+    the order in which each round of a climb tries the dimensions. `perturbations` (s, n_rounds, t)
+    holds the dimensions whose weights are flipped between two rounds.
     """
 
     ends: Any
@@ -56,8 +56,8 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add the terms of one dimension, times `weight`, to the products and squares of rows.
 
     `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
-    weighted squared norm of each row, and `products` (n, m) the weighted inner product of each of
-    the n listed rows with the items of its list.
+    weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner
+    products of each of the n rows with the m items of the list of the row.
     """
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]
@@ -69,12 +69,12 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 
 @kernel
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
-    """Return the number of edges that are lost if `weight` is added to the weight of one dimension.
+    """Return the number of edges that are lost after adding `weight` to the weight of a dimension.
 
-    An edge is lost if at least k listed items are nearer than its neighbour. `unit` (p,) holds the
-    coordinates of all unit rows in this dimension. `products` and `squares` are described in
-    add_dimension and belong to the present weights. `inverse` (p,) and `scores` (m,) are
-    overwritten.
+    An edge is lost if at least k listed items are nearer to the row than the neighbour. `unit` (p,)
+    holds the coordinates of all unit rows in this dimension. `products` and `squares` are described
+    in add_dimension, and belong to the weights before the addition. `inverse` (p,) and `scores`
+    (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -107,15 +107,16 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 @kernel
 def climb(lo, hi, units, lists, search, weights, counts):
-    """Flip single weights of weights[s], for s from lo to hi, while flips increase the lost edges.
+    """Search for the weights under which most edges are lost, in climbs lo to hi.
 
-    The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). When no flip of a
-    single weight increases the number of lost edges, the best weights so far are flipped in the
-    dimensions of ``perturbations``, and the climb continues from there, until count_lost has been
-    called n_counts times or all rounds are over. `units` (d, p) float32 holds the transposed unit
-    rows, `lists` is an EdgeLists, and `search` is a LocalSearch. `weights` (s, d) float32, with
-    entries 1 or K, holds the start of each climb and is replaced by the best weights. The numbers
-    of lost edges are written to `counts` (s,) int64.
+    The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). A round tries to flip
+    one weight after another, and ends when no flip increases the number of lost edges. The next
+    round begins with the best weights so far, with the weights of the dimensions in
+    ``perturbations`` flipped. The climb ends when count_lost has been called n_counts times or all
+    rounds are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is an EdgeLists,
+    and `search` is a LocalSearch. `weights` (s, d) float32, with entries 1 or K, holds the start of
+    each climb, and is replaced with the best weights of the climb. The numbers of edges lost under
+    the best weights are written to `counts` (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search
@@ -173,10 +174,11 @@ def climb(lo, hi, units, lists, search, weights, counts):
 
 @relaxed_kernel
 def cosines_of_list(image, mapped, inverse, list_items, scores):
-    """Write the cosines between a mapped row and each listed item to scores.
+    """Write the cosine of a mapped row and each listed item to scores.
 
-    `image` (d,) is the mapped row, normalised to norm 1, `mapped` (p, d) holds all mapped items,
-    and `inverse` (p,) holds 1 over the norm of each mapped item. `list_items` holds item numbers.
+    `image` (d,) is the mapped row, normalised to norm 1. `mapped` (p, d) holds all mapped items,
+    and `inverse` (p,) holds 1 over the norm of each mapped item. `list_items` holds the numbers of
+    the listed items.
     """
     for r in range(list_items.shape[0]):
         item, product = list_items[r], 0.0
@@ -187,14 +189,15 @@ def cosines_of_list(image, mapped, inverse, list_items, scores):
 
 @kernel
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
-    """Count the edges of rows lo to hi that are lost under a map.
+    """Count the edges of each row from lo to hi that are lost under a linear map.
 
-    An edge is lost if at least k listed items are nearer than the neighbour under the map.
+    An edge is lost if at least k listed items are nearer to the row than the neighbour after all
+    items have been mapped.
 
-    `images` (n, d) holds the mapped rows, normalised to norm 1, and `mapped` (p, d) all mapped
-    items. `inverse` (p,) holds 1 over the norm of each mapped item, or 0 for a zero row, which has
-    no edges. `lists` is an EdgeLists whose lengths have the shape (n,). The output is `lost` (n,)
-    int64.
+    `images` (n, d) holds the mapped rows, normalised to norm 1, and `mapped` (p, d) holds all
+    mapped items. `inverse` (p,) holds 1 over the norm of each mapped item, or 0 for a zero row,
+    which has no edges. `lists` is an EdgeLists whose lengths have the shape (n,). The counts are
+    written to `lost` (n,) int64.
     """
     _, neighbors, lengths, k = lists
     scores = np.empty(neighbors.shape[1])

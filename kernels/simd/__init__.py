@@ -1,11 +1,11 @@
 """Operations on vector registers that cannot be written in Numba.
 
-Each file contains one kind of operation. An operation is an *intrinsic*: a function that kernels
-call, and that writes LLVM IR, the intermediate code of the compiler, in place of the call. If the
-meaning of an operation is short, it is also written as plain Python beside the intrinsic. The plain
-function runs if the variable ``NUMBA_DISABLE_JIT`` is set, and the tests compare it with the IR on
-every instruction set of the CPU. You need not read this package to understand a kernel: the
-docstring of each operation says what it computes.
+Each file contains operations for one purpose. An operation is an *intrinsic*: a function that emits
+LLVM IR, the intermediate code of the compiler, in place of a call from a kernel. If an operation
+can be written briefly in plain Python, a plain function stands beside the intrinsic. The plain
+function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set. The tests compare the
+results of the plain function and of the IR for every instruction set of the CPU. You need not read
+this package to understand a kernel: the docstring of each operation says what it computes.
 
 ================== =============================================================================
 ``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)
@@ -21,7 +21,7 @@ docstring of each operation says what it computes.
 ``arithmetic``     a multiplication and an addition with one rounding; the lowest bit of a word
 ================== =============================================================================
 
-``emit`` contains the few helpers that write IR: loads, stores, broadcasts, loops.
-``instruction_sets`` lists the instruction sets of the tiles and their properties. No other folder
-contains LLVM IR.
+``emit`` contains the helpers that emit IR for loads, stores, broadcasts and loops.
+``instruction_sets`` lists the instruction sets of the tiles and their properties. All LLVM IR of
+the package is in this folder.
 """

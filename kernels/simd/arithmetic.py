@@ -1,4 +1,4 @@
-"""A multiplication and an addition with one rounding, and the lowest bit of a word."""
+"""A multiply-add that rounds only once, and the position of the lowest set bit of a word."""
 
 from ..cpu import has_instruction
 from ..jit import intrinsic, intrinsic_of, ir, types
@@ -6,11 +6,12 @@ from .emit import F64, I64, function
 
 
 def emit_multiply_add(builder, a, b, c):
-    """Emit a b + c with one rounding, for three scalars or three vectors of one type.
+    """Emit a b + c with one rounding if the CPU can do so, for scalars or vectors of one type.
 
     ``llvm.fma`` gives the same bits with all compiler flags and optimisations. On a CPU without a
     fused multiply-add instruction, ``llvm.fma`` would call the C library, and a sparse product
-    would take 13 times as long. On such a CPU, the product is therefore rounded before it is added.
+    would take 13 times as long. On a CPU without the instruction, the product is therefore rounded
+    before it is added.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)
@@ -27,7 +28,7 @@ def _multiply_add_plain(a, b, c):
 
 @intrinsic_of(_multiply_add_plain)
 def multiply_add(typingctx, a, b, c):
-    """Return a b + c in the type of c, rounded once; _multiply_add_plain rounds twice instead."""
+    """Return a b + c in the type of c, rounded once; the plain Python function rounds twice."""
     if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
         return None
 

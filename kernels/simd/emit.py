@@ -3,8 +3,8 @@
 Numba has no vector type, and on many CPUs its vectoriser uses only 256-bit registers. The few loops
 that determine the speed of fastcos are therefore written as vector IR. LLVM splits vectors that are
 wider than the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the
-same bits on every CPU. Only intrinsics of LLVM that are named after an instruction set, such as
-llvm.x86.avx2.pmadd.wd, require a CPU with this instruction set.
+same bits on every CPU. LLVM also has intrinsics that are named after an instruction set, such as
+llvm.x86.avx2.pmadd.wd; only these require a CPU with the instruction set.
 """
 
 from ..jit import cgutils, ir
@@ -23,9 +23,9 @@ def pointer(context, builder, array_type, array, offset):
 
 
 def pointers(context, builder, signature, arguments, *places):
-    """Return pointers to elements of arrays among the arguments of an intrinsic.
+    """Return pointers to elements of array arguments of an intrinsic, one pointer for each place.
 
-    Each place is a pair: the number of an argument, and the offset of an element.
+    A place is a pair of the number of an argument and the offset of an element.
     """
     return [pointer(context, builder, signature.args[i], arguments[i], at) for i, at in places]
 
@@ -38,25 +38,31 @@ def byte_pointer(context, builder, array_type, array, offset):
 def element_type(start):
     """Return the type of the elements to which a pointer points.
 
-    Pointers in LLVM itself no longer have an element type, but llvmlite still stores it in some
-    pointers, such as those of Numba's arrays. Only this function reads the stored type.
+    LLVM's pointers no longer have an element type, but llvmlite still stores the element type in
+    some pointers, such as those of Numba's arrays. Only this function reads the stored type.
     """
     return start.type.pointee
 
 
 def element_size(start):
-    """Return the number of bytes of an element to which a pointer points."""
+    """Return the size, in bytes, of the element to which a pointer points."""
     return _BYTES_OF[element_type(start)]
 
 
 def load(builder, start, vector_type, offset=0):
-    """Emit a load of a vector, `offset` elements after a pointer and aligned like an element."""
+    """Emit a load of a vector that begins `offset` elements after a pointer.
+
+    The vector is only aligned to the size of an element.
+    """
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())
     return builder.load(at, align=_BYTES_OF[vector_type.element])
 
 
 def store(builder, vector, start, offset=0):
-    """Emit a store of a vector, `offset` elements after a pointer and aligned like an element."""
+    """Emit a store of a vector to the address `offset` elements after a pointer.
+
+    The address is only aligned to the size of an element.
+    """
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector.type.as_pointer())
     builder.store(vector, at, align=_BYTES_OF[vector.type.element])
 
@@ -70,23 +76,23 @@ def broadcast(builder, scalar, vector_type):
 
 
 def function(builder, name, result, arguments):
-    """Declare an LLVM function or intrinsic once per module."""
+    """Return an LLVM function or intrinsic, which is declared once per module."""
     function_type = ir.FunctionType(result, arguments)
     return cgutils.get_or_insert_function(builder.module, function_type, name)
 
 
 def loop(builder, count, carried, step):
-    """Emit `for k in range(count): carried = step(k, carried)`; return the final carried values.
+    """Emit the loop `for k in range(count): carried = step(k, carried)`; return the last carried.
 
-    `carried` is a list of values, which stay in registers.
+    `carried` is the list of the loop-carried values, which stay in registers.
     """
     return while_loop(builder, count, carried, step)[1]
 
 
 def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
-    """Emit `for k in range(first, end, stride): carried = step(k, carried)`.
+    """Emit the loop `for k in range(first, end, stride): carried = step(k, carried)`.
 
-    The function returns the last k and the last carried values; k begins with 0 if first is None.
+    The function returns the last k and the last carried values. If first is None, k begins with 0.
     If a condition is given, the loop ends at the first k for which condition(k) is false.
     """
     before = builder.block

@@ -1,7 +1,7 @@
 """Butterflies of the fast Hadamard transform, in vectors of 16 float32.
 
 A butterfly replaces two numbers x and y by x + y and x - y. A transform of 2^m numbers consists of
-m passes of butterflies; in pass i, the two numbers are 2^i apart.
+m passes of butterflies; in pass i, the two numbers of a butterfly are 2^i positions apart.
 """
 
 from ..jit import intrinsic, ir, types
@@ -18,7 +18,7 @@ RELAXED = ("contract",)
 
 
 def vector_at(builder, start, vector):
-    """Return a pointer to vector number `vector` after a pointer to float32 numbers."""
+    """Return a pointer to vector number `vector` of an array of float32 numbers."""
     return builder.gep(start, [builder.mul(vector, I64(LANES))])
 
 
@@ -26,8 +26,8 @@ def vector_at(builder, start, vector):
 def mix_lanes(typingctx, x, first, signs, vectors, scale):
     """Multiply 16 * `vectors` numbers of x by signs and by `scale`, and transform each vector.
 
-    `x` and `signs` are flat float32 arrays. The first number is x[first], and the sign of x[j] is
-    signs[j]. Each vector of 16 numbers is transformed separately.
+    `x` and `signs` are flat float32 arrays. The first of these numbers is x[first], and the sign of
+    x[j] is signs[j]. Each vector of 16 numbers is transformed separately.
     """
 
     def codegen(context, builder, sig, a):
@@ -57,8 +57,8 @@ def mix_lanes(typingctx, x, first, signs, vectors, scale):
 def mix_vectors(typingctx, x, first, step, radix):
     """Transform 2 or 4 vectors of x lane by lane: lane l of all vectors forms one transform.
 
-    The first vector begins at x[first], and the vectors are `step` elements apart. Their number is
-    the number of entries of the tuple `radix`.
+    The first vector begins at x[first], and the vectors are `step` elements apart. The number of
+    vectors is the length of the tuple `radix`.
     """
 
     def codegen(context, builder, sig, a):

@@ -1,4 +1,4 @@
-"""Counts of the 1 bits that a row shares with each of eight rows, or of the bits that differ."""
+"""Counts of the bits that are 1 both in a query and in each of eight items, or that differ."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
@@ -8,13 +8,13 @@ LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """Write the number of common or of different bits of item l and the query to counts[l].
+    """Set counts[l] to the number of common or of different bits of item l and the query.
 
     If `both` is true, the bits that are 1 in both rows are counted, and otherwise the bits that
-    differ. counts (8,) is int64. words is flat uint64: word j of item l is words[start + 8 j + l].
-    The words of the query are query[first : first + length]. The function returns a word whose bit
-    l is 1 if the number of common bits (or minus the number of different bits) of item l exceeds
-    slope norms[item + l] + base.
+    differ. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item l is
+    words[start + 8 j + l]. The words of the query are query[first : first + length]. The function
+    returns a word whose bit l is 1 if the number of common bits (or minus the number of different
+    bits) of item l exceeds slope norms[item + l] + base.
     """
     mask = 0
     for lane in range(LANES):
@@ -31,7 +31,7 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
 def count_bits(
     typingctx, words, start, query, first, length, both, norms, item, slope, base, counts
 ):
-    """Count the common or the different bits of eight items and a query; see _count_bits_plain."""
+    """Count the common or different bits of eight items and a query as _count_bits_plain does."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3]), (6, arguments[7]), (10, I64(0))

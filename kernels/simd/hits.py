@@ -1,7 +1,8 @@
-"""Kernel operations that list the scores of a tile that reach the threshold of their query.
+"""Operations that list the scores of a tile that reach the thresholds of their queries.
 
 A *hit* is a pair of a query and an item whose score reaches the threshold of the query. A tile is
-stored as 32 rows, one per item, of 32 scores, one per query. A row fills two vectors of 16 scores.
+stored as 32 rows, one row per item; a row consists of 32 scores, one score per query, and fills two
+vectors of 16 scores.
 """
 
 from ..jit import cgutils, intrinsic, ir, types
@@ -43,13 +44,13 @@ _FIRST_QUERIES = (0, 16)
 
 @intrinsic
 def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_items, hits):
-    """Write the hits of a tile to hits, and return their number.
+    """Write the hits of a tile to hits, and return the number of hits.
 
     `scores` (32, 32) is int32 or float32. The bound terms (4, 32) of the queries begin at position
     terms0 of the flat array bound_terms, and `statistics` (n_panels, 5) holds the statistics of
     each panel of items (``simd.panel`` names their rows and columns). If the score of item i
     reaches the threshold of query q, the number 32 i + q is written to `hits` (1024,) int32,
-    ordered by q and then i. Items from n_items on are ignored.
+    ordered by q and then i. The first n_items items are examined, and the others are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -72,13 +73,13 @@ def list_tile_hits_by_projection(
     typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
     n_items, remainder_norms, hits,
 ):  # fmt: skip
-    """List hits as list_tile_hits does, where a score is that of projected codes plus a bound.
+    """List hits as list_tile_hits does, but for scores of projected codes plus an upper bound.
 
-    The remainder of a row is the row minus its projection, and the bound is the product of the
-    norms of the two remainders. The bound terms (4, 32) of the full codes, which begin at position
+    The upper bound is the product of the norms of two remainders, where the remainder of a row is
+    the row minus its projection. The bound terms (4, 32) of the full codes, which begin at position
     terms0 of bound_terms, contain the thresholds. The bound terms (5, 32) of the projected codes
     begin at position projected_terms0 of projected_terms. `remainder_norms` (32 panels,) float32
-    holds bounds of the norms of the remainders of the items.
+    holds upper bounds of the norms of the remainders of the items.
     """
     signature = types.int64(
         scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel, n_items,
@@ -104,11 +105,11 @@ def list_panel_hits_by_projection(
 ):  # fmt: skip
     """Write the items of a panel that list_tile_hits_by_projection would list for one query.
 
-    The numbers of these items in the panel are written to hits from hit0 on, and the intrinsic
-    returns how many items there are. For the arguments from `items` to `correction`, see score_run.
-    For the arguments from `bound_terms` to `remainder_norms`, see list_tile_hits_by_projection;
-    here they describe the first panel of queries. The intrinsic works only for instruction sets
-    that have codes.
+    The position of each of these items in the panel is written to hits, from hit0 on, and the
+    intrinsic returns the number of these items. For the arguments from `items` to `correction`, see
+    score_run. For the arguments from `bound_terms` to `remainder_norms`, see
+    list_tile_hits_by_projection; here they describe the first panel of queries. The intrinsic works
+    only for instruction sets that have codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, correction, query, bound_terms, projected_terms,
@@ -134,11 +135,11 @@ def list_panel_hits_by_projection(
 
 @intrinsic
 def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
-    """Write the positions of the scores from score0 to score0 + 31 that are at least `minimum`.
+    """Write the positions of those scores from score0 to score0 + 31 that are at least `minimum`.
 
-    The ascending positions in scores are written to hits, int32, from hit0 on, and the intrinsic
-    returns how many positions there are. `scores` is flat and int32. If scores is float32, nothing
-    is written. `minimum` is float32. Scores from score0 + n_items on are ignored.
+    The positions in scores are written to hits (int32) in ascending order, from hit0 on, and the
+    intrinsic returns the number of positions. `scores` is a flat array of int32; if it is float32,
+    nothing is written. `minimum` is float32. Scores from position score0 + n_items on are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -175,12 +176,12 @@ def _list_bits(builder, word, base, out):
 
 
 class _ProjectionBound:
-    """The terms that decide whether the score of projected codes is a hit.
+    """The values that decide whether the score of projected codes is a hit.
 
-    The score v of an item and a query is a hit if v + t r >= bound, where t and r are the norms of
-    the remainders of the query and of the item, in units of a product of their codes. The bound is
-    1 less than the smallest product with which the item may reach the threshold of the query.
-    float32 represents the scores of up to 1,024 columns exactly.
+    The score v of an item and a query is a hit if v + t r >= bound. The norms of the remainders are
+    t for the query and r for the item, in units in which t r can be added to a product of codes.
+    The bound is 1 less than the smallest product of codes with which the item may reach the
+    threshold of the query. The scores of up to 1,024 columns are represented exactly in float32.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
@@ -189,7 +190,7 @@ class _ProjectionBound:
         self._remainder_norms = builder.gep(remainder_norms, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit the bounds on products and the remainder norms of the queries from `first` on."""
+        """Emit the bounds of the queries from `first` on, and the norms of their remainders."""
         inverse_step, *others = _statistics(builder, self._statistics, kind)
 
         def read(start, row):
@@ -206,7 +207,7 @@ class _ProjectionBound:
         return bound, builder.fmul(remainder_norm, inverse_step)
 
     def reached(self, builder, values, first):
-        """Emit the words that `_reached` would emit, for the queries from `first` to first + 15."""
+        """Emit the words of hits of queries `first` to first + 15, in the format of `_reached`."""
         funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
         one = broadcast(builder, I32(1), _V_I32)
         bound, remainder_norm = self._bounds(builder, I64(first), _V_F32)
@@ -237,7 +238,7 @@ class _ProjectionBound:
 
     @staticmethod
     def _difference(builder, value, bound, remainder_norm, of_items):
-        """Emit integers that are negative exactly where a score is not a hit."""
+        """Emit a vector of integers that are negative exactly if the score is not a hit."""
         relaxed = {"flags": ("contract",)}
         score = builder.fsub(builder.sitofp(value, bound.type), bound)
         score = builder.fadd(score, builder.fmul(remainder_norm, of_items, **relaxed), **relaxed)
@@ -245,7 +246,7 @@ class _ProjectionBound:
 
 
 def _statistics(builder, start, kind):
-    """Emit the five statistics of a panel, each in all lanes of a vector of type `kind`."""
+    """Emit five vectors of type `kind`, which hold the five statistics of a panel in all lanes."""
     return [
         broadcast(builder, builder.load(builder.gep(start, [I64(column)])), kind)
         for column in range(N_STATISTICS)
@@ -253,13 +254,13 @@ def _statistics(builder, start, kind):
 
 
 def _valid(builder, n_items):
-    """Emit a word whose bit i is 1 if item i exists, which means that i is below n_items."""
+    """Emit a word whose bit i is 1 if item i exists, that is, if i is below n_items."""
     count = builder.select(builder.icmp_signed("<", n_items, I64(PANEL)), n_items, I64(PANEL))
     return builder.trunc(builder.sub(builder.shl(I64(1), count), I64(1)), I32)
 
 
 def _emit_hits(builder, reached, valid, out):
-    """Emit code that lists the hits, from the words that `_reached` emits for all 32 queries."""
+    """Emit code that lists the hits that the words of `_reached` contain, for all 32 queries."""
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
@@ -295,10 +296,10 @@ def _thresholds(builder, values, terms, panel):
 
 
 def _less_errors(builder, bound, query_terms, statistics):
-    """Emit `bound` minus the largest error of the codes and minus the largest weighted offset.
+    """Emit `bound`, reduced by the largest error of the codes and by the largest weighted offset.
 
-    `query_terms` are the bound terms after the threshold, and statistics are the statistics of a
-    panel after the inverse step.
+    `query_terms` holds the bound terms of the queries except for the first, which is the threshold.
+    `statistics` holds the statistics of a panel except for the first, which is the inverse step.
     """
     residual_norm, code_norm, weight = query_terms
     max_norm, max_residual, max_offset, min_offset = statistics
@@ -310,13 +311,14 @@ def _less_errors(builder, bound, query_terms, statistics):
 
 
 def _reached(builder, values, first, threshold):
-    """Emit one 32-bit word for each query from number `first` to number first + 15 of the tile.
+    """Emit one 32-bit word for each query from `first` to first + 15.
 
     Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query.
 
-    The sign of a difference is shifted into the word. Shifting needs neither a branch nor a mask
-    register. (A CPU can write at most one mask register per cycle.) Differences fit in int32,
-    because scores are at most 127^2 MAX_CODED_COLUMNS, and thresholds at most 1.05e9 (_round_down).
+    Each bit is the sign of the difference of a score and a threshold, shifted into the word.
+    Shifting needs neither a branch nor a mask register, of which a CPU can write at most one per
+    cycle. Differences fit in int32, because no score exceeds 127^2 MAX_CODED_COLUMNS and no
+    threshold exceeds 1.05e9 in magnitude (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)
@@ -333,10 +335,11 @@ def _reached(builder, values, first, threshold):
 
 
 def _list_hits(builder, queries_with_hits, words, out):
-    """Emit a loop that writes the numbers of hits, query by query; return how many hits there are.
+    """Emit a loop that writes the hits, query by query; return the number of hits.
 
-    `queries_with_hits` is a word whose bit q is 1 if query q has a hit, and `words` holds one word
-    for each query, as `_reached` emits them.
+    A hit is written as the number 32 i + q of item i and query q. `queries_with_hits` is a word
+    whose bit q is 1 if query q has a hit, and `words` holds the word that `_reached` emits for each
+    query.
     """
     count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])
     lowest_bit = function(builder, "llvm.cttz.i32", I32, [I32, ir.IntType(1)])
@@ -366,7 +369,7 @@ def _list_hits(builder, queries_with_hits, words, out):
 
 
 def _largest(builder, values, first):
-    """Emit the largest score among the 32 items, for each query from `first` to first + 15."""
+    """Emit, for each query from `first` to first + 15, the largest score of the 32 items."""
     integer = element_type(values) == I32
     compare = builder.icmp_signed if integer else builder.fcmp_ordered
     kind = _V_I32 if integer else _V_F32
@@ -402,7 +405,10 @@ def largest_scores(typingctx, scores, largest):
 
 
 def _round_down(builder, bound):
-    """Round a float32 threshold down to int32, clipped to ±1.05e9, which exceeds every score."""
+    """Emit the conversion of float32 thresholds to int32, rounded down and clipped to ±1.05e9.
+
+    The limit 1.05e9 exceeds every score.
+    """
     for limit, sign in ((1.05e9, "<"), (-1.05e9, ">")):
         edge = broadcast(builder, F32(limit), _V_F32)
         bound = builder.select(builder.fcmp_ordered(sign, bound, edge), bound, edge)

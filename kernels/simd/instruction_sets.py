@@ -1,8 +1,8 @@
 """The instruction sets of the tiles, and the properties of each instruction set.
 
 A kernel takes an instruction set as its first argument. Every instruction set is a separate Python
-type, so Numba compiles a kernel separately for every instruction set in use. Choices that depend on
-the instruction set are made while the kernel is compiled.
+type, so Numba compiles a kernel separately for each instruction set. The kernel makes choices that
+depend on the instruction set at compile time.
 """
 
 from collections import namedtuple
@@ -18,19 +18,19 @@ class InstructionSet:
     name : str
         The name of the instruction set in settings and messages.
     has_codes : bool
-        Whether rows are packed as int8 codes; if not, they are packed as float32.
+        Whether rows are packed as int8 codes; otherwise, rows are packed as float32.
     has_tile_registers : bool
-        Whether a tile is multiplied by the registers of AMX.
+        Whether products are computed in the tile registers of AMX.
     int8_lanes, int8_sums : int
-        For the multiplication of codes without AMX, the number of int32 numbers in a register
-        (lanes), and the number of registers that hold sums.
+        The number of int32 lanes of a register, and the number of registers that hold sums, when
+        codes are multiplied without AMX.
     float_rows, float_lanes : int
-        For float32 products, the number of items of a block, and the number of float32 numbers in a
-        register.
+        The number of items of a block, and the number of float32 lanes of a register, when float32
+        rows are multiplied.
     int16_words : int
         The number of words of a row whose products are added in int16 before the sum is widened to
-        int32. These sums limit the codes of a query (``packing.query_step``). The number is 0 if no
-        products are added in int16.
+        int32, or 0 if no products are added in int16. The codes of a query must be small enough for
+        these sums (``packing.query_step``).
     """
 
     __slots__ = ()
@@ -42,7 +42,7 @@ class InstructionSet:
 
 
 class AMX(InstructionSet, namedtuple("AMX", ())):
-    """AMX multiplies by tile registers: tdpbssd multiplies 16 x 64 by 64 x 16 signed bytes."""
+    """In tile registers, tdpbssd multiplies 16 x 64 signed bytes by 64 x 16 signed bytes."""
 
     __slots__ = ()
     name = "amx"
@@ -64,7 +64,7 @@ class AVX512_VNNI(InstructionSet, namedtuple("AVX512_VNNI", ())):
 
 
 class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
-    """vpdpbusd multiplies as with AVX512_VNNI, in registers of 8 lanes."""
+    """vpdpbusd multiplies 4 unsigned item codes by 4 signed query codes in each of 8 lanes."""
 
     __slots__ = ()
     name = "avxvnni"
@@ -74,7 +74,7 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 
 
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
-    """vpmaddubsw, vpaddw and vpmaddwd multiply: 5 instructions compute and add 64 products.
+    """Five instructions (vpmaddubsw, vpaddw, vpmaddwd) compute 64 products and add them to sums.
 
     The 64 products belong to two words in each of 8 lanes. vpmaddubsw adds the products of two
     neighbouring codes in int16, vpaddw adds the results of the two words in int16, and vpmaddwd
@@ -98,7 +98,7 @@ class AVX512_FLOAT(InstructionSet, namedtuple("AVX512_FLOAT", ())):
 
 
 class GENERIC(InstructionSet, namedtuple("GENERIC", ())):
-    """Rows are float32, and are multiplied in registers of 4 lanes, on any CPU."""
+    """Rows are float32, and are multiplied in registers of 4 lanes; this set works on any CPU."""
 
     __slots__ = ()
     name = "generic"
@@ -118,7 +118,7 @@ def of(signature):
 
 
 def _constant(attribute):
-    """Return a function that returns the attribute of this name of an instruction set.
+    """Return a kernel function that returns one attribute of an instruction set.
 
     In compiled kernels, the result is a constant, so branches that depend on it disappear.
     """

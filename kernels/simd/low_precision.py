@@ -1,7 +1,7 @@
-"""Conversion of numbers of one or two bytes to float32 or float64.
+"""Conversion of numbers of one byte or two bytes to float32 or float64.
 
-The types are int8, uint8, float16 and bfloat16. The bits of float16 numbers are stored in uint16
-arrays, and the bits of bfloat16 numbers in int16 arrays.
+The supported types are int8, uint8, float16 and bfloat16. The bits of float16 numbers are stored in
+uint16 arrays, and the bits of bfloat16 numbers are stored in int16 arrays.
 """
 
 import math
@@ -14,7 +14,7 @@ from .emit import F16, F32, F64, I32
 
 
 def numbers_of(row):
-    """Return the numbers that a row of any of these types represents, as Python's floats."""
+    """Return the numbers that a row of one of the supported types represents, as Python floats."""
     if row.dtype == np.uint16:
         row = row.view(np.float16)
     elif row.dtype == np.int16:

@@ -1,11 +1,11 @@
-"""Prefetches into the caches, loads of 64 bits, arrays at an address, and read-only arrays."""
+"""Prefetches into the caches, loads of 64 bits, arrays at given addresses, and read-only arrays."""
 
 from ..jit import cgutils, intrinsic, intrinsic_of, ir, types
 from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 
 
 def emit_prefetch(builder, at, level=1):
-    """Emit a prefetch of the cache line at a pointer to bytes, into the cache of a given level."""
+    """Emit a prefetch of the cache line at a byte pointer into the cache of a given level."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
     # After the address, the arguments say that the prefetch is for reading (0), how near to the CPU
     # the line is kept (3 is the first-level cache), and that the line contains data (1).
@@ -18,9 +18,9 @@ def _prefetch_plain(array, i):
 
 @intrinsic_of(_prefetch_plain)
 def prefetch(typingctx, array, i):
-    """Load the cache line of array[i] in the background.
+    """Prefetch the cache line of array[i] into the first-level cache.
 
-    If i is outside the array, nothing happens, even if the address does not exist.
+    The index i may lie outside the array, because a prefetch of an invalid address has no effect.
     """
 
     def codegen(context, builder, sig, arguments):
@@ -37,13 +37,14 @@ def _prefetch_row_plain(rows, start, size):
 
 @intrinsic_of(_prefetch_row_plain)
 def prefetch_row(typingctx, rows, start, size):
-    """Prefetch the cache lines of rows[start : start + size], where rows is flat.
+    """Prefetch the cache lines of rows[start : start + size], where rows is a flat array.
 
     The rows are prefetched into the second-level cache, because a few wide rows fill the
     first-level cache. If pairs are scored in the order of their items, a pair of rows of 384
     columns takes 160 ns with prefetches into the first-level cache, and 100 ns with prefetches into
-    the second-level cache (30,000 rows). For 1,536 columns, the times are 680 ns and 440 ns. For
-    128 columns, the two caches give the same time.
+    the second-level cache (30,000 rows). For rows of 1,536 columns, a pair takes 680 ns with
+    prefetches into the first-level cache, and 440 ns with prefetches into the second-level cache.
+    For rows of 128 columns, both caches give the same time.
     """
 
     def codegen(context, builder, sig, a):
@@ -63,7 +64,7 @@ def _load_64_bits_plain(array, start):
 
 @intrinsic_of(_load_64_bits_plain)
 def load_64_bits(typingctx, array, start):
-    """Return the 64 bits of an array that begin at element `start`."""
+    """Return, as an integer, the 64 bits of an array that begin at element `start`."""
 
     def codegen(context, builder, sig, arguments):
         at = pointer(context, builder, sig.args[0], *arguments)
@@ -77,8 +78,9 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    Kernels receive read-only arrays from their callers. If a kernel also makes the arrays that it
-    creates read-only, another kernel that it calls with either kind of array is compiled only once.
+    The arrays that a kernel receives are read-only. A kernel that calls another kernel both with
+    such arrays and with arrays that it creates should make the latter read-only, too; the other
+    kernel is then compiled only once.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -93,7 +95,7 @@ def as_read_only(typingctx, array):
 def array_at(typingctx, table, place, like):
     """Return the array at the address table[place], read-only and with the dtype of `like`.
 
-    The array has table[place + 1] elements.
+    The array has one dimension and table[place + 1] elements.
     """
     kind = types.Array(like.dtype, 1, "C", readonly=True)
 

@@ -63,12 +63,13 @@ def _square_and_product_plain(x, x0, later, y, depth):
 
 
 def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
-    """Emit `count` sums over the columns of some rows.
+    """Emit `count` sums over the columns of rows, in the order that exact scores require.
 
-    `rows` holds a pointer to each row, and dtypes their NumPy types. add(builder, sums, elements)
-    emits the sums plus the terms of one column, or of 16 columns in the lanes of vectors. elements
-    holds one number per row, or one vector per row. Each entry of later is a pair: a pointer to a
-    row to prefetch, and the level of the cache into which the row is prefetched.
+    `rows` holds a pointer to each row, and `dtypes` holds the NumPy types of the rows. The function
+    add(builder, sums, elements) emits the sums plus the terms of one column or, in the lanes of
+    vectors, of 16 columns; its argument elements holds one number or one vector per row. Each entry
+    of `later` is a pair of a pointer to a row to prefetch and the level of the cache into which the
+    row is prefetched.
     """
 
     def block(k, sums):
@@ -101,8 +102,8 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
 def _multiply_add(builder, x, y, total, is_exact):
     """Emit total + x y, as one fused operation if is_exact is true.
 
-    `is_exact` says that the product is exact, so that fusing does not change the result. The
-    product of two float32 numbers is exact in float64.
+    `is_exact` is true if the product is exact, so that fusing does not change the result. The
+    product of two float32 numbers, for example, is exact in float64.
     """
     if is_exact:
         return emit_multiply_add(builder, x, y, total)
@@ -110,7 +111,7 @@ def _multiply_add(builder, x, y, total, is_exact):
 
 
 def _emit(difference):
-    """Return the code generator of ``product`` or, if difference is true, squared_distance."""
+    """Return the code generator of product or, if difference is true, of squared_distance."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3])
@@ -122,11 +123,14 @@ def _emit(difference):
 
 
 def _emit_two(difference):
-    """Return the code generator of two_products or, if difference is true, two_squared_distances.
+    """Return a code generator for two pairs: of inner products or of squared distances.
+
+    The code generator is that of two_squared_distances if difference is true, and otherwise that of
+    two_products.
 
     Each addition to a sum waits for the previous addition to this sum, so it is faster to compute
     two sums at the same time. For 30,000 rows of 384 columns, a pair takes 75 ns if two pairs are
-    computed at a time, and 100 ns if one pair is computed at a time (Xeon).
+    computed at a time, and 100 ns if pairs are computed one by one (Xeon).
     """
 
     def codegen(context, builder, signature, arguments):
@@ -151,7 +155,7 @@ def _emit_two(difference):
 
 
 def _term(dtypes, difference):
-    """Return the argument `add` of _emit_sums that adds x y, or (x - y)^2 if difference is true."""
+    """Return a function for _emit_sums that adds x y or, if difference is true, (x - y)^2."""
     is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
     def add(builder, sums, elements):
@@ -176,7 +180,7 @@ def product(typingctx, x, x0, y, y0, depth):
 def squared_distance(typingctx, x, x0, y, y0, depth):
     """Return the float64 squared distance of x[x0 : x0 + depth] and y[y0 : y0 + depth].
 
-    For x and y, see ``product``.
+    The arrays x and y have the types that ``product`` describes.
     """
     return types.float64(x, x0, y, y0, depth), _emit(difference=True)
 
@@ -185,8 +189,9 @@ def squared_distance(typingctx, x, x0, y, y0, depth):
 def two_products(typingctx, x, x_starts, y, y_starts, depth):
     """Return the float64 inner products of two pairs of rows of flat arrays.
 
-    `x_starts` (2,) and `y_starts` (4,) hold the starts of the rows. The last two entries of
-    y_starts are the starts of the rows of the next two pairs, which are prefetched.
+    `x_starts` (2,) and `y_starts` (4,) hold the positions at which the rows begin in x and in y.
+    The last two entries of y_starts are the positions of two rows of the next two pairs; these rows
+    are prefetched.
     """
     two = types.UniTuple(types.float64, 2)
     return two(x, x_starts, y, y_starts, depth), _emit_two(difference=False)
@@ -194,17 +199,20 @@ def two_products(typingctx, x, x_starts, y, y_starts, depth):
 
 @intrinsic_of(_two_squared_distances_plain)
 def two_squared_distances(typingctx, x, x_starts, y, y_starts, depth):
-    """Return the squared distances of two pairs of rows; for the arguments, see two_products."""
+    """Return the float64 squared distances of two pairs of rows of flat arrays.
+
+    The arguments are described in two_products.
+    """
     two = types.UniTuple(types.float64, 2)
     return two(x, x_starts, y, y_starts, depth), _emit_two(difference=True)
 
 
 @intrinsic_of(_square_and_product_plain)
 def square_and_product(typingctx, x, x0, later, y, depth):
-    """Return the inner products of a row of x with itself and with y (depth,).
+    """Return the inner product of a row of x with itself, and the inner product of the row with y.
 
-    The row is x[x0 : x0 + depth], and the row of x that starts at ``later`` is prefetched. y is
-    float64; if x is float32, y must hold float32 numbers, which the caller has widened.
+    The row is x[x0 : x0 + depth], and the row of x that starts at `later` is prefetched. `y`
+    (depth,) is float64; if x is float32, y must hold float32 numbers that the caller has widened.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -1,9 +1,9 @@
-"""The layout of a panel, which consists of 32 packed rows that one operation reads.
+"""The layout of a panel, which consists of 32 packed rows.
 
-A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one float32. A panel is
-read from its beginning to its end, so the CPU prefetches it. The table gives the order of the words
-in a panel. In a panel of items with int8 codes, for example, word 0 of the 8 items of the first
-group is followed by word 1 of the same 8 items (except with AMX).
+A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one float32. The words of
+a panel are stored in the order in which they are read, so the CPU prefetches them. The following
+table gives this order. With int8 codes but without AMX, for example, a panel of items begins with
+word 0 of each of the first 8 items, followed by word 1 of each of these 8 items.
 
 =========== ================ ================================ =====================================
 set         words of a row   order of the words of items      order of the words of queries
@@ -14,8 +14,8 @@ float32     d                item, word                       word, query
 =========== ================ ================================ =====================================
 
 If the items have a projection, the panels of their full codes are laid out *by item*, except with
-AMX: the words of each item lie together, as in a panel of float32. Panels of projected codes are
-always laid out as in the table.
+AMX. In this layout, the words of each item lie together, as in a panel of float32. Panels of
+projected codes are always laid out as in the table.
 """
 
 # The number of items, or of queries, in a panel.

@@ -1,7 +1,7 @@
-"""The steps that turn a row into int8 codes, except for the rotation (``hadamard``).
+"""Operations that turn a row into int8 codes, except for the rotation (``hadamard``).
 
-A row is loaded as float32, its largest magnitude and its sum of squares are measured, and it is
-quantised.
+These operations load a row as float32, measure its largest magnitude and its sum of squares, and
+quantise it.
 """
 
 from ..jit import intrinsic, ir, types
@@ -32,7 +32,7 @@ _CODES = ir.VectorType(I8, LANES)
 def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
     """Set out[j] to factor row[start + j] - coefficient shift[j], for every j below `depth`.
 
-    `row` and `out` are flat. If shift is the empty tuple (), nothing is subtracted.
+    `row` and `out` are flat arrays. If shift is the empty tuple (), nothing is subtracted.
     """
 
     def codegen(context, builder, sig, a):
@@ -102,12 +102,12 @@ def measure_row(typingctx, x, out):
 
 @intrinsic
 def largest_group_sum(typingctx, isa, x):
-    """Return the largest magnitude of the sum of all numbers of one sign in a group of x.
+    """Return the largest sum of the positive numbers, or of minus the negative numbers, of a group.
 
     `x` (16 m,) is float32. A group consists of those numbers of x whose products with another row
-    are added in int16. A word consists of 4 neighbouring numbers; a group contains the first two
-    numbers, or the last two, of each of int16_words neighbouring words. The result is 0 if
-    int16_words is 0.
+    are added in int16. A word consists of 4 neighbouring numbers, and int16_words neighbouring
+    words contain two groups: the first two numbers of each word, and the last two numbers of each
+    word. If int16_words is 0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -144,9 +144,9 @@ def largest_group_sum(typingctx, isa, x):
 def quantise_row(typingctx, x, quantisation_step, inverse_step, codes, out):
     """Set codes[j] to x[j] / quantisation_step, rounded, and return the sum of the codes.
 
-    `x` (16 m,) is float32, and `codes` (16 m,) int8. `inverse_step` is 1 / quantisation_step; the
-    step is large enough for all codes to lie in -127 .. 127. The sum of the squared residuals, (x -
-    quantisation_step codes)^2, is written to out[0].
+    `x` (16 m,) is float32, and `codes` (16 m,) is int8. `inverse_step` is 1 / quantisation_step,
+    and the step must be so large that all codes lie between -127 and 127. The sum of the squared
+    residuals, (x - quantisation_step codes)^2, is written to out[0].
     """
 
     def codegen(context, builder, sig, a):

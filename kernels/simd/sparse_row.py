@@ -1,11 +1,11 @@
 """Sums over the non-zeros of one CSR row, accumulated in vector registers.
 
-The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. In code
-that Numba vectorises, this sum is loaded and stored once per non-zero. The LLVM IR in this module
-instead keeps a panel of columns of the sum in registers for all non-zeros of the row, and stores
-the panel once. A product and its addition are rounded once, together (``multiply_add``), and
-products are added in the order of the non-zeros. Results are therefore bit-for-bit identical to the
-results of a plain loop, for every vector width.
+The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Code that
+Numba vectorises loads and stores this sum once per non-zero. The LLVM IR in this module instead
+keeps a panel of columns of the sum in registers for all non-zeros of the row, and stores the panel
+once. Products are added in the order of the non-zeros, by fused multiply-adds that round only once
+(``multiply_add``). Results are therefore bit-for-bit identical to the results of a plain loop, for
+every vector width.
 
 The IR does not name any machine instruction, so it can be compiled for every CPU. The values of the
 row are passed as an array, or as None if every value is 1. A float32 value is widened if the matrix
@@ -36,10 +36,11 @@ _LONG_ROW_BYTES = 256
 
 
 class _RowCode:
-    """A helper that emits loops over the non-zeros of one row of a CSR matrix.
+    """A code generator of loops over the non-zeros of one row of a CSR matrix.
 
     The first four arguments of the intrinsic are the values and the indices of the matrix, and the
-    positions at which the row begins and ends. A panel is a number of columns of a dense matrix.
+    positions at which the row begins and ends. A panel is a group of neighbouring columns of a
+    dense matrix.
     """
 
     def __init__(self, context, builder, signature, arguments, element, width):
@@ -56,7 +57,7 @@ class _RowCode:
         self._count = builder.sub(arguments[3], arguments[2])
 
     def panel(self, argument, column):
-        """Return a pointer to a column of row 0 of a matrix, and the length of a row."""
+        """Return a panel: a pointer to a column in row 0 of a matrix, and the length of a row."""
         make = self._context.make_array(self._types[argument])
         array = make(self._context, self._builder, self._arguments[argument])
         start = self._builder.gep(array.data, [column])
@@ -68,22 +69,22 @@ class _RowCode:
         return self._builder.gep(start, [self._builder.mul(index, length)])
 
     def zeros(self):
-        """Return vectors of zeros that have the shape of a row of a panel."""
+        """Return as many vectors of zeros as a row of a panel fills."""
         return [ir.Constant(self._vector, [0.0] * self._vector.count) for _ in self._places]
 
     def read(self, start):
-        """Emit loads of the vectors of a row of a panel that begins at a pointer."""
+        """Emit loads of the vectors of a row of a panel; the row begins at a pointer."""
         return [load(self._builder, start, self._vector, at) for at in self._places]
 
     def write(self, values, start):
-        """Emit stores of the vectors of a row of a panel to a pointer."""
+        """Emit stores of the vectors of a row of a panel to the address in a pointer."""
         for at, value in zip(self._places, values, strict=True):
             store(self._builder, value, start, at)
 
     def stream(self, values, start):
-        """Emit stores of the vectors of a row to a pointer that do not pass through the caches.
+        """Emit stores of the vectors of a row of a panel that bypass the caches.
 
-        The pointer must be aligned to a cache line.
+        The address of the row must be aligned to a cache line.
         """
         builder, hint = self._builder, self._builder.module.add_metadata([I32(1)])
         for at, value in zip(self._places, values, strict=True):
@@ -92,7 +93,7 @@ class _RowCode:
             stored.set_metadata("nontemporal", hint)
 
     def plus_products(self, sums, entry, vectors):
-        """Emit the sums plus the products of one non-zero value with vectors.
+        """Emit the sums, each increased by the product of the value of a non-zero and a vector.
 
         `entry` is the number of the non-zero in the row.
         """
@@ -109,11 +110,12 @@ class _RowCode:
         ]
 
     def for_each_entry(self, carried, step, bound=None):
-        """Emit a loop `carried = step(entry, index, carried)` over the non-zeros of the row.
+        """Emit the loop `carried = step(entry, index, carried)` over the non-zeros of the row.
 
-        `entry` is the number of the non-zero in the row, and index its column. The method returns
-        the number of the non-zero at which the loop ends, and the final carried values. If a bound
-        is given, the loop ends at the first index that is not below the bound.
+        `entry` is the number of the non-zero within the row, and `index` is the column of the
+        non-zero. The method returns the number of the non-zero at which the loop ends, and the last
+        carried values. If a bound is given, the loop ends at the first index that is not below the
+        bound.
         """
 
         def is_below(entry):
@@ -126,10 +128,11 @@ class _RowCode:
         )  # fmt: skip
 
     def for_each_entry_ahead(self, carried, step, panel, is_ahead):
-        """Emit the loop of ``for_each_entry`` twice; if is_ahead is true, one prefetches rows.
+        """Emit the loop of ``for_each_entry`` with prefetches if is_ahead, and else without them.
 
-        This loop prefetches the row of a panel that is needed AHEAD non-zeros later. The non-zero
-        may belong to a later row of the CSR matrix. The method returns the final carried values.
+        The loop is emitted twice, because is_ahead is known only at run time. One loop prefetches
+        the row of a panel that is needed AHEAD non-zeros later, where the later non-zero may belong
+        to another row of the CSR matrix. The method returns the last carried values.
         """
         builder, outcomes = self._builder, []
 
@@ -152,11 +155,11 @@ class _RowCode:
         return results
 
     def _row_bytes(self, panel):
-        """Return the number of bytes of a row of a panel."""
+        """Return the size, in bytes, of a row of a panel."""
         return self._vector.count * len(self._places) * element_size(panel[0])
 
     def _index(self, entry):
-        """Emit a load of the column of a non-zero, as int64."""
+        """Emit a load of the column number of a non-zero, as int64."""
         index = self._builder.load(self._builder.gep(self._indices, [entry]))
         if index.type == I64:
             return index
@@ -164,9 +167,9 @@ class _RowCode:
         return extend(index, I64)
 
     def add_product(self, panel):
-        """Return the step of a loop that adds the value of a non-zero times a row of a panel.
+        """Return a loop step that adds the value of a non-zero times a row of a panel.
 
-        The number of this row is the index of the non-zero.
+        The number of the row is the column index of the non-zero.
         """
 
         def step(entry, index, sums):
@@ -175,7 +178,7 @@ class _RowCode:
         return step
 
     def weighted_sum(self, panel, is_ahead):
-        """Emit a sum over the non-zeros: each value times the row of a panel at its index.
+        """Emit the sum, over the non-zeros, of the value times the row of a panel at the index.
 
         If is_ahead is true, rows of the panel are prefetched.
         """
@@ -185,10 +188,9 @@ class _RowCode:
         return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
 
     def scatter(self, vectors, panel, is_ahead):
-        """Emit a loop that adds, for every non-zero, its value times vectors to a row of a panel.
+        """Emit a loop that adds each value times vectors to the row of a panel at the index.
 
-        The number of this row is the index of the non-zero. If is_ahead is true, rows of the panel
-        are prefetched.
+        If is_ahead is true, rows of the panel are prefetched.
         """
 
         def step(entry, index, _):
@@ -203,10 +205,10 @@ class _RowCode:
 
 
 def _for_each_panel(context, builder, signature, arguments, element, n_columns, carried, emit):
-    """Emit `carried = emit(code, column, carried)` for panels that cover a number of columns.
+    """Emit `carried = emit(code, column, carried)` for each panel of a matrix.
 
-    `element` is the type of the sums, code a _RowCode, and column the first column of a panel. The
-    widest panels of WIDTHS come first.
+    The panels cover n_columns columns, and the widest panels of WIDTHS come first. `element` is the
+    type of the sums, `code` is a _RowCode, and `column` is the first column of a panel.
     """
     column = I64(0)
     for width in WIDTHS:
@@ -222,9 +224,9 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
     """Set Y[row] to the sum of data[t] A[indices[t]] over t from first to last.
 
     The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
-    panels of 64 columns are stored without passing through the caches. The panels must then be
-    aligned to a cache line, and a call of `fence` must follow the last row. If is_ahead is true,
-    rows of A are prefetched; `last` must then be at most len(indices) - AHEAD.
+    stores of panels of 64 columns bypass the caches; this requires that the panels are aligned to a
+    cache line, and that a call of `fence` follows the last row. If is_ahead is true, rows of A are
+    prefetched, which requires last <= len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -254,9 +256,9 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
 
 @intrinsic
 def fence(typing):
-    """Make stores that did not pass through the caches visible to other threads.
+    """Make stores that bypassed the caches visible to other threads.
 
-    These stores become visible before any store that follows the fence.
+    Stores before the fence become visible before any store after the fence.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -269,10 +271,10 @@ def fence(typing):
 def bounded_row_sum(width):
     """Return an intrinsic that adds the sum of data[t] A[indices[t]] to a row of Y.
 
-    The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound; `A` and `Y`
-    have `width` columns. t runs from `first` up to the first index that is at least bound, or to
-    `last`, and the intrinsic returns the t at which it ends. If bound is None, t runs from first to
-    last, and Y[row] is set to the sum.
+    The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound, where A and
+    Y have `width` columns. The sum is over all t from first to last, but ends at the first t with
+    indices[t] >= bound, and the intrinsic returns the t at which the sum ends. If bound is None,
+    the sum is over all t from first to last, and Y[row] is set to the sum.
     """
 
     @intrinsic
@@ -297,7 +299,7 @@ def bounded_row_sum(width):
 def scatter_row(typing, data, indices, first, last, Y, row, column, Z, width, is_ahead):
     """Add data[t] Y[row, column + c] to Z[indices[t], c], for t from first to last and c < width.
 
-    If is_ahead is true, rows of Z are prefetched; `last` must then be at most len(indices) - AHEAD.
+    If is_ahead is true, rows of Z are prefetched, which requires last <= len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):
@@ -320,8 +322,8 @@ def scatter_row(typing, data, indices, first, last, Y, row, column, Z, width, is
 def gram_row(typing, data, indices, first, last, Q, column, Z, width, is_ahead):
     """Add data[t] s[c] to Z[indices[t], c], for t from first to last and c < width.
 
-    s[c] is the sum, over the same t, of data[t] Q[indices[t], column + c]. If is_ahead is true,
-    rows of Q and Z are prefetched; `last` must then be at most len(indices) - AHEAD.
+    Here, s[c] is the sum of data[t] Q[indices[t], column + c] over t from first to last. If
+    is_ahead is true, rows of Q and Z are prefetched, which requires last <= len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -1,4 +1,4 @@
-"""Scaled sums of a sparse search: the largest sum of each group, and the sums that reach a bound.
+"""Scaled sums of a sparse search: the largest in each group, and those that reach a bound.
 
 A scaled sum is a sum times the factor of its item.
 """
@@ -16,7 +16,7 @@ GROUP = 16
 
 
 def _scores(builder, sums_at, factors_at, kind, offset):
-    """Emit a vector of type `kind` of the scaled sums from an offset on."""
+    """Emit a vector, of type `kind`, of the scaled sums that begin at an offset."""
     values = load(builder, sums_at, ir.VectorType(element_type(sums_at), kind.count), offset)
     if element_type(sums_at) == I32:
         values = builder.sitofp(values, kind)
@@ -24,16 +24,16 @@ def _scores(builder, sums_at, factors_at, kind, offset):
 
 
 def _kind(factors_at):
-    """Return the type of a 512-bit vector of factors: 16 float32 or 8 float64."""
+    """Return the type of a 512-bit vector of factors, which are 16 float32 or 8 float64."""
     element = element_type(factors_at)
     return ir.VectorType(element, 8 if element == F64 else 16)
 
 
 def _largest_of_groups_plain(sums, factors, start, maxima, at):
-    """Write the largest scaled sum of each of 16 groups (8 with float64) to maxima[at:].
+    """Write the largest scaled sum of each of 16 groups (of 8 groups with float64) to maxima[at:].
 
-    The groups consist of the sums from sums[start] on. Group g contains every 16th sum (every 8th
-    with float64) from sums[start + g] on, 16 sums in all.
+    Group g contains 16 sums, namely every 16th sum (every 8th sum with float64) from sums[start +
+    g] on.
     """
     lanes = 64 // factors.itemsize
     scores = sums[start : start + GROUP * lanes] * factors[start : start + GROUP * lanes]
@@ -44,7 +44,7 @@ def _largest_of_groups_plain(sums, factors, start, maxima, at):
 
 @intrinsic_of(_largest_of_groups_plain)
 def largest_of_groups(typingctx, sums, factors, start, maxima, at):
-    """Write the largest scaled sum of each group to maxima; see _largest_of_groups_plain."""
+    """Write the largest scaled sum of each group to maxima, as _largest_of_groups_plain does."""
 
     def codegen(context, builder, sig, arguments):
         places = (0, arguments[2]), (1, arguments[2]), (3, arguments[4])
@@ -71,7 +71,7 @@ def _sums_reaching_plain(sums, start, factors, bound):
 
 @intrinsic_of(_sums_reaching_plain)
 def sums_reaching(typingctx, sums, start, factors, bound):
-    """Return a word that tells which scaled sums reach a bound; see _sums_reaching_plain."""
+    """Return a word of the scaled sums that reach a bound, as _sums_reaching_plain does."""
 
     def codegen(context, builder, sig, arguments):
         places = (0, arguments[1]), (2, arguments[1])

@@ -1,4 +1,4 @@
-"""Tiles of 8 x 16 sums of tall-skinny products; every operation is rounded separately."""
+"""Products of tall-skinny matrices, by tiles of 8 x 16 sums; every operation is rounded."""
 
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store
@@ -13,7 +13,7 @@ LANES = 16
 def _entry_of(context, builder, kinds, arguments):
     """Return a function at(a, row, column) that emits a pointer to an entry of argument number a.
 
-    The argument is a matrix in C order.
+    Argument number a is a matrix in C order.
     """
 
     def at(a, row, column):
@@ -25,17 +25,17 @@ def _entry_of(context, builder, kinds, arguments):
 
 
 def _plus_products(builder, totals, places, vector):
-    """Emit each total plus `vector` times the number to which a place points; return the sums."""
+    """Emit, for each total and place, the total plus `vector` times the number at the place."""
     scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
     products = [builder.fmul(scalar, vector) for scalar in scalars]
     return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]
 
 
 def _accumulate(builder, count, targets, vector, step):
-    """Emit a loop that changes the vectors to which `targets` point.
+    """Emit a loop that updates the vectors to which `targets` point.
 
-    The vectors are loaded as totals, step(k, totals) is called for each k below count and returns
-    the new totals, and the last totals are stored.
+    The code loads the vectors as totals, sets totals = step(k, totals) for each k below count, and
+    stores the last totals.
     """
     totals = [load(builder, target, vector) for target in targets]
     for total, target in zip(loop(builder, count, totals, step), targets, strict=True):
@@ -45,7 +45,8 @@ def _accumulate(builder, count, targets, vector, step):
 def _cross(lanes):
     """Return the intrinsic (B, first, last, j, Z, c, C) that adds B'Z to C[j:j+8, c:c+lanes].
 
-    In this product, `B` is B[first:last, j:j+8], and `Z` is Z[first:last, c:c+lanes].
+    In the product B'Z, B stands for B[first:last, j:j+8], and Z stands for Z[first:last,
+    c:c+lanes].
     """
 
     @intrinsic
@@ -75,7 +76,7 @@ def _cross(lanes):
 def _add(rows, lanes):
     """Return the intrinsic (B, m, C, i, Z, c) that adds B C to Z[i:i+rows, c:c+lanes].
 
-    In this product, `B` is B[i:i+rows, :m], and `C` is C[:m, c:c+lanes].
+    In the product B C, B stands for B[i:i+rows, :m], and C stands for C[:m, c:c+lanes].
     """
 
     @intrinsic

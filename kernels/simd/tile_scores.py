@@ -15,10 +15,11 @@ AVX512_FLOAT  float32, 8 items x 32 queries in 16 registers of 16 lanes         
 GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   float32
 ============= ================================================================= ================
 
-Except with AMX, 128 is added to the codes of items, because these instructions multiply unsigned
-codes by signed codes. The sum of products is then too large by 128 times the sum of the query's
-codes, so minus this number, the *correction* of the query, is added to every score. Scores of int8
-codes are exact up to ``kernels.tiles.MAX_CODED_COLUMNS`` columns.
+Except for tdpbssd, these instructions multiply unsigned codes by signed codes, so 128 is added to
+the codes of items. The sum of products is then too large by 128 times the sum of the query's codes.
+To compensate for this, the *correction* of the query, which is -128 times the sum of its codes, is
+added to every score. Scores of int8 codes are exact for up to ``kernels.tiles.MAX_CODED_COLUMNS``
+columns.
 """
 
 from ..jit import cgutils, intrinsic, ir, types
@@ -51,7 +52,7 @@ _VOID = ir.VoidType()
 
 @intrinsic
 def start_tiles(typingctx, isa, configuration):
-    """Configure the tile registers by configuration (64,) uint8, if isa has tile registers."""
+    """If isa has tile registers, configure them as configuration (64,) uint8 says."""
 
     def codegen(context, builder, signature, arguments):
         if instruction_sets.of(signature).has_tile_registers:
@@ -75,15 +76,16 @@ def end_tiles(typingctx, isa):
 
 
 def _panel_scorer(by_item):
-    """Return the intrinsic that computes the scores of a panel of items with a panel of queries.
+    """Return an intrinsic that computes the scores of a panel of items with a panel of queries.
 
     `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
-    and queries[query0], the corrections of the queries at corrections[correction0], and the scores
-    (32, 32) are written to `scores`. The corrections are not read with AMX, nor with instruction
-    sets without codes. `n_queries` is the number of queries of the panel that are not padding. The
-    scores of padding need not be computed, so a panel with few queries takes less time than a full
-    panel. `by_item` says whether panels of items are laid out by item, as the full codes of items
-    with a projection are (``simd.panel``). Rows of float32 have no projection.
+    and queries[query0], and the corrections of the queries begin at corrections[correction0]. The
+    32 x 32 scores are written to `scores`. The corrections are not read with AMX, nor with
+    instruction sets without codes. `n_queries` is the number of queries of the panel that are not
+    padding; a panel with few queries takes less time than a full panel, because the scores of
+    padding need not be computed. `by_item` says whether panels of items are laid out by item, as
+    the full codes of items with a projection are (``simd.panel``). Rows of float32 have no
+    projection.
     """
 
     @intrinsic
@@ -126,10 +128,10 @@ score_panel, score_panel_by_item = _panel_scorer(by_item=False), _panel_scorer(b
 
 @intrinsic
 def score_item(typingctx, isa, items, item0, item, words, codes, code0, correction):
-    """Return the score of one item of a panel with one query, the same int32 as in score_panel.
+    """Return the score of one item of a panel with one query, as score_panel computes it (int32).
 
     The panel begins at items[item0] and is laid out by item, except with AMX. The words of the
-    query lie in codes, one after the other, from codes[code0] on. `items` and `codes` are flat.
+    query are contiguous in codes, from codes[code0] on. `items` and `codes` are flat arrays.
     """
 
     def codegen(context, builder, sig, a):
@@ -152,11 +154,12 @@ def score_run(
 ):
     """Write a query's scores with the items of `count` panels, and each panel's largest score.
 
-    `items`, `codes`, `scores` and `largest` are flat. The panels begin at items[item0], `step`
-    words apart. The words of the query lie in codes, one after the other, from codes[code0] on;
-    each word is repeated 8 times, except with AMX. The results are written to `scores` (32 count,)
-    and `largest` (count,), both int32. The intrinsic works only for the instruction sets for which
-    the planner may compare queries one by one (``fastcos.search.task_grid.are_few``).
+    `items`, `codes`, `scores` and `largest` are flat arrays. The first panel begins at
+    items[item0], and the panels are `step` words apart. The words of the query begin at
+    codes[code0]; each word is repeated 8 times, except with AMX. The results are written to
+    `scores` (32 count,) and `largest` (count,), which are int32. The intrinsic works only for
+    instruction sets with which the planner may compare queries one by one
+    (``fastcos.search.task_grid.are_few``).
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, correction, scores, largest
@@ -175,8 +178,8 @@ def score_run_by_item(
 ):
     """Write scores as score_run does, for panels that are laid out by item (``simd.panel``).
 
-    The words of the query lie in codes, one after the other, without repetition. With AMX, no panel
-    is laid out by item, and this operation is the same as score_run.
+    The words of the query begin at codes[code0] and are not repeated. With AMX, no panel is laid
+    out by item, and this operation is the same as score_run.
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, correction, scores, largest
@@ -223,8 +226,8 @@ def score_run_by_item(
 def _emit_run(context, builder, kinds, a, score_panel):
     """Emit the loop of score_run over the panels of items.
 
-    score_panel(builder, isa, panel, codes, words, correction, out) emits the scores of one panel
-    and returns the largest score.
+    The function score_panel(builder, isa, panel, codes, words, correction, out) emits the scores of
+    one panel and returns the largest score.
     """
     isa = kinds[0].instance_class
     if not isa.has_codes:
@@ -241,7 +244,7 @@ def _emit_run(context, builder, kinds, a, score_panel):
 
 
 def _score_panel_for_one(builder, isa, panel, codes, words, correction, out):
-    """Emit the scores of a panel with one query, and return the largest score."""
+    """Emit the scores of a panel of items with one query, and return the largest score."""
     totals = emit_scores_for_one(builder, isa, panel, codes, words, correction)
     largest = totals[0]
     for group, value in enumerate(totals):
@@ -254,10 +257,11 @@ def _score_panel_for_one(builder, isa, panel, codes, words, correction, out):
 def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0, depth, out):
     """Compute the float32 products (32, 32) of up to 32 float32 rows with a panel of 32 columns.
 
-    `rows`, `columns` and `out` are flat. The rows start at rows[row0], `stride` elements apart.
-    From columns[column0] on, `columns` holds 32 numbers, one per column, for each of the `depth`
-    elements of a row. Up to 7 rows after the last row may be read as well, so they must exist in
-    memory. `isa` is the instruction set of the tiles that read int8 codes.
+    `rows`, `columns` and `out` are flat arrays. The first row begins at rows[row0], and the rows
+    are `stride` elements apart. The panel of columns begins at columns[column0] and holds, for each
+    of the `depth` elements of a row, 32 numbers, one number per column. Up to 7 rows after the last
+    row may be read as well, so these rows must exist in memory. `isa` is the instruction set of the
+    tiles that multiply int8 codes.
     """
 
     def codegen(context, builder, sig, a):
@@ -276,9 +280,9 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
 def multiply_registers(typingctx, isa, count, factors, sums):
     """Multiply and add in registers `count` times, as score_panel does, at the CPU's peak rate.
 
-    `factors` (1024,) and `sums` (1024,) are flat, of the types of packed rows and of scores. As
-    many sums are computed as a tile has scores. One factor changes from product to product, so that
-    the compiler cannot leave out any product.
+    `factors` (1024,) has the type of packed rows, and `sums` (1024,) has the type of scores. The
+    intrinsic computes as many sums as a tile has scores. One factor changes from product to
+    product, so that the compiler cannot leave out any product.
     """
 
     def codegen(context, builder, sig, a):
@@ -319,8 +323,8 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 def _emit_amx_peak(builder, source, count, out):
     """Emit products that are added to four tiles of sums in turn, as in _emit_amx.
 
-    The products of different tiles do not wait for each other, which hides the latency of an
-    instruction.
+    Products that are added to different tiles do not wait for each other, which hides the latency
+    of the instruction.
     """
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
@@ -340,12 +344,12 @@ def _emit_amx_peak(builder, source, count, out):
 def _emit_amx(builder, items, queries, steps, n_queries, out):
     """Emit the scores of a panel of items with 16 or 32 queries, using the tile registers of AMX.
 
-    Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, 4 and 5 hold items, and 6 and 7 hold
-    queries. Queries are loaded with the hint that they are not needed soon, because each panel of
-    items is compared with one panel of queries after the other, so the items, not the queries,
-    should stay in the first-level cache. With the hint, a tile of rows of 768 columns is 1.25 times
-    as fast as without it; for 1,536 columns, the factor is 1.11, and for 384 columns 1.02 (Xeon
-    with AMX).
+    Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, registers 4 and 5 hold items, and
+    registers 6 and 7 hold queries. Queries are loaded with the hint that they will not be needed
+    again soon. Each panel of items is compared with one panel of queries after another, so the
+    items, not the queries, should stay in the first-level cache. On a Xeon with AMX, the hint makes
+    the computation of a tile 1.25 times as fast for rows of 768 columns, 1.11 times as fast for
+    1,536 columns, and 1.02 times as fast for 384 columns.
     """
     sums = [tile for tile in range(4) if 16 * (tile % 2) < n_queries]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
@@ -372,7 +376,7 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
 
 
 def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out, by_item):
-    """Emit the int8 scores of blocks of items with 16 or 32 queries, two words per step.
+    """Emit the scores of int8 codes of blocks of items with 16 or 32 queries, two words per step.
 
     A block has as many items as there are registers for the sums. `by_item` says whether the panel
     of items is laid out by item or by groups (``simd.panel``).
@@ -433,8 +437,8 @@ def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel that is laid out by item.
 
     Without the table, the compiled code would compute each pointer from the previous pointer in
-    every step, on the execution ports that the products need. With the table, searches by the full
-    codes of items that have a projection are 1.02 times as fast as without it.
+    every step, and the computation would occupy execution ports that the products need. The table
+    makes searches that use the full codes of items with a projection 1.02 times as fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -448,13 +452,13 @@ def _larger(builder, value, other):
 
 
 def _reduced(builder, operation, vector):
-    """Emit the reduction of a vector of integers to one integer by the given operation."""
+    """Emit the reduction of a vector of integers to one integer by an operation."""
     name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i32"
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
 
 def emit_scores_for_one(builder, isa, items, codes, words, correction):
-    """Emit the scores of all items of a panel with one query, and return them in vectors of 8.
+    """Emit the scores of all items of a panel with one query; return vectors of 8 scores.
 
     The arguments from `codes` to `correction` are described in score_run.
     """
@@ -464,13 +468,13 @@ def emit_scores_for_one(builder, isa, items, codes, words, correction):
 
 
 def _emit_steps(builder, isa, items, codes, words):
-    """Emit the sums of products for all items of a panel of signed codes, in the layout of AMX.
+    """Emit the sums of products of all items, for a panel of signed codes in the layout of AMX.
 
-    The panel holds 16 words of the first item, then 16 words of the second item and so on, and
-    after the last item the next 16 words of the first item.
+    In the layout of AMX, a panel holds the first 16 words of each item, item by item, then the next
+    16 words of each item, and so on.
 
-    A CPU with tile registers also has vpdpbusd. The first operand of this instruction must hold
-    unsigned codes, so 128 is added to the codes of the items.
+    The products are computed by vpdpbusd, which every CPU with tile registers has. The first
+    operand of vpdpbusd must hold unsigned codes, so 128 is added to the codes of the items.
     """
     kind, count = ir.VectorType(I32, 16), PANEL // 2
     flip, totals = broadcast(builder, I32(-0x7F7F7F80), kind), []
@@ -533,10 +537,10 @@ def _emit_groups(builder, isa, items, codes, words):
 
 
 def _emit_items(builder, isa, rows, words, query):
-    """Emit, for each of some items, a vector of sums of products with the codes of a query.
+    """Emit one vector per item, with sums of products of the codes of the item and of a query.
 
-    `rows` holds a pointer to the first word of each item; the words of an item lie together. The
-    score of an item is the sum of the lanes of its vector.
+    `rows` holds a pointer to the first word of each item, and the words of an item are contiguous.
+    The score of an item is the sum of the lanes of the vector of the item.
     """
     lanes = isa.int8_lanes
     kind = ir.VectorType(I32, lanes)
@@ -590,11 +594,12 @@ def _emit_items(builder, isa, rows, words, query):
 
 
 def _emit_item_of_steps(builder, panel, item, words, query):
-    """Emit the sum of products of the signed codes of one item with the codes of a query.
+    """Emit the sum of products of the signed codes of one item and the codes of a query.
 
-    The panel has the layout of AMX, which _emit_steps describes. A CPU with tile registers also has
-    vpdpbusd, whose first operand must hold unsigned codes. Therefore, 128 is added to the codes of
-    the query, and 128 times the sum of the item's codes is subtracted from the result.
+    The panel has the layout of AMX, which _emit_steps describes. The products are computed by
+    vpdpbusd, which every CPU with tile registers has. The first operand of vpdpbusd must hold
+    unsigned codes, so 128 is added to the codes of the query, and 128 times the sum of the item's
+    codes is subtracted from the result.
     """
     kind = ir.VectorType(I32, 16)
     flip = broadcast(builder, I32(-0x7F7F7F80), kind)
@@ -615,18 +620,19 @@ def _emit_item_of_steps(builder, panel, item, words, query):
 
 
 def _sum_of_each(builder, vectors):
-    """Emit one vector whose lane i holds the sum of all lanes of vector i, for 8 vectors.
+    """Emit, for 8 vectors, a vector whose lane i holds the sum of all lanes of vector i.
 
-    The lanes are first added within parts of 128 bits, because an instruction that interleaves two
-    vectors moves numbers only within such parts.
+    The lanes are first added within parts of 128 bits, because instructions that interleave two
+    vectors move numbers only within parts of 128 bits.
     """
     lanes = vectors[0].type.count
     kind = ir.VectorType(I32, lanes)
 
     def sums_of_pairs(pairs, low, high):
-        """Emit the sum of two interleavings of each pair of vectors.
+        """Emit, for each pair of vectors, the sum of two interleavings of the two vectors.
 
-        `low` and `high` are the lanes that form the first 128 bits of the two interleavings.
+        `low` and `high` list the lanes that form the first 128 bits of the first and of the second
+        interleaving.
         """
 
         def interleaved(pair, first_lanes):
@@ -655,20 +661,20 @@ def _prefetch_next_panel(builder, at, words):
     """Emit a prefetch of the codes at the same position in the next panel of items.
 
     The hardware prefetcher does not predict these reads, because several groups of a panel are read
-    alternately. With the prefetch, a search with one query among 1,000,000 rows of 128 columns is
-    1.25 times as fast as without it, and a search with 256 queries among 100,000 rows of 768
-    columns is 1.1 times as fast (Zen 4).
+    alternately. On a Zen 4 CPU, the prefetch makes a search with one query among 1,000,000 rows of
+    128 columns 1.25 times as fast, and a search with 256 queries among 100,000 rows of 768 columns
+    1.1 times as fast.
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit the total plus, in each lane, the inner products of pairs of words of 4 codes.
+    """Emit `total` plus, in each lane, the inner products of the pairs of words of 4 codes.
 
     The first word of a pair holds unsigned codes of an item, and the second word signed codes of a
-    query. With AVX2, `pairs` has up to int16_words neighbouring words, whose products are added in
-    int16; their sums fit in int16 (``packing.query_step``).
+    query. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose products
+    are added in int16. These sums fit in int16 (``packing.query_step``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
@@ -690,7 +696,7 @@ def _add_products(builder, isa, total, pairs):
 def _emit_float(builder, isa, items, stride, queries, depth, out, n_items=None):
     """Emit the float32 products of blocks of items with two registers of queries.
 
-    The compiler may contract a multiplication and an addition to one operation.
+    The compiler may contract a multiplication and an addition to a fused operation.
     """
     rows, lanes = isa.float_rows, isa.float_lanes
     kind = ir.VectorType(F32, lanes)
