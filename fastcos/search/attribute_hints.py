@@ -1,4 +1,4 @@
-"""Raise errors for attribute names of other libraries that name the attribute to use instead."""
+"""Errors for attribute names of other libraries; the messages name the attribute to use instead."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A descriptor whose access raises an error that names the attribute to use instead."""
+    """A descriptor that raises an error on every access; the message names another attribute."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement
@@ -23,9 +23,9 @@ class _MissingAttribute:
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
     """Return a class decorator that makes access to each name in ``replacements`` an error.
 
-    ``replacements`` maps the name of an attribute that the class does not have to the name of the
-    attribute to use instead, which the error message mentions. The error is an AttributeError, so
-    ``hasattr`` returns False for these names, on the class and on its instances.
+    ``replacements`` maps each missing attribute to the attribute to use instead, which the error
+    message names. The error is an AttributeError, so ``hasattr`` returns False for these names, on
+    the class and on its instances.
     """
 
     def decorate(cls: Class) -> Class:

@@ -17,14 +17,14 @@ SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return the number of queries of a batch whose rows and results fit the working memory."""
+    """Return the number of queries per batch; their rows and results fit the working memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
 
 
 class BlockSizes(NamedTuple):
-    """The numbers of queries in a batch and of items in a segment; the bytes for their search."""
+    """How many queries and items are read at once, and the bytes of memory to search them."""
 
     queries: int
     items: int
@@ -34,10 +34,10 @@ class BlockSizes(NamedTuple):
 def plan_blocks(
     n_queries: int, n_items: int, k: int, query_bytes: int, item_bytes: int, memory: float
 ) -> BlockSizes:
-    """Return how many queries and items are read at once, for items that are read in blocks.
+    """Return how many queries and items are read at once, if the items must be read in blocks.
 
-    query_bytes is the number of bytes that one query takes together with its encoded copy, and
-    item_bytes is this number for one item. memory is the working memory in bytes.
+    query_bytes and item_bytes are the numbers of bytes that one query and one item take, each
+    together with its encoded copy. memory is the working memory in bytes.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k
@@ -60,7 +60,7 @@ def low_precision_memory(n_columns: int, n_bytes: int) -> float:
 
 
 def packs_low_precision(n_rows: int, n_columns: int, isa: str, memory: float) -> bool:
-    """Return whether all low-precision rows are packed at once, instead of read block by block."""
+    """Return whether low-precision rows are packed all at once, not read block by block."""
     costs, layout = cost_model.COSTS, tile_layout(isa, n_columns)
     size = n_rows * (4 * layout.words + costs.read_bytes_per_row)
     is_large = 4 * n_rows * n_columns > costs.low_precision_memory

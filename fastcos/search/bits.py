@@ -75,7 +75,7 @@ def bit_top_k(
 
 
 def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
-    """Return the number of threads, the number of queries per block, and the number per batch.
+    """Return the number of threads, the queries per block, and the queries per batch.
 
     A thread searches one block at a time. A batch consists of several blocks, whose scores are
     converted to float32 together.
@@ -94,7 +94,7 @@ def _sizes(n: int, k: int, options: ExecutionOptions) -> tuple[int, int, int]:
 def _progress_from(
     progress: parallel.Progress | None, first: int, total: int
 ) -> parallel.Progress | None:
-    """Return a callback for one batch that reports the progress among all queries.
+    """Return a callback that converts the progress within a batch to progress among all queries.
 
     first is the number of queries before the batch, and total is the number of all queries.
     """

@@ -36,7 +36,7 @@ def best_of_lists(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items in the list of each query.
 
-    ``queries`` are one batch of the queries of the request. The search takes O(L d) time if the
+    ``queries`` is one batch of the queries of the request. The search takes O(L d) time if the
     lists of the batch have L entries in total. Items that are in no list are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
@@ -101,7 +101,7 @@ def score_lists(
     """Return the raw score of each query with each item in its list, as one array (L,).
 
     The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its scores have the same
-    places in the result. The score of a removed item is -inf.
+    indices in the result. The score of a removed item is -inf.
     """
     raw_scores = np.full(len(positions), -np.inf)
     for segment in items.segments:
@@ -145,11 +145,11 @@ def score_pairs_by_measure(
     measure: UpperBounded, precomputed: Any, Q: validation.Rows, starts: Integers,
     row_numbers: Integers,
 ) -> Floats:  # fmt: skip
-    """Return the raw score of each query with each row in its list, by a method of the measure.
+    """Return the raw score of each query with each row in its list, from a method of the measure.
 
-    This function serves measures that are not inner products, for which there is no kernel. The
-    list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is the result of
-    ``measure.precompute`` for all rows.
+    This function serves measures whose scores are not inner products, because no kernel computes
+    such scores. The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is the
+    result of ``measure.precompute`` for all rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
     for lo, hi in padded_ranges(counts):
@@ -164,10 +164,10 @@ def score_pairs_by_measure(
 
 
 def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield consecutive ranges (lo, hi) of lists to be padded to the length of the longest of them.
+    """Yield consecutive ranges (lo, hi) of lists that can be padded to the length of the longest.
 
-    ``counts`` holds the length of each list. A range has at most _PADDED_ENTRIES entries, including
-    the padding; a longer list forms a range of its own.
+    ``counts`` holds the length of each list. With the padding, the lists of a range have at most
+    _PADDED_ENTRIES entries in total, unless a single longer list forms a range of its own.
     """
     lo = 0
     while lo < len(counts):
@@ -184,7 +184,7 @@ def best_of_scored(
     """Return positions and raw scores (n, k) of the best entries of each list.
 
     The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its raw scores have the same
-    places in raw_scores. Entries with the score -inf are left out.
+    indices in raw_scores. Entries with the score -inf are left out.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = padding(n, k)

@@ -19,16 +19,17 @@ def community_detection(
 ) -> list[list[int]]:
     """Find disjoint groups of similar rows, like ``community_detection`` of sentence-transformers.
 
-    The function forms communities from neighbourhoods. The neighbourhood of a row consists of every
-    row whose cosine with this row, its centre, is at least threshold. The neighbourhoods are
-    considered in turn, the largest first. A neighbourhood is skipped if an earlier community
-    already contains its centre. Otherwise, the rows of the neighbourhood that belong to no earlier
-    community form a new community, if there are at least min_community_size of these rows. Every
-    member of a community is similar to its centre; by contrast, two rows in a group of
-    :func:`fastcos.search.near_duplicates` may be connected only by a chain of similar rows.
+    The function forms communities from neighbourhoods. The neighbourhood of a row consists of all
+    rows whose cosine with this row is at least threshold; the row itself is the centre of the
+    neighbourhood. The neighbourhoods are considered in turn, the largest first. A neighbourhood is
+    skipped if an earlier community already contains its centre. Otherwise, the rows of the
+    neighbourhood that belong to no earlier community form a new community, if there are at least
+    min_community_size of these rows. Every member of a community is similar to its centre; by
+    contrast, two rows in a group of :func:`fastcos.search.near_duplicates` may be connected only by
+    a chain of similar rows.
 
     The result is exact: cosines are computed in float64 from the original embeddings and compared
-    in float32. All cosines are computed twice, in O(m^2 d) time each.
+    in float32. The function computes all cosines twice, which takes O(m^2 d) time.
 
     Source: sentence-transformers 6.2.
 
@@ -37,10 +38,10 @@ def community_detection(
     embeddings : array_like (m, d)
         One row per item. Tensors in main memory and lists of vectors are accepted as well.
     threshold : float or Calibration, default 0.75
-        Two rows are similar if their cosine is at least this number. If you pass a Calibration, its
-        threshold is used, as in :func:`fastcos.neighbors_above`.
+        Two rows are similar if their cosine is at least this number. If you pass a Calibration, the
+        threshold of the calibration is used, as in :func:`fastcos.neighbors_above`.
     min_community_size : int, default 10
-        Communities with fewer members than this number are left out.
+        The smallest number of members of a community; smaller communities are left out.
     batch_size, show_progress_bar
         These arguments are accepted for compatibility with sentence-transformers and have no
         effect. The setting ``working_memory`` determines how many rows are compared at once.

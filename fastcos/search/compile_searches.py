@@ -70,9 +70,10 @@ def compile_searches(dtype: str) -> None:
 
 
 def main(dtype: str) -> None:
-    """Compile the kernels for a row type at low priority, unless another process compiles them.
+    """Compile the kernels for a row type at low priority, unless another process is doing so.
 
-    If the other process takes longer than _SECONDS_OF_WAITING, this process compiles as well.
+    If another process is compiling the kernels but takes longer than _SECONDS_OF_WAITING, this
+    process compiles the kernels as well.
     """
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)

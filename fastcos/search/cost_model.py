@@ -18,14 +18,14 @@ from fastcos.kernels.simd.panel import PANEL
 class CostModel:
     """Every threshold by which searches are planned, and every rate by which time is estimated.
 
-    Tiles are the fast method for many rows. The rows are packed: int8 codes (or float32 numbers) of
-    32 rows at a time are stored together as a panel. A tile consists of the scores of one panel of
-    rows with a panel of 32 queries. The scores of tiles are approximate; rows that may be among the
-    best are candidates, which are scored exactly in float64.
+    Tiles are the fastest way to search many rows. The rows are packed in panels: a panel stores the
+    int8 codes (or float32 numbers) of 32 rows together. A tile consists of the scores of one panel
+    of rows with a panel of 32 queries. These scores are approximate, so they only select
+    candidates, the rows that may be among the best; candidates are then scored exactly in float64.
 
     The thresholds by which methods are compared are in multiply-adds, in bytes, or in units of the
-    time in which the tiles read one row. None of these thresholds is in seconds, so that the
-    thresholds are valid for many CPUs.
+    time in which the tiles read one row. No threshold is in seconds, so the thresholds are valid
+    for many CPUs.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------

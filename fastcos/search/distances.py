@@ -1,8 +1,8 @@
 """Compute the distances between queries and their neighbours from the differences of the rows.
 
-The formulas 1 - cosine and |x|^2 + |y|^2 - 2 <x, y> lose all digits if x and y are close to each
-other. For example, if the cosine distance of two rows is 5e-9, their cosine in float32 is 1, and
-the first formula would return the distance 0.
+The formulas 1 - cosine and |x|^2 + |y|^2 - 2 x'y lose all significant digits if x and y are nearly
+equal. For example, if the cosine distance of two rows is 5e-9, their cosine in float32 is 1, and 1
+- cosine would be 0.
 """
 
 import numpy as np
@@ -22,10 +22,10 @@ _ENTRIES_AT_ONCE = 1 << 19
 def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integers) -> Floats:
     """Return the float64 distance (n, k) between each row (n, d) and each of its k items.
 
-    positions (n, k) holds the positions of the items of each row. If the measure of the index is
-    neg_euclidean, the distance is the Euclidean distance. If the measure is cosine, the distance is
-    1 - cosine, computed as half the squared Euclidean distance of the two unit rows; it is 1 if one
-    of the rows is zero. The ids of the index must be its positions.
+    positions (n, k) contains the positions of the k items of each row. If the measure of the index
+    is neg_euclidean, the distance is the Euclidean distance. If the measure is cosine, the distance
+    is 1 - cosine, computed as half the squared Euclidean distance of the two unit rows; if one of
+    the rows is zero, the distance is 1. The index must use its positions as ids.
     """
     n, k = positions.shape
     distances = np.empty((n, k))

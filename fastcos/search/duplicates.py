@@ -25,12 +25,12 @@ _EXPANDED_ROWS = 1024
 
 
 class DuplicateGroups(NamedTuple):
-    """u groups of equal rows, in the order of their first rows.
+    """Groups of equal rows, in the order of the first row of each group.
 
-    first (u,) holds the first row number of each group. group_of (p,) holds, for each of p rows,
-    the number of its group. The row numbers of group g are members[starts[g] : starts[g + 1]], in
-    ascending order; members has the shape (n,) for n grouped rows, and starts has the shape
-    (u + 1,).
+    first (u,) contains the lowest row number of each of the u groups. group_of (p,) contains, for
+    each of p rows, the number of its group. The row numbers of group g are members[starts[g] :
+    starts[g + 1]], in ascending order; members has the shape (n,) for n grouped rows, and starts
+    has the shape (u + 1,).
     """
 
     first: Integers
@@ -40,10 +40,10 @@ class DuplicateGroups(NamedTuple):
 
 
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
-    """Return the groups of rows that are equal and have equal biases, or None if few rows repeat.
+    """Return the groups of equal rows with equal biases, or None if few rows repeat.
 
-    The function takes O(n d) time. Callers first call ``packing.norms_repeat``, which is faster: if
-    it returns False, so few rows are equal that this function would return None.
+    The function takes O(n d) time. Callers first call ``packing.norms_repeat``, which is faster. If
+    ``norms_repeat`` returns False, too few rows are equal, and this function would return None.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
@@ -113,11 +113,12 @@ def expand(
     k: int,
     n_threads: int,
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of each query's best items, from its best groups.
+    """Return row numbers and raw scores (n, k) of each query's best items, given its best groups.
 
-    Equal queries are searched only once. group_of_query (n,) holds, for each query, the number of
-    its distinct query. groups contains, for each distinct query, the first row numbers of its k + 1
-    best groups, and their raw scores. Of the exclusions, only ``self_rows`` is used.
+    Equal queries are searched only once, as one distinct query. group_of_query (n,) contains, for
+    each query, the number of the distinct query that it equals. groups contains, for each distinct
+    query, the first row numbers of its k + 1 best groups, and their raw scores. The function uses
+    only the field ``self_rows`` of exclusions.
 
     The best k + 1 groups contain the best k items. Every group that ranks above the group of an
     item contains a row that ranks above the item. Therefore the group of one of the best k items is

@@ -92,9 +92,9 @@ def _of_all_pairs(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Return the estimate for a search that scores every pair, in float64 or by NumPy products.
+    """Return the estimate for a search that scores every pair, in float64 or by NumPy.
 
-    The search compares the queries with m rows.
+    m is the number of rows with which the search compares the queries.
     """
     n, d = request.n_queries, segment.n_columns
     row_bytes = _row_bytes(segment)
@@ -183,7 +183,7 @@ def _threads(grid: TaskGrid) -> int:
 
 
 def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> float:
-    """Return the seconds for fitting the measure and computing norms; 0 if the rows are packed."""
+    """Return the seconds for fitting the measure and computing norms, or 0 if rows are packed."""
     if segment.packed_for:
         return 0.0
     size = _row_bytes(segment) * segment.n_rows

@@ -1,10 +1,10 @@
 """Exact top-k search by a measure whose upper bound is an inner product (multi-step search).
 
-The search first ranks items by the raw score of the bound, an inner product from which an upper
-bound of the exact score follows. The search then scores the few items with the best raw scores
-exactly. A query is finished if its k-th best exact score exceeds the bounds of all other items.
-If a query is not finished, every item whose bound reaches the k-th best exact score is scored
-exactly as well.
+The search first ranks items by the raw score of the bound. This raw score is an inner product, and
+an upper bound on the exact score follows from it. The search then computes the exact scores of the
+few items with the best raw scores. A query is finished if its k-th best exact score exceeds the
+bounds of all other items. If a query is not finished, every item whose bound reaches the k-th best
+exact score is scored exactly as well.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """
@@ -43,10 +43,10 @@ def filter_and_refine(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of a segment's best items for each query.
 
-    queries.exclusions contains row numbers of the segment, allowed_rows is the result of
-    Segment.allow, and best contains the best items of all earlier segments. In the worst case, all
-    items of the segment are scored exactly for each query. The buffers do not exceed the working
-    memory.
+    ``queries.exclusions`` contains row numbers of the segment. ``allowed_rows`` is the result of
+    ``Segment.allow``. ``best`` contains the best items of all earlier segments. In the worst case,
+    all items of the segment are scored exactly for each query. The buffers do not exceed the
+    working memory.
     """
     n = len(queries.rows)
     precomputed = measure.precompute(segment.rows)
@@ -83,7 +83,7 @@ def filter_and_refine(
 
 
 def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> Floats:
-    """Return for each query a lower bound on its k-th best score in all segments so far.
+    """Return, for each query, a lower bound on its k-th best score in all segments so far.
 
     The bound is the larger of the k-th best score in this segment and the k-th best score in all
     earlier segments.
@@ -93,7 +93,7 @@ def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> F
 
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
-    """Yield the queries in parts, so small that ``width`` candidates per query fit in memory."""
+    """Yield the queries in batches, for which ``width`` candidates per query fit in memory."""
     size = max(
         1, int(options.working_memory / (cost_model.COSTS.refined_bytes_per_candidate * width))
     )
@@ -129,7 +129,8 @@ def _refine_all(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
-    The items whose raw score of the bound is at least min_raw_scores (n,) are scored exactly.
+    The function computes the exact score of an item if the raw score of its bound is at least the
+    entry of the query in min_raw_scores (n,).
     """
     n = len(queries.rows)
     n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
@@ -164,12 +165,12 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return for each query the raw score of the bound from which on items are scored exactly.
+    """Return, for each query, the smallest raw score of the bound at which to score an item.
 
     No item with a lower raw score has an exact score of at least min_scores (n,). The function
-    starts at last_scores (n,), the raw scores of the last candidates, and lowers the raw score by
+    starts at last_scores (n,), the raw scores of the last candidates. It lowers the raw score by
     steps that double each time, until the upper bound that follows from the raw score is below
-    min_scores, and then bisects the last step. The result is -inf if no raw score is low enough.
+    min_scores. Then it bisects the last step. The result is -inf if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

@@ -1,6 +1,6 @@
 """Restrict what queries can find: excluded pairs of a query and an item, and allowed rows.
 
-``kernel_filters`` converts both to the record that kernels read.
+``kernel_filters`` converts excluded pairs and allowed rows to the record that kernels read.
 """
 
 from typing import Any, NamedTuple
@@ -21,8 +21,8 @@ class ExcludedItems(NamedTuple):
     Attributes
     ----------
     self_rows : ndarray (n,), int64
-        For each query, the number of the item that is the query itself and must not be found, or
-        -1.
+        For each query, the number of the item that is the query itself and must not be found; -1 if
+        there is no such item.
     indptr, indices : ndarray (n + 1,) and (e,), int64
         The other items that query i must not find are ``indices[indptr[i] : indptr[i + 1]]``.
     """
@@ -38,7 +38,7 @@ class ExcludedItems(NamedTuple):
         )
 
     def take(self, queries: slice | Integers) -> "ExcludedItems":
-        """Return the excluded items of the queries with these numbers, in this order."""
+        """Return the excluded items of only these queries, in the order of ``queries``."""
         if isinstance(queries, slice):
             return self.of_range(queries.start, queries.stop)
         starts, ends = self.indptr[queries], self.indptr[queries + 1]
@@ -48,7 +48,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return ExcludedItems of n queries that exclude nothing, or only item i for query i.
+    """Return the ExcludedItems of n queries, which exclude nothing, or only item i for query i.
 
     exclude_self says whether query i excludes item i.
     """

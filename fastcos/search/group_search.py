@@ -7,8 +7,8 @@ one thread. ``plan.plan_groups`` chooses one of three methods for each group::
     is_tiled          one thread searches the group by tiles, while others search other groups
     is_segment        all threads together search the group as a segment of its own
 
-A group is packed for tiles once it has been searched by enough queries, in this search and earlier
-searches together.
+A group is packed for tiles once enough queries have searched it, where this search and all earlier
+searches count.
 """
 
 import itertools
@@ -99,10 +99,10 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search the groups that are segments one by one, and all other groups together.
+        """Search the groups that must be segments one by one, and all other groups together.
 
-        ``places`` are the numbers of the queries in the other groups. The result of a query whose
-        group has no items is padding.
+        ``places`` contains the indices of the queries of the other groups in the batch. The result
+        of a query whose group has no items is padding.
         """
         positions, raw_scores = padding(len(codes), self._request.k)
         if len(places):
@@ -117,7 +117,7 @@ class GroupSearch:
         return positions, raw_scores
 
     def _search_alone(self, queries: QueryBatch, group: int) -> Ranking:
-        """Search the items of one group as segments of their own; all queries are of this group."""
+        """Search one group, to which all queries belong, in segments of only its items."""
         segments = [
             order.restrict(segment, group)
             for segment, order in zip(self._items.segments, self._orders, strict=True)
@@ -132,7 +132,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search all queries together; codes (n,) are their groups, none of which is a segment."""
+        """Search the groups of all queries together; none of them must be searched as a segment."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True
@@ -163,8 +163,8 @@ class GroupSearch:
 def needs_segments(items: ItemSource) -> bool:
     """Return whether every group must be searched as a segment.
 
-    This is the case if the measure is not an inner product, and also if NumPy searches because the
-    kernels are not compiled.
+    Groups must be searched as segments if the scores of the measure are not inner products, or if
+    NumPy performs the search because the kernels are not compiled.
     """
     return is_upper_bounded(items.measure) or any(
         segment.uses_numpy() for segment in items.segments
@@ -211,8 +211,8 @@ def _search_panels(
 ) -> None:
     """Search the groups of some queries by tiles, and write the best items to results.
 
-    numbers are the ascending numbers of these queries. The function works like a search of all
-    items by tiles, except that each task searches only the panels of one group.
+    ``numbers`` contains the ascending numbers of these queries. The function works like a search of
+    all items by tiles, except that each task searches only the panels of one group.
     """
     group_of = codes[numbers]
     group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))

@@ -1,4 +1,4 @@
-"""Convert the filters of an index search, by position and by id, to filters by position."""
+"""Combine the filters of an index search, by position or by id, into filters by position."""
 
 import itertools
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fastcos.validation.ids import as_ids
 class SearchFilters:
     """The items that the queries of a search are allowed to find.
 
-    A field that is None, or an empty ``dropped``, does not restrict the search.
+    A field that is None does not restrict the search, and neither does an empty ``dropped``.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class SearchFilters:
 
     @property
     def differ_by_query(self) -> bool:
-        """Whether different queries may be allowed to find different items."""
+        """Whether the items that may be found depend on the query."""
         return self.lists is not None or self.exclude is not None
 
 
@@ -56,7 +56,7 @@ def as_filters(
     allowed_ids: Any,
     exclude_ids: Any,
 ) -> SearchFilters:
-    """Return the filters of one search, combined from its filters by position and by id.
+    """Combine the filters of one search, by position and by id, into SearchFilters.
 
     The arguments are those of ``SimilarityIndex.search``. A sparse matrix with fewer columns than
     the index has positions was made before items were added; it excludes and allows none of the new
@@ -99,16 +99,16 @@ def as_filters(
 def _lists_without(
     lists: tuple[Integers, Integers], positions: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the list of allowed items of each query without the items at these positions."""
+    """Remove the items at these positions from the list of allowed items of each query."""
     indptr, items = lists
     is_kept = ~np.isin(items, positions)
     return np.concatenate([[0], np.cumsum(is_kept)])[indptr], items[is_kept]
 
 
 def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbors:
-    """Return the k best neighbours of each query that are not at these positions.
+    """Drop the neighbours at these positions, and return the k best remaining neighbours.
 
-    Rows with fewer than k of these neighbours are padded.
+    If fewer than k neighbours of a query remain, the result is padded.
     """
     if not len(positions):
         return neighbors
@@ -122,9 +122,9 @@ def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbo
 
 
 def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
-    """Raise TypeError if value is a list of ids, but must be positions or a sparse matrix.
+    """Raise TypeError if value is a list of ids instead of positions or a sparse matrix.
 
-    A list of strings counts as a list of ids. With is_refused_as_list, a list of numbers also
+    A list of strings counts as a list of ids. If is_refused_as_list is True, a list of numbers also
     counts as a list of ids.
     """
     if not isinstance(value, list) or validation.is_empty_list(value):
@@ -189,7 +189,7 @@ def _positions_of_lists(name: str, values: Any, state: IndexState) -> tuple[Inte
 
 
 def _find_repeated_positions(name: str, ids: list[Any], state: IndexState) -> Integers:
-    """Return the positions (m,) of ids, -1 for unknown ids; a repeated id is looked up once."""
+    """Return the positions (m,) of ids, or -1 for unknown ids; repeated ids are looked up once."""
     # A dict would treat 1, True and 1.0 as the same key.
     if set(map(type, ids)) not in ({str}, {int}):
         return _find_positions(name, ids, state)
@@ -200,7 +200,7 @@ def _find_repeated_positions(name: str, ids: list[Any], state: IndexState) -> In
 
 
 def _find_positions(name: str, ids: Any, state: IndexState) -> Integers:
-    """Return the positions (m,) of ids, -1 for unknown ids."""
+    """Return the positions (m,) of ids, or -1 for unknown ids."""
     try:
         return state.find_positions(as_ids(name, ids, distinct=False))
     except TypeError as error:
@@ -208,9 +208,10 @@ def _find_positions(name: str, ids: Any, state: IndexState) -> Integers:
 
 
 def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
-    """Return exclude, a sparse matrix of excluded pairs of a query and a position, with more pairs.
+    """Add pairs to ``exclude``, a sparse matrix of excluded pairs of a query and a position.
 
-    pairs is (indptr, positions). If exclude is None, the result contains only these pairs.
+    ``pairs`` is a tuple (indptr, positions), as in a CSR matrix. If exclude is None, the result
+    contains only these pairs.
     """
     import scipy.sparse as sp
 
@@ -223,7 +224,7 @@ def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int
 
 
 def _with_columns(matrix: Any, n_columns: int) -> Any:
-    """Return a sparse matrix with empty columns added up to n_columns, other values unchanged."""
+    """Append empty columns to a sparse matrix, so that the result has n_columns columns."""
     if not validation.is_sparse(matrix) or matrix.shape[1] >= n_columns:
         return matrix
     import scipy.sparse as sp

@@ -1,6 +1,7 @@
 """``SimilarityIndex``, an exact index of dense rows, which are packed once and searched many times.
 
-The time for adding, replacing or removing items is proportional to the number of changed rows.
+With cosine, dot, neg_euclidean or angular, the time for adding, replacing or removing items is
+proportional to the number of changed rows.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ class SimilarityIndex:
     Every item has an id, which you choose, and a position: its number, counted from 0, in the order
     in which the items were added. The id and the position of an item stay the same until the item
     is removed, and no position is used twice. Searches return positions and ids. Items with equal
-    scores are ordered by position. Results are bit-for-bit identical to the results of a new index
-    of the same rows in the order of their positions.
+    scores are ordered by position. After any changes, results are bit-for-bit identical to those of
+    a new index that contains the same rows in the order of their positions.
 
     If the measure has the capability ``append``, the methods ``add``, ``upsert`` and ``remove``
     take time proportional to the number of changed rows, on average. The measures with this
@@ -107,11 +108,11 @@ class SimilarityIndex:
     writes the changes, and ``refresh`` loads changes that another process has saved.
 
     If the measure has the capability ``blocks``, memory-mapped rows
-    (``np.load(path, mmap_mode="r")``) stay on disk and are not packed. Every search then reads all
-    rows once, in blocks that fit its working_memory. Therefore one search with many queries is
-    faster than many searches. The results are bit-for-bit identical to those for rows in memory. An
-    index of memory-mapped rows has ids, but cannot be changed or saved. If the measure learns from
-    the items, ``fit`` reads all rows as well.
+    (``np.load(path, mmap_mode="r")``) stay on disk and are not packed. Every search of
+    memory-mapped rows reads all of them once, in blocks that fit its working_memory. Therefore one
+    search with many queries is faster than many searches. The results are bit-for-bit identical to
+    those for rows in memory. An index of memory-mapped rows has ids, but cannot be changed or
+    saved. If the measure learns from the items, ``fit`` also reads all rows.
 
     Parameters
     ----------
@@ -200,17 +201,16 @@ class SimilarityIndex:
             positions.
         groups : array_like (p,), int64 or str, optional
             The group of each item, such as a tenant, a language or a category: a whole number or a
-            string, but not -1 or "". ``search(queries, groups=...)`` then finds only items in the
-            group of each query, and takes as long as a search of this group alone. Memory-mapped
-            items cannot have groups.
+            string, but not -1 or "". With groups, ``search(queries, groups=...)`` finds only items
+            in the group of each query, and takes as long as if there were no other groups.
+            Memory-mapped items cannot have groups.
         copy : bool, default True
             Whether the index copies the rows, so that you may change or free them afterwards. The
             copy has the same type and takes as much memory as the rows. With ``copy=False``, the
-            index uses C-contiguous rows without a copy. You must then not change the rows:
-            searches, and an index that is saved later, would return wrong neighbours without an
-            error. Rows that must be converted (lists, other types, another memory order) are
-            converted to a new array in either case. Memory-mapped rows stay on disk and are never
-            copied.
+            index uses C-contiguous rows without a copy, and you must not change them: otherwise,
+            this index and its saved copies would return wrong neighbours without an error. Rows
+            that must be converted (lists, other types, another memory order) are always copied to a
+            new array. Memory-mapped rows stay on disk and are never copied.
 
         Returns
         -------
@@ -242,7 +242,7 @@ class SimilarityIndex:
         return self
 
     def add(self, items: Any, ids: Any = None, *, groups: Any = None) -> Ids:
-        """Add items, which get the next positions. The index copies their rows.
+        """Add items, which get the next positions; the index copies the rows of the items.
 
         Parameters
         ----------
@@ -262,14 +262,16 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            An id occurs twice or is already in the index. The index is then unchanged.
+            An id occurs twice or is already in the index. If this error is raised, the index is
+            unchanged.
         """
         return self._add_or_replace(items, ids, groups, may_replace=False)
 
     def upsert(self, items: Any, ids: Any, *, groups: Any = None) -> None:
-        """Add items, or replace the items that have the same ids. The index copies the rows.
+        """Add items, or replace the items that already have the same ids.
 
-        If an item is replaced, the new item gets its position.
+        A new item that replaces an item gets the position of the replaced item. The index copies
+        the new rows.
 
         Parameters
         ----------
@@ -283,7 +285,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            An id occurs twice. The index is then unchanged.
+            An id occurs twice. If this error is raised, the index is unchanged.
         """
         if ids is None:
             raise TypeError("ids must be given to replace items, got None")
@@ -302,7 +304,8 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            An id occurs twice or is not in the index. The index is then unchanged.
+            An id occurs twice or is not in the index. If this error is raised, the index is
+            unchanged.
         """
         removed_ids, measure = as_ids("ids", ids), get_measure(self.measure)
         with parallel.writer_lock():
@@ -310,7 +313,7 @@ class SimilarityIndex:
             self._state = index_changes.remove(state, measure, removed_ids, self.n_threads)
 
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
-        """Add items and return their ids; if may_replace, replace items that have the same ids."""
+        """Add items and return their ids; if may_replace, replace items with the same ids."""
         measure = get_measure(self.measure)
         rows = memmap.as_stored("items", as_index_rows("items", items, measure, in_memory=True))
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
@@ -345,12 +348,12 @@ class SimilarityIndex:
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query; n may be 0.
         k : int
-            The number of neighbours per query. The largest value is 65,536, or the number of
-            positions if this number is larger. If a query can find fewer than k items, its
-            neighbours are padded.
+            The number of neighbours per query. The largest value is 65,536 or the number of
+            positions, whichever is larger. If a query can find fewer than k items, its neighbours
+            are padded.
         allowed : array_like, or sparse (n, p), optional
-            A mask over all positions, or an array of positions (``positions_of(ids)``). Only items
-            at these positions can be found. If allowed is a sparse matrix, its non-zeros are the
+            The positions at which items can be found: a mask over all positions, or an array of
+            positions (``positions_of(ids)``). If allowed is a sparse matrix, its non-zeros are the
             items that each query is allowed to find, and all of these items are scored.
         exclude : sparse (n, p), optional
             A matrix whose non-zeros are pairs of a query and a position that must not be found. A
@@ -362,8 +365,8 @@ class SimilarityIndex:
             Ids that are not in the index have no effect.
         groups : array_like (n,) of groups, or one group for all queries, optional
             The group of each query, if the index was fitted with groups. A query finds only items
-            of its group, which may be empty. The search takes as long as a search of these groups
-            alone.
+            of its own group. The group may be empty. The search takes as long as if the index
+            contained only the groups of the queries.
         min_score, n_threads, working_memory, progress
             The same arguments as in :func:`fastcos.top_k`.
 
@@ -538,8 +541,8 @@ class SimilarityIndex:
         min_score : float or Calibration
             The same argument as in :func:`fastcos.neighbors_above`.
         allowed : array_like, optional
-            A mask over all positions, or an array of positions. Only items at these positions can
-            be found.
+            The positions at which items can be found: a mask over all positions, or an array of
+            positions.
         n_threads, working_memory
             The same arguments as in :func:`fastcos.neighbors_above`.
 
@@ -626,8 +629,9 @@ class SimilarityIndex:
     ) -> Rescored:
         """Return the k best of each query's candidates, and how many true neighbours are missing.
 
-        The method works like :func:`fastcos.search.rescore`, but ``missing`` is exact, because the
-        method also searches the index for the true neighbours, which takes as long as ``search``.
+        The method works like :func:`fastcos.search.rescore`, but ``missing`` is an exact number and
+        not a bound, because the method also searches the index for the true neighbours. This takes
+        as long as ``search``.
 
         Parameters
         ----------
@@ -690,8 +694,8 @@ class SimilarityIndex:
             Whether this index may replace an index of another model in the directory. Two indexes
             are of different models if their numbers of columns differ, or if the old index has a
             model name and this index has another name or none. If another process has opened the
-            old index, its ``refresh`` then raises an error, and its searches continue to use the
-            old index.
+            old index, ``refresh`` raises an error in that process, and searches there continue to
+            use the old index.
 
         Raises
         ------
@@ -700,8 +704,8 @@ class SimilarityIndex:
             registered, or because it contains objects other than names, numbers and arrays, such as
             a model.
         ValueError
-            The directory contains something else, or an index of another model, or a version that
-            another process has saved since this index was opened or saved.
+            The directory contains files that are not an index, or an index of another model, or a
+            version that another process has saved since this index was opened or saved.
         """
         may_replace = validation.as_flag("replace", replace)
         with parallel.writer_lock():
@@ -732,7 +736,7 @@ class SimilarityIndex:
             self._unfinished_save = None
 
     def _finish_interrupted_save(self) -> None:
-        """Update _saved if the last save was interrupted after it had replaced the header."""
+        """Update ``_saved`` if the last save was interrupted after the header had been replaced."""
         if self._unfinished_save is not None:
             self._saved = index_directory.find_finished_save(*self._unfinished_save) or self._saved
             self._unfinished_save = None
@@ -749,13 +753,13 @@ class SimilarityIndex:
         Parameters
         ----------
         path : path-like
-            A directory to which ``save`` has written an index. If it was saved on a CPU that packs
-            rows in another layout, the rows are packed again.
+            A directory to which ``save`` has written an index. If the index was saved on a CPU that
+            packs rows in another layout, the rows are packed again.
         verify : bool
             Whether to read every file and compare it with its checksum.
         model : str, optional
             The name of the model that embeds your queries. An error is raised if the index has
-            another or no model name.
+            another model name or none.
 
         Returns
         -------
@@ -769,7 +773,7 @@ class SimilarityIndex:
         FastcosFormatError
             The directory is damaged, or contains something other than an index.
         ValueError
-            You pass a model, and the index has another or no model name.
+            You pass a model name, and the index has another model name or none.
         """
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()
@@ -782,8 +786,8 @@ class SimilarityIndex:
     def refresh(self) -> bool:
         """Load the version that another process has saved since this index was opened or saved.
 
-        Searches that are running finish with the old items. Changes of this index that were not
-        saved are lost. Arrays that have not changed are not loaded again.
+        Searches that are running finish with the old items. Changes that were made to this index
+        but not saved are lost. Arrays that have not changed are not loaded again.
 
         Returns
         -------
@@ -795,8 +799,8 @@ class SimilarityIndex:
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
             if the directory now contains an index of another model: its number of columns differs,
-            or this index has a model name and the saved index has another name or none. In this
-            case nothing is loaded, and searches continue to use the old items.
+            or this index has a model name and the saved index has another name or none. After an
+            error, searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()
@@ -819,7 +823,7 @@ class SimilarityIndex:
     ) -> None:
         """Replace the content of this index by the content of a directory.
 
-        saved_fields is an argument of ``index_state.read_state``.
+        ``saved_fields`` is passed on to ``index_state.read_state``, which describes it.
         """
         old_parts = () if self._state is None else self._state.parts_in_memory()
         new_index = index_directory.read_directory(path, stored, old_parts, saved_fields)
@@ -912,9 +916,9 @@ class SimilarityIndex:
     # --- The model that made the embeddings ---
 
     def check_canaries(self, rows: Any, *, min_cosine: float = 0.99) -> Floats:
-        """Return the cosine of each canary with the row that was saved for it.
+        """Return the cosine of each saved canary with the new row of the same input.
 
-        If the model has not changed, all cosines are 1, except for rounding errors.
+        If the model has not changed, all cosines are 1, up to rounding errors.
 
         Parameters
         ----------
@@ -947,7 +951,7 @@ class SimilarityIndex:
         return cosines
 
     def _model_facts(self, state: IndexState) -> model_check.ModelFacts:
-        """Return the name of the model and the number of columns of this index."""
+        """Return the model name and the number of columns of this index."""
         return model_check.ModelFacts(self.model, state.width)
 
     # --- The size of the index ---
@@ -973,7 +977,7 @@ class SimilarityIndex:
         return self._fitted_state().memory
 
     def _fitted_state(self) -> IndexState:
-        """Return the state; raise ValueError if the index was not fitted."""
+        """Return the state of the index; raise ValueError if the index was not fitted."""
         return validation.check_fitted(KIND, self._state)
 
     # --- Pickling of the index ---

@@ -23,11 +23,11 @@ def add_or_replace(
     state: IndexState, measure: Measure, rows: Any, ids: Ids | None, groups: Any,
     n_threads: int | None, *, may_replace: bool,
 ) -> tuple[IndexState, Ids]:  # fmt: skip
-    """Return the state after items are added, and the ids of these items.
+    """Return the state of the index after items are added, and the ids of the new items.
 
-    If may_replace is True, and an id is already in the index, the new item replaces the item with
-    this id. measure is not fitted; rows and ids are already validated. If ids is None, the new
-    positions are the ids.
+    If may_replace is True and an id is already in the index, the new item replaces the item with
+    this id. The caller has validated rows and ids, but has not fitted measure. If ids is None, the
+    ids of the new items are their positions.
     """
     parts, n_positions = state.parts_in_memory(), state.n_positions
     model_check.check_width("items", rows, state.width)
@@ -59,7 +59,7 @@ def add_or_replace(
 
 
 def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None) -> IndexState:
-    """Return the state after the items with these ids, which must be in the index, are removed."""
+    """Return the state of the index after the items with these ids are removed."""
     parts, positions = state.parts_in_memory(), state.positions_of(ids)
     if not len(positions):
         return state
@@ -72,8 +72,8 @@ def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None)
 def groups_of(state: IndexState, groups: Any) -> ItemGroups:
     """Return the groups of the items of the index.
 
-    ValueError is raised if the index has no groups; groups is the caller's argument, for the error
-    message.
+    ValueError is raised if the index has no groups; the error message shows ``groups``, the
+    argument that the caller passed.
     """
     if state.groups is None:
         rule, value = "None for an index without groups", validation.format_value(groups)
@@ -84,7 +84,7 @@ def groups_of(state: IndexState, groups: Any) -> ItemGroups:
 def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
     """Return the validated groups of new rows, or None if the index has no groups.
 
-    ValueError is raised if only one of the two, the index or the caller, has groups.
+    ValueError is raised if the index has groups but ``groups`` is None, or the other way round.
     """
     if state.groups is not None and groups is None:
         raise ValueError("groups must be given for an index with groups, got None")

@@ -69,7 +69,7 @@ class IndexFiles(NamedTuple):
 
 
 class LoadedIndex(NamedTuple):
-    """The objects of an index that were read from a directory."""
+    """The measure, the items and the other contents of an index that was read from a directory."""
 
     measure: str | Measure
     state: IndexState
@@ -86,7 +86,7 @@ def files_of(
     path: Path,
     saved: SavedIndex | None,
 ) -> IndexFiles:
-    """Return the data of a save to the directory path.
+    """Return the data that must be written to save an index to the directory ``path``.
 
     ``saved`` is the present content of the directory, if this index was read from it or saved to it
     before; otherwise it is None.
@@ -118,10 +118,10 @@ def files_of(
 
 
 def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedIndex | None:
-    """Return the content of a directory if an interrupted save has replaced its header.
+    """Return the content of a directory whose header an interrupted save has already replaced.
 
-    The result is None if the header is still the old one. fields are the fields of the header that
-    the save would have written.
+    The result is None if the directory still has the old header. ``fields`` contains the fields of
+    the new header.
     """
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)
@@ -137,7 +137,7 @@ def read_directory(
     old_parts: Sequence[IndexPart],
     saved_fields: dict[str, index_files.Fields],
 ) -> LoadedIndex:
-    """Check the content of a directory and return it as objects of an index.
+    """Check the content of a directory, and return the index that the directory contains.
 
     Parts in ``old_parts`` that have not changed since they were read are used again. The arguments
     are described in ``index_state.read_state``.

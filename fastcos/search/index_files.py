@@ -1,4 +1,4 @@
-"""Convert the parts of an index to the arrays of a directory, and back.
+"""Convert the parts of an index to the arrays that are saved in a directory, and back.
 
 The directory contains a header and the arrays of every part; the name of an array ends with the key
 of its part. The rows of a part never change. A later save therefore writes only the new parts, and
@@ -69,7 +69,7 @@ class PartsToSave:
 
 
 def check_fields(fields: Any) -> None:
-    """Raise ValueError if the fields of a part are not as ``_arrays_and_fields`` writes them."""
+    """Raise ValueError if the fields of a part do not have the format of ``_arrays_and_fields``."""
     if not isinstance(fields, dict):
         raise ValueError(f"a part must be an object, got {fields!r}")
     storage.field(fields, "key", str)
@@ -111,7 +111,7 @@ def parts_to_save(
 
 
 def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
-    """Return all arrays of a part, by name, and the fields that describe it in the header."""
+    """Return all arrays of a part, by name, and the header fields that describe the part."""
     segment, ids = part.segment, part.ids
     arrays: Arrays = {"rows": memmap.as_bits(segment.rows), **_arrays_of_ids(ids.values)}
     if ids.order is not None:
@@ -142,7 +142,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
 
 
 def _layout_fields(layout: TileLayout, *, has_projection: bool) -> list[Any]:
-    """Return the description of a layout of packed rows for the header."""
+    """Return the header fields that describe the layout of packed rows."""
     is_by_item = has_projection and layout.isa != "amx"
     fields = [layout.isa, layout.quantised, layout.words, layout.error]
     return [*fields, _BY_ITEM] if is_by_item else fields
@@ -158,9 +158,10 @@ def _arrays_of_ids(ids: Ids) -> Arrays:
 
 
 def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
-    """Return the ids that UTF-8 bytes encode; ends holds the end of each id in the bytes.
+    """Return the ids that UTF-8 bytes encode.
 
-    Both arrays are validated. ValueError is raised if the bytes are not UTF-8.
+    ``ends`` contains, for each id, the index of the first byte after the id. Both arrays are
+    validated, and ValueError is raised if the bytes are not UTF-8.
     """
     text, starts = id_bytes.tobytes(), [0, *ends[:-1].tolist()]
     ids = [
@@ -181,7 +182,7 @@ class _PartArrays:
         self._stored, self._key = stored, key
 
     def get(self, name: str) -> Any:
-        """Return the array with this name without a check, or None if there is none."""
+        """Return the array with this name, unchecked, or None if the part has no such array."""
         return self._stored.arrays.get(f"{name}_{self._key}")
 
     def damage(self, name: str, rule: str) -> FastcosFormatError:
@@ -190,7 +191,7 @@ class _PartArrays:
         return FastcosFormatError(f"{file} is damaged: it {rule}")
 
     def of_shape(self, name: str, shape: tuple[int, ...], types: str) -> Any:
-        """Return the array with this name, which must have this shape and one of these types."""
+        """Return an array of the part, which must have this shape and one of these types."""
         array = self.get(name)
         if array is None or array.shape != shape or array.dtype.char not in types:
             actual = "none" if array is None else f"{array.dtype} {array.shape}"
@@ -234,11 +235,11 @@ class _PartArrays:
 
 
 def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
-    """Return the part with these validated fields from a directory; the measure is fitted.
+    """Read the part that these validated fields describe; the measure must already be fitted.
 
-    The saved norms and codes are used. If the rows were packed in another layout than the one for
-    this CPU, they are packed again. If a file is damaged, FastcosFormatError is raised with its
-    name.
+    The norms and codes are read from the files instead of being computed again. If the rows were
+    packed in another layout than the one for this CPU, however, they are packed again. If a file is
+    damaged, FastcosFormatError is raised, and its message names the file.
     """
     arrays = _PartArrays(stored, fields["key"])
     bits = arrays.get("rows")
@@ -285,9 +286,9 @@ def _read_ids(arrays: _PartArrays, n: int) -> ItemIds:
 def _read_segment(
     fields: Mapping[str, Any], arrays: _PartArrays, bits: Any, measure: Measure
 ) -> Segment:
-    """Return a segment with the rows, norms and positions of a part, but without packed forms.
+    """Return a segment with the rows, norms and positions of a part, but without packed rows.
 
-    bits are the rows as they are stored.
+    ``bits`` contains the rows in the type in which they are stored.
     """
     n = len(bits)
     positions, norms = arrays.get("positions"), arrays.get("norms")

@@ -2,10 +2,10 @@
 
 When items are added to an index, they form a new part, so that no old row is copied. When items are
 removed, their rows stay in the part, but searches skip them; the other items of the part are called
-live. A search is fast if there are few parts with few removed rows. Therefore every change also
+live. A search is fast if the index has few parts and few removed rows. Therefore every change also
 merges small parts, and rewrites every part in which less than half of the rows are live. On
-average, a row is copied O(log p) times in total. The number of parts is limited according to their
-numbers of live rows::
+average, a row is copied O(log p) times in total. For each range of part sizes, the number of parts
+is limited::
 
     live rows of a part         below 4,096    to 16,384    to 65,536    to 262,144    ...
     largest number of parts               1            3            3             3
@@ -52,9 +52,9 @@ class IndexMemory(NamedTuple):
     Attributes
     ----------
     codes : int
-        The size of the arrays that a search reads for all items: codes, norms and biases. For each
-        item, these arrays take about 30 bytes, plus 1.1 bytes per column, or 4 bytes per column on
-        CPUs without int8 instructions.
+        The size of the arrays that a search reads for all items: codes, norms and biases. The
+        codes, norms and biases of an item take about 30 bytes plus 1.1 bytes per column; on CPUs
+        without int8 instructions, they take about 30 bytes plus 4 bytes per column.
     rows : int
         The size of the original rows. A search reads only the rows of the few items that the codes
         cannot rule out.
@@ -69,7 +69,7 @@ class IndexMemory(NamedTuple):
 
 
 class Part(Protocol):
-    """Some or all items of an index, in memory or in a memory map, and the lookup of their ids."""
+    """Some or all items of an index, in memory or in a memory map, together with their ids."""
 
     @property
     def rows(self) -> Any:
@@ -81,7 +81,7 @@ class Part(Protocol):
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory that the part takes."""
+        """The number of bytes that the part takes in memory and in memory-mapped files."""
 
     def find_positions(self, ids: Ids) -> Integers:
         """Return the position of the live item with each id, or -1 if there is no such item."""
@@ -102,7 +102,7 @@ class Part(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class IndexPart:
-    """A segment in memory, the ids of its rows, and the key that occurs in the names of its files.
+    """A segment in memory, the ids of its rows, and the key that its file names contain.
 
     ``is_mapped`` says whether the arrays are memory maps of the files of a saved index.
     """
@@ -134,7 +134,7 @@ class IndexPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory that the part takes."""
+        """The number of bytes that the part takes in memory and in memory-mapped files."""
         encoded = self.segment.encoded
         arrays = [
             array
@@ -167,7 +167,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return the part without the items in these rows, so that no search finds them."""
+        """Return a part with the same rows, in which no search finds the items of these rows."""
         segment = self.segment.without(row_numbers)
         if len(segment.numbers):
             segment.pack()
@@ -176,7 +176,7 @@ class IndexPart:
         return replace(self, segment=segment, key=key)
 
     def _are_live(self, row_numbers: Integers) -> npt.NDArray[np.bool_]:
-        """Return for each of these row numbers whether the item of the row is live."""
+        """Return, for each of these rows, whether its item is live."""
         live_rows = self.segment.numbers
         if len(live_rows) == len(self.ids.values):
             return np.ones(row_numbers.shape, np.bool_)
@@ -201,7 +201,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory that the part takes, all of it for the mapped rows, which are not encoded."""
+        """The memory of the part, which is only that of the mapped rows: there are no codes."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:
@@ -212,7 +212,7 @@ class MappedPart:
         return np.where(is_known, row_numbers, -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the positions as row numbers, and a mask that is True if there is an item."""
+        """Return the row number of each position, and a mask that is True if there is an item."""
         return positions, (positions >= 0) & (positions < len(self.rows))
 
     def ids_of(self, row_numbers: Integers) -> Ids:
@@ -234,7 +234,7 @@ class Contents:
 
 
 def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
-    """Return the id of the item at each position, or -1 or "" if there is no item.
+    """Return the id of the item at each position; if there is no item, the id is -1 or "".
 
     There must be at least one part.
     """
@@ -264,7 +264,7 @@ def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
 
 
 def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> IndexPart:
-    """Return a part with these items, encoded and packed; the measure is already fitted."""
+    """Encode and pack these items, and return them as a part; measure must already be fitted."""
     positions = contents.positions
     first = int(positions[0])
     are_consecutive = int(positions[-1]) - first + 1 == len(positions)
@@ -315,9 +315,10 @@ def _concatenated_rows(matrices: Sequence[Any]) -> Any:
 def merged(
     parts: Sequence[IndexPart], measure: Measure, n_threads: int | None
 ) -> tuple[IndexPart, ...]:
-    """Return the parts after the merges that the docstring of this module describes.
+    """Merge small parts, rewrite parts with many removed rows, and return the resulting parts.
 
-    The part with the most live rows comes first.
+    The docstring of this module says which parts are merged or rewritten. In the result, the part
+    with the most live rows comes first.
     """
     live_parts: list[IndexPart] = []
     for part in parts:
@@ -335,8 +336,8 @@ def merged(
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
     """Return the parts that must be merged next, or an empty list.
 
-    If there are too many parts of one range of sizes, the result contains these parts. Only parts
-    of the same row type are merged, so float32 rows are never converted to float64.
+    If too many parts have sizes in the same range, the result contains all parts of this range.
+    Only parts of the same row type are merged, so float32 rows are never converted to float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

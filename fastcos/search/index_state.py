@@ -52,8 +52,8 @@ class IndexState:
     has_string_ids : bool
         Whether the ids are strings.
     prepared : PreparedSearches or None
-        The prepared searches with few queries, and with a mask or no filter. None if the measure
-        transforms the rows, because no search can be prepared then.
+        The prepared searches of few queries, with a mask or without a filter. None if the measure
+        transforms the rows, because searches by such a measure cannot be prepared.
     groups : ItemGroups or None
         The group of the item at each position, if the index has groups.
     """
@@ -125,7 +125,7 @@ class IndexState:
         return positions
 
     def ids_at(self, positions: Integers) -> Ids:
-        """Return the id of the item at each position, or -1 or "" if there is no item."""
+        """Return the id of the item at each position; if there is no item, the id is -1 or ""."""
         if not self.parts:
             no_id, id_type = ("", np.str_) if self.has_string_ids else (NO_ID, np.int64)
             return np.full(positions.shape, no_id, id_type)
@@ -172,9 +172,9 @@ def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexS
 def state_of_contents(
     measure: Measure, contents: Contents, n_positions: int, n_threads: int | None
 ) -> IndexState:
-    """Return the state of an index of these items; fit the measure, and encode and pack the items.
+    """Fit the measure to the items, encode and pack them, and return the state of their index.
 
-    n_positions includes the positions of removed items.
+    ``n_positions`` includes the positions of removed items.
     """
     width = contents.rows.shape[1]
     if not len(contents.rows):
@@ -188,10 +188,10 @@ def changed_state(
     state: IndexState, measure: Measure, parts: Sequence[IndexPart], n_positions: int,
     new_items: Contents | None, n_threads: int | None,
 ) -> IndexState:  # fmt: skip
-    """Return the state after a change: the remaining parts, and new items or None.
+    """Return the state after a change, from the parts that remain and the new items, if any.
 
-    state is the state before the change, parts are its parts without the removed and replaced
-    items, and measure is not fitted.
+    ``state`` is the state before the change. ``parts`` contains its parts without the removed and
+    replaced items. ``measure`` has not been fitted.
     """
     if capabilities(measure).append:
         fitted_measure = state.items.measure
@@ -224,9 +224,9 @@ def read_state(
 ) -> IndexState:
     """Return the state of the index that a directory contains, after checking it.
 
-    ``old_parts`` contains the parts that this process has already opened, by key; if they have not
-    changed, they are used again. ``saved_fields`` contains the fields that described each part in
-    the header when this process last read or wrote the directory.
+    ``old_parts`` contains the parts that this process has already opened, by key; parts that have
+    not changed are used again. ``saved_fields`` contains the fields that described each part in the
+    header when this process last read or wrote the directory.
     """
     stored_parts = storage.field(stored.fields, "parts", list)
     for fields in stored_parts:
@@ -261,7 +261,7 @@ def read_state(
 def _state_of_parts(
     measure: Measure, parts: Sequence[IndexPart], n_positions: int, width: int, has_string_ids: bool
 ) -> IndexState:
-    """Return the state of an index with these parts; measure is fitted."""
+    """Return the state of an index with these parts; ``measure`` must already be fitted."""
     items = FittedItems(measure, n_positions, tuple(part.segment for part in parts))
     prepared = None
     if parts and can_be_prepared(measure, plans=()):

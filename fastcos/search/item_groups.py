@@ -25,9 +25,9 @@ class SegmentOrder:
     """The row numbers of a segment ordered by group, and the packed rows of each group.
 
     numbers (m,) contains the row numbers of all items, one group after the other, in ascending
-    order within each group. The row numbers of group g are numbers[starts[g] : starts[g + 1]]. This
-    object must not refer to its segment. It is the value of a WeakKeyDictionary whose key is the
-    segment; if it referred to the segment, the segment would never be freed.
+    order within each group. The row numbers of group g are numbers[starts[g] : starts[g + 1]]. A
+    ``SegmentOrder`` is the value of a WeakKeyDictionary whose key is the segment. It must not refer
+    to its segment, because the segment would then never be freed.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
@@ -44,9 +44,9 @@ class SegmentOrder:
         return scale_items(self._metric_type, self._encoded, self.numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Return the number of queries of each group (g,) so far, in all searches.
+        """Add the queries of a search, and return each group's number of queries in all searches.
 
-        n_queries (g,) contains the numbers of queries of the present search, which are added.
+        n_queries (g,) contains the number of queries of each group in the present search.
         """
         self._n_queries += n_queries
         return self._n_queries
@@ -63,7 +63,7 @@ class SegmentOrder:
         )  # fmt: skip
 
     def packed(self, group: int) -> PackedItems:
-        """Return the packed items of a group, which are packed at first use."""
+        """Return the packed items of a group, and pack them at first use."""
         with parallel.attribute_lock(self, f"packed {group}"):
             panels = self._packed.get(group)
             if panels is None:
@@ -114,7 +114,7 @@ class ItemGroups:
 
     @classmethod
     def of(cls, groups: Any, n_items: int, name: str = "groups") -> "ItemGroups":
-        """Return the ItemGroups of n_items items with these groups.
+        """Validate the groups of n_items items, and return them as ItemGroups.
 
         ValueError is raised if a group is -1 or "".
         """
@@ -124,7 +124,7 @@ class ItemGroups:
         return cls(labels, codes)
 
     def find(self, groups: Any, n_queries: int, name: str = "groups") -> Integers:
-        """Return the code (n,) of the group of each query, or -1 if no item is in the group.
+        """Return the code (n,) of the group of each query, or -1 if the group contains no item.
 
         groups contains one group per query, or is a single group for all queries.
         """
@@ -141,7 +141,7 @@ class ItemGroups:
         return np.where(self.labels[places] == query_groups, places, -1)
 
     def with_groups(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
-        """Return the groups of n_items items after the items at these positions get new groups.
+        """Assign groups to the items at these positions; return the groups of all n_items items.
 
         The groups of all other items stay the same.
         """
@@ -160,13 +160,13 @@ class ItemGroups:
         return ItemGroups(labels, codes)
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return the arrays by which a saved index stores the groups, by name."""
+        """Return the arrays in which a saved index stores the groups, by name."""
         labels = self.labels.astype(str) if are_strings(self.labels) else self.labels
         return {"group_labels": labels, "group_codes": self.codes.astype(np.int32)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any], n_positions: int) -> "ItemGroups | None":
-        """Return the groups that to_arrays stored, after a check; None if there are no groups."""
+        """Check and return the groups that ``to_arrays`` stored, or None if there are no groups."""
         labels, codes = arrays.get("group_labels"), arrays.get("group_codes")
         if labels is None or codes is None:
             return None

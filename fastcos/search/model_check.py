@@ -1,11 +1,10 @@
 """Check that queries, calibrations and saved indexes belong to the model that made an index's rows.
 
-The score of two rows that different models made has no meaning, and nothing would reveal the
-mistake. Therefore an index can store the name of its model. The name is checked when the index is
-opened for a model, when it is refreshed, when it is saved over an older index, and when it is
-searched with a calibration. Two models whose rows have different numbers of columns always count as
-different. Canaries, which are the rows of a few fixed inputs, reveal that a model has changed while
-its name stayed the same.
+If two rows were made by different models, their score is meaningless, but the score does not reveal
+the mistake. Therefore an index can store the name of its model. The name is checked whenever the
+index is opened for a model, refreshed, saved over an older index, or searched with a calibration.
+Two models whose rows have different numbers of columns always count as different. Canaries, which
+are the rows of a few fixed inputs, reveal that a model has changed while its name stayed the same.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from fastcos.validation import Floats, Rows
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What an index stores about its model: its name or None, and the number of columns of rows."""
+    """The facts about a model that an index stores: its name or None, and the number of columns."""
 
     name: str | None
     width: int
@@ -36,8 +35,8 @@ class ModelFacts:
     def difference(self, other: "ModelFacts") -> str:
         """Return how the model of another index differs from this one, for an error message.
 
-        The result is "" if the models do not differ. A model without a name does not differ from a
-        model with a name, but a model with a name differs from a model without one.
+        The result is "" if the models do not differ. If this model has a name, the other model must
+        have the same name; if this model has no name, the name of the other model does not matter.
         """
         if self.name is not None and other.name != self.name:
             other_name = "no name" if other.name is None else validation.format_value(other.name)
@@ -58,7 +57,7 @@ def as_model(model: object) -> str | None:
 
 
 def check_opened_for(model: str | None, requested_model: str | None) -> None:
-    """Raise ValueError if an index is opened for a model, but has another or no model name."""
+    """Raise ValueError if an index is opened for a model, but has another model name or none."""
     if requested_model is None or model == requested_model:
         return
     if model is not None:
@@ -82,7 +81,7 @@ def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
 
 
 def check_predecessor(path: Path, saved: ModelFacts, current: ModelFacts) -> None:
-    """Raise OccupiedError if a saved index, which would be replaced, is of another model."""
+    """Raise OccupiedError if a save would replace the index of another model."""
     if difference := saved.difference(current):
         raise OccupiedError(
             f"path must be new, or hold an index of the same model as this one, {difference}: "
@@ -100,7 +99,7 @@ def check_same_model(name: str, index_model: str | None, other_model: str | None
 
 
 def check_width(name: str, rows: Any, width: int) -> None:
-    """Raise ValueError if rows do not have `width` columns, as the items of the index have."""
+    """Raise ValueError if the rows do not have ``width`` columns, as many as the items have."""
     validation.check_same_width(name, rows, "the items of the index", np.empty((0, width)))
 
 

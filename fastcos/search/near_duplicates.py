@@ -28,7 +28,7 @@ _BYTES_PER_CONNECTION = 48
 
 @as_table
 class NearDuplicates(NamedTuple):
-    """Groups of items that are connected by pairs with a high score, and these pairs.
+    """Groups of items that are connected by pairs with high scores, and the pairs themselves.
 
     The groups are in the order of their first members.
 
@@ -193,7 +193,7 @@ def connected_contents(
 def connected_items(pairs: sp.csr_array) -> NearDuplicates:
     """Return the groups of items that are connected by the pairs in a sparse matrix (m, m).
 
-    The values of the matrix are the scores of the pairs; they are overwritten.
+    The values of the matrix are the scores of the pairs. The function overwrites the values.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -217,7 +217,7 @@ def connected_items(pairs: sp.csr_array) -> NearDuplicates:
 
 
 def no_near_duplicates(n_positions: int) -> NearDuplicates:
-    """Return the near-duplicates of an index without items."""
+    """Return the empty result for an index that contains no items."""
     return NearDuplicates(
         np.full(n_positions, -1, np.int64), np.zeros(0, np.int64), np.zeros((0, 2), np.int64),
         np.zeros(0, np.float32),

@@ -1,4 +1,4 @@
-"""Exact search in NumPy, until the kernels are compiled, with bit-for-bit the kernels' results.
+"""Exact search in NumPy, with bit-for-bit the kernels' results, until kernels are compiled.
 
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
 queries and a block gives approximate scores, whose error is proved to be at most a margin. A pair
@@ -10,9 +10,10 @@ The margin is derived as follows. Let u be the unit roundoff of the type of the 
 rows with d entries, and g(n) = n u / (1 - n u). In any order of summation, with or without fused
 operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham,
 Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz
-inequality). If the entries of both rows are first rounded to this type, the rounding adds at most
-g(2) |x| |y|. The exact score is itself a float64 sum with an error of at most g(d) |x| |y| for
-u = 2^-53. In total, the approximate score and the exact score differ by at most
+inequality). If the entries of both rows are first rounded to the type of the product, the rounding
+adds at most g(2) |x| |y| to the error. The exact score is itself a float64 sum with an error of at
+most g(d) |x| |y| for u = 2^-53. In total, the approximate score and the exact score differ by at
+most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the
@@ -26,14 +27,14 @@ All of these differences are below the margin c S with c = 1.1 (4 d + 24) u. S i
 |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, where the
 maxima are over the items of a block. The factor 1.1 covers the rounding of the norms and of S. If
 the norms of two rows are in the range of ``_SAFE_NORMS``, the inner product of the rows neither
-overflows nor loses more than c S to underflow. In a block that contains a row with another norm,
-every pair is a candidate.
+overflows nor loses more than c S to underflow. In a block that contains a row whose norm is outside
+this range, every pair is a candidate.
 
 The candidates include the k best items for the following reason. The approximate score of a pair
 minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
 query is at most the exact score of its k-th best item. An item that is among the k best, or ties
-with the k-th best, has an exact score of at least this bound. Its approximate score plus the margin
-is at least its exact score, so the item remains a candidate.
+with the k-th best, has an exact score of at least this k-th largest lower bound. The approximate
+score of such an item plus the margin is at least its exact score, so the item remains a candidate.
 """
 
 from typing import Any, NamedTuple
@@ -63,7 +64,8 @@ _MAX_QUERIES_OF_VECDOT = 2
 class _Candidates(NamedTuple):
     """Pairs of a query and an item that may be among the best.
 
-    numbers are the row numbers of the items. The exact score of a pair is between lower and upper.
+    ``numbers`` contains the row number of the item of each pair. The exact score of each pair is
+    between its values in ``lower`` and ``upper``.
     """
 
     queries: Integers
@@ -143,11 +145,11 @@ def _block_candidates(
     kth_lower: Floats,
     dtype: str,
 ) -> _Candidates | None:
-    """Return the pairs of the queries and a block of items that may be among the best.
+    """Return the pairs of a query and an item of the block that may be among the best.
 
-    kth_lower (n,), which is updated, is a lower bound on the k-th best score of each query so far.
-    If dtype is float32 and a norm is outside the range that is safe in float32, the function
-    returns None.
+    kth_lower (n,) contains a lower bound on the k-th best score of each query so far, and is
+    updated. If dtype is float32 and a norm is outside the range that is safe for products in
+    float32, the function returns None.
     """
     estimates, margins = _approximate_scores(metric_type, items, block, queries, dtype)
     if estimates is None:
@@ -170,8 +172,9 @@ def _approximate_scores(
 ) -> tuple[Any, Floats]:
     """Return approximate scores (n, m) of a block of items, and the margin c S of each query (n,).
 
-    If a norm is outside the range that is safe for products in float32, the scores are None. If a
-    norm is not even safe in float64, the scores are 0 and the margins infinite.
+    If dtype is float32 and a norm is outside the range that is safe for products in float32, the
+    scores are None. Where a norm is not even safe for products in float64, the scores are 0 and the
+    margins are infinite.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]
@@ -227,9 +230,10 @@ def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:
 
 
 def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[np.bool_]:
-    """Return for each row whether its products with safe rows neither overflow nor underflow.
+    """Return, for each row, whether its norm is safe.
 
-    A zero row is safe.
+    The inner product of two rows with safe norms neither overflows nor underflows. The norm of a
+    row of zeros is safe.
     """
     smallest, largest = _SAFE_NORMS[dtype]
     are_safe = (norms > smallest) & (norms < largest)
@@ -239,16 +243,17 @@ def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[
 
 
 def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -> bool:
-    """Return whether all rows with these numbers are safe, as _are_safe describes."""
+    """Return whether all rows with these numbers have safe norms, as ``_are_safe`` defines them."""
     smallest, largest = _SAFE_NORMS[dtype]
     unusual_rows = np.flatnonzero(~((norms > smallest) & (norms < largest)))
     return bool(_are_safe(rows[numbers[unusual_rows]], norms[unusual_rows], dtype).all())
 
 
 def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
-    """Return the pairs of a query and an item that must not be found, as two arrays.
+    """Return the pairs of a query and an item that must not be found, as two arrays of indices.
 
-    The arrays contain the query and the place of the item in ``numbers``, by ascending place.
+    The first array contains the query of each pair. The second array contains the index of its item
+    in ``numbers``, in ascending order.
     """
     self_rows, indptr, indices = exclusions
     n = len(self_rows)
@@ -264,8 +269,8 @@ def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Inte
 def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
     """Return the candidates whose upper bounds reach the k-th best lower bound of their query.
 
-    The lower bounds kth_lower (n,) are raised first, in place, by the lower bounds of all
-    candidates.
+    Before that, kth_lower (n,) is raised in place to the k-th best lower bound among the candidates
+    of each query.
     """
     order = np.lexsort((-candidates.lower, candidates.queries))
     query = candidates.queries[order]

@@ -1,4 +1,4 @@
-"""The directory ``out`` to which a search writes its results, and in which it can be resumed."""
+"""The directory ``out`` to which a search writes results, so that the search can be resumed."""
 
 from typing import Any
 

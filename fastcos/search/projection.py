@@ -1,10 +1,11 @@
 """Add a projection to packed items: decide whether, onto which axes, and onto how many axes.
 
 If rows of embeddings are rotated to their principal axes, most of their squared norm is in the
-first third of the coordinates. A projection stores these coordinates as short codes. With a
-projection, the tiles multiply only the short codes, and an upper bound on the score rules out
-nearly all pairs of a query and a row (kernels.projection_filter). The full codes are multiplied
-only for the remaining pairs. A sample of the items shows whether a projection saves time.
+first third of the coordinates. A projection stores the first coordinates of every row as short
+codes. With a projection, the tiles multiply the short codes first, and an upper bound on the score
+rules out nearly all pairs of a query and a row (kernels.projection_filter). The full codes are
+multiplied only for pairs that this bound does not rule out. A sample of the items shows whether a
+projection saves time.
 """
 
 import atexit
@@ -48,11 +49,11 @@ _SEED = 20261124
 
 
 class Axes(NamedTuple):
-    """The axes (p / 32, d, 32), eta (1,) and largest_k (2,) of a kernels.records.Projection.
+    """The axes of a projection, in the format of the fields of ``kernels.records.Projection``.
 
-    eta bounds the relative rounding errors of projected rows. largest_k contains two numbers: the
-    largest k for which a search with few queries uses the projection, and the largest k for which a
-    search with many queries uses it.
+    panels (p / 32, d, 32) contains the p axes. eta (1,) bounds the relative rounding errors of
+    projected rows. largest_k (2,) contains the largest k for which searches with few queries use
+    the projection, and the largest k for which searches with many queries use it.
     """
 
     panels: Floats32
@@ -69,9 +70,9 @@ _MAX_THREADS = 4
 class Pending(NamedTuple):
     """A projection that a thread is computing.
 
-    process is the id of the process that started the thread, and the event ``ended`` is set when
-    the thread has finished. Thread.is_alive is not used, because on Python 3.11 it returns False
-    after a join that was interrupted.
+    ``process`` is the id of the process that started the thread, and the event ``ended`` is set
+    when the thread has finished. The event is needed because Thread.is_alive returns False on
+    Python 3.11 after a join was interrupted.
     """
 
     process: int
@@ -80,7 +81,7 @@ class Pending(NamedTuple):
     def wait(self) -> None:
         """Wait until the thread has finished; a forked child process returns at once.
 
-        A process that was forked after the thread was started does not have this thread.
+        The thread does not exist in a process that was forked after the thread was started.
         """
         if self.process == os.getpid():
             self.ended.wait()
@@ -93,7 +94,7 @@ _is_ending = threading.Event()
 
 
 class _Ended(Exception):
-    """Raised in a thread that computes a projection when the interpreter exits."""
+    """Raised when the interpreter exits, in a thread that is computing a projection."""
 
 
 def add_later(
@@ -159,7 +160,7 @@ def add_or_warn(
     n_threads: int | None,
     progress: parallel.Progress | None = None,
 ) -> PackedItems:
-    """Return the result of add_projection; after an error, warn and return the packed items.
+    """Return the result of ``add_projection``; if it fails, warn and return the packed items.
 
     A search or a ``fit`` must not fail because a projection could not be computed, for example for
     lack of memory: searches return the same results without a projection, but take longer.
@@ -178,7 +179,7 @@ def add_or_warn(
 
 
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
-    """Return whether the items have no projection yet, and one might make searches faster."""
+    """Return whether the items have no projection yet and a projection might save time."""
     n, n_columns = len(packed.arrays.order), items.rows.shape[1]
     return packed.arrays.projection.words == 0 and plan.may_project(
         n, n_columns, packed.layout, tiles.AVAILABLE, cost_model.COSTS
@@ -254,7 +255,7 @@ def with_axes(
 
 
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
-    """Return the p axes that are the columns of V (d, p) in the form that kernels read.
+    """Convert p axes, the columns of V (d, p), to the format that kernels read.
 
     The columns of V should be orthonormal. The bound eta covers the rounding errors of projected
     rows, and the effect of the difference between V'V and the identity.
@@ -293,7 +294,7 @@ def principal_axes(sample: Floats32, p: int) -> Floats32:
 
 
 def rotated(axes: Floats32) -> Floats32:
-    """Return axes (d, p) of the same subspace after a random rotation.
+    """Return the axes (d, p) after a random rotation within the subspace that they span.
 
     Along principal axes, the first coordinates of a row would be much larger than the others, so
     its int8 codes would have larger rounding errors.
@@ -346,10 +347,10 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
 def _directions(
     sample: Floats32, queries: Floats32, biases: Floats32, n_items: int
 ) -> tuple[Floats32, list[int]] | None:
-    """Return the axes (d, p) with which searches are fastest, and the two numbers largest_k.
+    """Return the axes (d, p) that make searches fastest, and their ``largest_k`` (see ``Axes``).
 
-    None is returned if searches are fastest without a projection. The arguments are described in
-    _remaining_shares; n_items is the number of items from which the sample was drawn.
+    The function returns None if searches are fastest without a projection. The arguments are
+    described in _remaining_shares; n_items is the number of items from which the sample was drawn.
     """
     costs, depth = cost_model.COSTS, sample.shape[1]
     if costs.projected_columns:
@@ -382,8 +383,9 @@ def _effective_columns(rows: Floats32) -> float:
     """Return the effective number of columns of rows (m, d).
 
     Let C be the mean of row'row over all rows. The effective number of columns is the square of the
-    sum of the eigenvalues of C, divided by the sum of their squares. The sum of squares is
-    estimated by the mean squared inner product of two different rows, which is unbiased.
+    sum of the eigenvalues of C, divided by the sum of their squares. The sum of the squared
+    eigenvalues is estimated by the mean squared inner product of two different rows; this estimate
+    is unbiased.
     """
     m = len(rows)
     products = rows @ rows.T
@@ -400,13 +402,13 @@ def _remaining_shares(
     widths: list[int],
     counts: list[int],
 ) -> npt.NDArray[np.float64]:
-    """Return the share of pairs of a query and a row that a projection cannot rule out.
+    """Return the fractions of pairs of a query and a row that projections do not rule out.
 
     The result has one row for each number of axes in widths, and one column for each number in
-    counts. The sample (m, d) contains rows, and the queries (q, d) are its first rows, scaled as
-    queries. biases (q, m) contains a number that is added to the inner product of each pair. The
-    threshold of a query for a number in counts is the score that this number of sampled rows
-    reach.
+    counts. The sample (m, d) contains rows of the items. The queries (q, d) are the first q rows of
+    the sample, scaled as queries are. biases (q, m) contains, for each pair, the number that is
+    added to its inner product. For a number c in counts, the threshold of a query is its c-th best
+    score in the sample.
     """
     m = len(sample)
     scores = queries @ sample.T + biases

@@ -26,10 +26,10 @@ def find_candidates(
     """Count and list the items whose raw scores may reach the threshold of each query.
 
     thresholds (n,) contains one raw score per query. The function returns the number of candidates
-    (n,) of each query: these include every item whose raw score reaches the threshold, and may
-    include others. The first ``capacity`` candidates of query i, in any order, are written to
-    columns from the place starts[i] on. allowed_rows contains the rows that are allowed in the
-    results; None allows all packed items. The tiles perform O(n m d) operations.
+    (n,) of each query. The candidates of a query include every item whose raw score reaches the
+    threshold, and may include other items. Up to ``capacity`` candidates of query i are written, in
+    any order, to ``columns`` from index starts[i] on. allowed_rows contains the rows that are
+    allowed in the results; None allows all packed items. The tiles perform O(n m d) operations.
     """
     n = len(thresholds)
     plan = plan_candidates(
@@ -64,7 +64,7 @@ def _all_allowed_items(
     columns: Integers,
     allowed_rows: AllowedRows | None,
 ) -> Integers:
-    """Count and list all items that each query is allowed to find, if there are no tile kernels.
+    """Count and list all items that each query is allowed to find, for use without tile kernels.
 
     The arguments and the result are those of find_candidates.
     """

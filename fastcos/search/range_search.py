@@ -62,7 +62,7 @@ def neighbors_above(
     min_score : float or Calibration
         The smallest score of a pair in the result. If you pass a
         :class:`fastcos.auditing.Calibration` of this measure, the smallest score is the threshold
-        that it gives for its false-positive rate ``fpr``.
+        of the calibration for the false-positive rate ``fpr``.
     measure : str or Measure
         The measure, as in :func:`fastcos.top_k`.
     n_threads : int, optional
@@ -71,8 +71,8 @@ def neighbors_above(
         The memory in MiB for the result and for the buffers that are needed to compute it. Default:
         the setting ``working_memory``.
     progress : callable, optional
-        Called as progress(done, total) with numbers of queries, first while pairs are counted, and
-        then again while they are scored.
+        Called as progress(done, total), where both arguments count queries: first while the pairs
+        are counted, and again while the pairs are scored.
 
     Returns
     -------
@@ -147,8 +147,8 @@ def pairs_above(
     exclusions : ExcludedItems
         The positions that each query must not find.
     options : ExecutionOptions
-        ``progress`` is called with numbers of queries, first while the candidates are counted, and
-        then again while they are scored.
+        The arguments of ``progress`` count queries. It is called first while the candidates are
+        counted, and again while the candidates are scored.
     allowed_positions : ndarray, optional
         The ascending positions of the items that are allowed in the results. None allows all items.
     bytes_per_pair : int
@@ -197,12 +197,12 @@ def pairs_above(
 
 @dataclass(frozen=True)
 class _RawScoreBounds:
-    """Two thresholds (n,) for the raw scores of each query.
+    """Two thresholds for the raw scores of each query, as two arrays (n,).
 
     ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
-    threshold that the exact raw score of a candidate must reach. The two differ only for a measure
-    whose scores are not inner products: the tiles then compare the raw scores of its upper bound,
-    which are inner products.
+    threshold that the exact raw score of a candidate must reach. ``candidates`` and ``exact``
+    differ only for a measure whose scores are not inner products. For such a measure, the tiles
+    compare the raw scores of its upper bound, which are inner products.
     """
 
     exact: Floats
@@ -236,7 +236,7 @@ class _SegmentSearch:
     def count_candidates(
         self, queries: EncodedRows, bounds: Floats, options: ExecutionOptions
     ) -> Integers:
-        """Return for each query the number of rows whose raw scores may reach its bound."""
+        """Return, for each query, the number of rows whose raw scores may reach its bound."""
         starts, no_rows = np.zeros(len(bounds), np.int64), np.zeros(0, np.int64)
         return find_candidates(
             self.segment.packed, queries, self._excluded_rows,
@@ -249,8 +249,8 @@ class _SegmentSearch:
     ) -> Integers:  # fmt: skip
         """Return the row numbers of the candidates of all queries in one array.
 
-        The candidates of query i begin at ``starts[i]``. ``first_query`` is the number of the first
-        of these queries among all queries.
+        The candidates of query i begin at ``starts[i]``. ``first_query`` is the number of queries
+        of the request that precede these queries.
         """
         rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
@@ -293,10 +293,11 @@ def _qualifying_pairs(
     searches: Sequence[_SegmentSearch], counts: Sequence[Integers], queries: EncodedRows,
     Q: validation.Rows, bounds: _RawScoreBounds, first_query: int, options: ExecutionOptions,
 ) -> _Pairs:  # fmt: skip
-    """Return the pairs of these queries in all segments whose exact raw scores reach the bounds.
+    """Return the pairs of a query and an item whose exact raw scores reach the bounds.
 
-    ``counts`` contains, for each segment, the number of candidates of each query. ``first_query``
-    is the number of the first of these queries among all queries.
+    ``searches`` contains one range search per segment. ``counts`` contains, for each segment, the
+    number of candidates of each query. ``first_query`` is the number of queries of the request that
+    precede these queries.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)
@@ -342,7 +343,7 @@ def _scores_of_pairs(
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return the raw scores from which on the float32 score of a pair is at least min_score."""
+    """Return the smallest raw scores of pairs whose float32 score is at least min_score."""
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 
@@ -363,7 +364,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 number that, in float32, is at least threshold."""
+    """Return n copies of the smallest float64 number that float32 rounds to threshold or above."""
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
         smallest = (np.float64(lower) + np.float64(threshold)) / 2
@@ -375,7 +376,7 @@ def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
 def _smallest_qualifying(
     reach: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Return for each query the smallest raw score for which reach is True; inf if there is none.
+    """Return, for each query, the smallest raw score for which reach is True, or inf if none is.
 
     ``reach`` maps one raw score per query (n,) to booleans (n,). A boolean must not change from
     True to False when the raw score increases.
@@ -397,12 +398,12 @@ def _smallest_qualifying(
 
 
 def _as_codes(values: Floats) -> npt.NDArray[np.int64]:
-    """Return whole numbers that have the same order as these float64 numbers."""
+    """Map float64 numbers to int64 codes that have the same order."""
     bits = values.view(np.int64)
     return np.where(bits < 0, np.int64(-(2**63)) - bits, bits)
 
 
 def _as_floats(codes: npt.NDArray[np.int64]) -> Floats:
-    """Return the float64 numbers for which _as_codes returned these whole numbers."""
+    """Map the codes that ``_as_codes`` returned back to float64 numbers."""
     bits = np.where(codes < 0, np.int64(-(2**63)) - codes, codes)
     return np.ascontiguousarray(bits).view(np.float64)

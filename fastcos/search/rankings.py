@@ -26,7 +26,7 @@ def padding(n: int, k: int) -> Ranking:
 
 
 def unfilled(n: int, k: int) -> Ranking:
-    """Return two arrays (n, k) for a ranking that kernels will write."""
+    """Return a ranking of two uninitialised arrays (n, k), which kernels will fill."""
     return parallel.unfilled((n, k), np.int64), parallel.unfilled((n, k), np.float64)
 
 
@@ -47,7 +47,7 @@ def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ra
 
 
 def best_of_parts(numbers: Integers, scores: Floats) -> Ranking:
-    """Return the ranking (n, k) of the best items of all parts.
+    """Merge the rankings of all parts into the ranking (n, k) of the best items.
 
     numbers and scores (n, parts, k) contain the k best items of each part for each query.
     """
@@ -59,7 +59,7 @@ def best_of_parts(numbers: Integers, scores: Floats) -> Ranking:
 
 
 def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
-    """Return the ranking (n, k) of the best items of two rankings (n, k) of different items."""
+    """Merge two rankings (n, k), which have no item in common, into a ranking (n, k)."""
     numbers, scores = unfilled(*first[0].shape)
     blocks = parallel.row_blocks(len(numbers), _MERGED_ROWS)
     parallel.run(_merge_rows, blocks, first, second, numbers, scores, n_threads=n_threads)
@@ -69,7 +69,7 @@ def merge(first: Ranking, second: Ranking, n_threads: int) -> Ranking:
 def _merge_rows(
     lo: int, hi: int, first: Ranking, second: Ranking, numbers: Integers, scores: Floats
 ) -> None:
-    """Merge the rankings of queries lo to hi - 1, as one block of the thread pool."""
+    """Merge the rankings of queries lo to hi - 1, as one task of the thread pool."""
     both_numbers, both_scores = (
         validation.read_only(np.concatenate([first_part[lo:hi], second_part[lo:hi]], axis=1))
         for first_part, second_part in zip(first, second, strict=True)

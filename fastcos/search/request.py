@@ -6,8 +6,8 @@ and ``as_threshold`` validates the minimal score. The result is a ``SearchReques
 conversion.
 
 Queries in memory are validated before the search. Memory-mapped queries and low-precision queries
-are read and validated batch by batch (``SearchRequest.read_batch``). Every method of search
-receives queries in the same form, as a ``QueryBatch``.
+are read and validated batch by batch (``SearchRequest.read_batch``). Every search method receives
+its queries as a ``QueryBatch``.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class QueryBatch(NamedTuple):
     exclusions: ExcludedItems
 
     def take(self, places: Integers) -> "QueryBatch":
-        """Return a batch of the queries at these ascending places of this batch."""
+        """Return a batch of only some queries: those with these ascending indices in this batch."""
         if len(places) == len(self.rows):
             return self
         return QueryBatch(
@@ -80,7 +80,8 @@ class SearchRequest(NamedTuple):
         The items that each query is allowed to find, if they are listed separately for each query.
         The list of query i is positions[indptr[i]:indptr[i + 1]].
     groups : QueryGroups or None
-        The group of each query, if a query finds only items of its group. lists is None then.
+        The group of each query, if each query finds only items of its own group; otherwise None. If
+        groups is not None, lists is None.
     """
 
     queries: Any
@@ -99,10 +100,10 @@ class SearchRequest(NamedTuple):
         first: int,
         n_threads: int,
     ) -> QueryBatch:
-        """Return the queries with these numbers as a batch, after validating and encoding them.
+        """Read, validate and encode the queries with these numbers, and return them as a batch.
 
-        measure is fitted to the items, and segments are the items in memory. first is the number of
-        queries in all earlier batches.
+        measure must already be fitted to the items, and segments contains the items in memory.
+        first is the number of queries in all earlier batches.
         """
         if isinstance(numbers, slice):
             rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
@@ -175,15 +176,15 @@ def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
 
 
 def as_min_score(value: Any, measure: Measure, model: str | None = None) -> float | None:
-    """Return the argument min_score as a float, as as_threshold does, or None if it is None."""
+    """Return min_score as ``as_threshold`` does, or None if min_score is None."""
     return None if value is None else as_threshold("min_score", value, measure, model)
 
 
 def as_threshold(name: str, value: object, measure: Measure, model: str | None = None) -> float:
-    """Return a score as a float, or the threshold of a calibration.
+    """Return ``value`` if it is a score, or the threshold of ``value`` if it is a calibration.
 
-    ValueError is raised if the calibration is of another measure or of another model than the
-    index.
+    ValueError is raised if the calibration was made for another measure than this one, or for
+    another model than that of the index.
     """
     if not callable(getattr(value, "threshold", None)):
         score = validation.as_real(name, value)
@@ -215,11 +216,11 @@ def as_items(
 ) -> Any:
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
-    in_memory=True reads memory-mapped rows into memory. The other options have an effect only if
-    the measure has the capability ``append``. in_blocks=True returns low-precision rows (of one- or
-    two-byte numbers) unchanged, to be converted block by block; widen=True converts them to float32
-    at once instead. is_measured=True skips the search for NaN in float32 rows, because encode_rows
-    will find NaN when it computes their norms.
+    in_memory=True reads memory-mapped rows into memory. in_blocks=True returns low-precision rows
+    (of one- or two-byte numbers) unchanged, to be converted block by block; widen=True converts
+    them to float32 at once instead. is_measured=True skips the check for NaN in float32 rows,
+    because encode_rows will find any NaN when it computes the norms of the rows. in_blocks and
+    is_measured have an effect only if the measure has the capability ``append``.
     """
     capability = capabilities(measure)
     return memmap.as_mapped_rows(
@@ -230,7 +231,7 @@ def as_items(
 
 
 def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return rows for an index as ``as_items`` does, but also accept a matrix (0, d) of no rows."""
+    """Return rows for an index as ``as_items`` does, but also accept an empty matrix (0, d)."""
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
         return np.empty(shape, np.float32)
@@ -258,9 +259,9 @@ def as_request(
 ) -> SearchRequest:
     """Return the request of a search for the k best of n_items items, after validating its filters.
 
-    If fewer than k items are allowed, k of the request is smaller, and the caller pads the results.
+    If fewer than k items are allowed, the request has a smaller k, and the caller pads the results.
     exclude_self=True means that query i is item i and must not find itself. lists and groups, which
-    SearchRequest describes, are already validated; if lists is not None, allowed is not used.
+    SearchRequest describes, are already validated. If lists is not None, allowed is not used.
     """
     shape, allowed_positions = (Q.shape[0], n_items), None
     if validation.any_sparse(allowed):
@@ -298,7 +299,7 @@ def as_pairs(name: str, matrix: Any, shape: tuple[int, int]) -> tuple[Integers, 
 def _lists_without_pairs(
     lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
 ) -> tuple[Integers, Integers]:
-    """Return the list of each query without the items that the query must not find."""
+    """Remove from the list of each query the items that the query must not find."""
     indptr, positions = lists
     queries = np.arange(len(indptr) - 1)
     pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions

@@ -39,7 +39,7 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
         for example, call a model that compares two texts, or compute a distance between two sets of
         vectors.
     progress : callable, optional
-        Called as progress(done, total) with numbers of queries.
+        Called as progress(done, total), where both arguments count queries.
 
     Returns
     -------
@@ -50,8 +50,7 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     Raises
     ------
     ValueError
-        The number of scores that the scorer returned is not the number of items, or a score is NaN
-        or infinite.
+        The scorer returned more or fewer scores than items, or a score is NaN or infinite.
     TypeError
         neighbors is not a Neighbors, or scorer is not callable.
 
@@ -128,7 +127,7 @@ class STSScorer:
         self.item_texts = self.query_texts if item_texts is None else list(item_texts)
 
     def __call__(self, query: int, items: Any) -> npt.NDArray[np.float64]:
-        """Return the score of a query with each of the items.
+        """Return the similarity of the query's text to the text of each of the items.
 
         Parameters
         ----------
@@ -152,12 +151,13 @@ class WordRotatorsScorer:
     A bag contains vectors with weights, for example the word vectors of a text with the counts of
     the words. The mass of a vector in its bag is its norm times its weight, divided by the sum of
     these products over the bag. The distance between two bags is the optimal transport cost between
-    their masses, where moving mass from one vector to another costs 1 - cosine. If each bag
-    contains a single vector, the distance is therefore 1 - cosine. An empty bag has the distance 1
-    from every bag. For two bags of m vectors, the distance is computed by a linear programme in
-    O(m^3 log m) time, a few milliseconds. To find candidates, search the rows that ``directions``
-    returns by neg_euclidean: by Jensen's inequality, half the squared Euclidean distance of two of
-    these rows is a lower bound on the distance between their bags.
+    their masses, where the cost of moving a unit of mass from one vector to another is 1 - cosine.
+    If each bag contains a single vector, the distance is therefore 1 - cosine. An empty bag has the
+    distance 1 from every bag. For two bags of m vectors, the distance is computed by a linear
+    programme in O(m^3 log m) time, a few milliseconds. To find candidates, search the rows that
+    ``directions`` returns with measure="neg_euclidean". By Jensen's inequality, half the squared
+    Euclidean distance between the rows of two bags is a lower bound on the distance between these
+    bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 
@@ -210,7 +210,7 @@ class WordRotatorsScorer:
     def directions(self, *, of_items: bool = False) -> npt.NDArray[np.float64]:
         """Return the mean of the unit vectors in the bag of each query, or of each item.
 
-        The mean is weighted by the masses of the vectors.
+        In each mean, the vectors are weighted by their masses.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class WordRotatorsScorer:
 
 
 def _bag(masses: sp.csr_array, row: int) -> _Bag:
-    """Return the numbers of the vectors in one bag, and their shares of the bag's mass."""
+    """Return the numbers of the vectors in one bag, and each vector's share of the bag's mass."""
     entries = slice(masses.indptr[row], masses.indptr[row + 1])
     return masses.indices[entries], masses.data[entries]
 

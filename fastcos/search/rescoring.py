@@ -44,8 +44,8 @@ class Rescored(NamedTuple):
         The scores of these items, with -inf for the remaining entries.
     missing : ndarray (n,), int64, or None
         For each query, an upper bound on the number of its k nearest items that are not among the
-        returned items. If the bound is 0, the returned items are certainly the k nearest items. The
-        attribute is None if no ``upper_bounds`` were passed.
+        returned items. If the bound is 0, the returned items are certainly the k nearest items.
+        ``missing`` is None if no ``upper_bounds`` were passed.
     """
 
     indices: npt.NDArray[np.int64]
@@ -72,9 +72,9 @@ def rescore(
     function takes O(n c d) time. The scores are bit-for-bit identical to those of
     :func:`fastcos.top_k`.
 
-    The returned items are certainly the k nearest items if the k-th score exceeds the score that
-    any item outside of the candidates could have. If you know this largest possible score, pass it
-    as ``upper_bounds``: for example, the lowest approximate score among the candidates plus the
+    The returned items are certainly the k nearest items if the k-th score exceeds every score that
+    an item outside of the candidates could have. If you know an upper bound on these scores, pass
+    it as ``upper_bounds``: for example, the lowest approximate score among the candidates plus the
     largest error of the approximation. :meth:`fastcos.SimilarityIndex.rescore` needs no bounds,
     because it searches for the true neighbours.
 
@@ -93,8 +93,8 @@ def rescore(
         The measure, as in :func:`fastcos.top_k`.
     upper_bounds : array_like (n,), optional
         For each query, the largest score that an item outside of its candidates may have. Pass inf
-        if nothing is known for a query, and -inf if all items are its candidates. By default,
-        ``missing`` is None.
+        if nothing is known for a query, and -inf if all items are its candidates. If upper_bounds
+        is None, so is ``missing`` in the result.
     n_threads, working_memory
         The same arguments as in :func:`fastcos.top_k`.
 
@@ -144,7 +144,7 @@ def rescore(
 
 
 def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
-    """Return upper_bounds as a float64 array (n,); bounds may be infinite, but not NaN."""
+    """Return upper_bounds as a float64 array (n,), which may contain infinity but not NaN."""
     bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
     validation.check_shape("upper_bounds", bounds.shape, (n,))
     if np.isnan(bounds).any():
@@ -177,9 +177,9 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 
 
 def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
-    """Return how many of each query's nearest items (n, k) are not among its items in indices.
+    """Return, for each query, how many of its nearest items (n, k) are not in its row of indices.
 
-    indices has the shape (n, c); -1 stands for no item in both arrays.
+    indices has the shape (n, c). In both arrays, -1 stands for no item.
     """
     missing = np.empty(len(nearest), np.int64)
     size = max(1, _COMPARED_ENTRIES // indices.shape[1])
@@ -212,7 +212,7 @@ def best_of_candidates(
 
 
 def _as_listed_items(items: Any, measure: Measure) -> Any:
-    """Return items as rows; values are read only if the measure must be fitted to all items."""
+    """Return items as rows, whose values are checked only if the measure must be fitted to them."""
     if capabilities(measure).append:
         array = validation.as_shared_array(items)
         return array if memmap.is_narrow(array) else validation.as_row_shape("items", items)
@@ -281,7 +281,7 @@ def _score_copies(
     lo: int, hi: int, X: Any, metric_type: str, queries: EncodedRows, unscored: Integers,
     query_of_pair: Integers, columns: Integers, raw_scores: Floats,
 ) -> None:  # fmt: skip
-    """Score pairs ``unscored[lo:hi]`` with copies of their items' rows, which stay in the cache.
+    """Score the pairs ``unscored[lo:hi]`` from copies of the items' rows; the copies fit the cache.
 
     A row must be copied if it is memory-mapped, if it must be converted to the type of the queries,
     or if its squares underflow. ValueError is raised for rows that are not finite.

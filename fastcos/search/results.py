@@ -40,7 +40,8 @@ class NeighborTables:
         ImportError
             pandas is not installed.
         ValueError
-            There are fewer ids than items, or fewer query_ids than queries.
+            ``ids`` has fewer entries than there are items, or ``query_ids`` has fewer entries than
+            there are queries.
 
         Examples
         --------
@@ -172,7 +173,7 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
 
 
 def padded(neighbors: Neighbors, k: int) -> Neighbors:
-    """Return neighbours with padding added on the right, up to k columns."""
+    """Return the neighbours with columns of padding appended, so that there are k columns."""
     padding = (0, 0), (0, int(k) - neighbors.indices.shape[1])
     if not padding[1][1]:
         return neighbors
@@ -181,7 +182,7 @@ def padded(neighbors: Neighbors, k: int) -> Neighbors:
 
 
 def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
-    """Return the columns as a table of this library: pandas, polars or pyarrow."""
+    """Return the columns as a table of pandas, polars or pyarrow, depending on ``library``."""
     try:
         module = importlib.import_module(library)
     except ImportError:
@@ -216,7 +217,7 @@ def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table
 def _ids_of(
     name: str, ids: Any, numbers: npt.NDArray[np.int64], min_length: int
 ) -> npt.NDArray[Any]:
-    """Return the ids of the items or queries with these numbers; the numbers if ids is None."""
+    """Return the ids of the items or queries with these numbers, or the numbers if ids is None."""
     if ids is None:
         return numbers
     array = np.asarray(ids)

@@ -3,13 +3,14 @@
 ``search_segment`` makes a plan, for which it looks up the facts on which the plan depends, and runs
 the method that the plan chooses. Most methods scan packed rows: tiles compute bounds on the scores
 from products of int8 codes, the bounds rule out most pairs of a query and a row, and the other
-pairs are scored in float64. All methods return bit-for-bit the same row numbers and raw scores: the
-best first, equal scores by row number, padded by -1 and -inf.
+pairs are scored in float64. All methods return bit-for-bit the same row numbers and raw scores. The
+best row comes first, rows with equal scores are ordered by row number, and the results are padded
+by -1 and -inf.
 
 If the queries are the items, the matrix of scores is symmetric, but the search computes both
-halves. Computing only one half takes 1.1 to 1.3 times as much processor time
-(``docs/dev/costs.md``, "half a self-join"): the candidates of all rows must be stored until the
-last block, and the thresholds rise more slowly.
+halves. A search that computes only one half takes 1.1 to 1.3 times as much processor time
+(``docs/dev/costs.md``, "half a self-join"), because the candidates of all rows must be stored until
+the last block, and because the thresholds rise more slowly.
 """
 
 from collections.abc import Callable
@@ -63,8 +64,8 @@ class SegmentRequest(NamedTuple):
     allowed : AllowedRows or None
         The rows that are allowed in the results; None if all live rows are allowed.
     thresholds : ndarray (n,) or None
-        A raw score for each query. Rows with lower raw scores may be skipped, because earlier
-        segments contain k better rows.
+        For each query, the raw score below which rows may be skipped, because earlier segments
+        contain k better rows.
     n_live_of_index : int or None
         The number of live rows in all segments of the search, as in plan.SegmentSizes.
     """
@@ -147,9 +148,10 @@ def _numpy(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search in NumPy, batch by batch; run kernels for the rest once the kernels are compiled.
+    """Search in NumPy until the kernels are compiled, then by kernels (the method "numpy").
 
-    This is the method "numpy".
+    The search proceeds in batches of queries. As soon as the kernels are compiled, they search all
+    of the remaining queries.
     """
     allowed, k = request.allowed, request.k
     findable = segment.numbers if allowed is None else allowed.numbers
@@ -244,7 +246,8 @@ def _distinct(
 ) -> Ranking:
     """Search only one row of each group of equal rows (the method "distinct").
 
-    Of equal queries, only one is searched. The other rows of the groups are added to its results.
+    Equal queries are searched only once. The other rows of each group are added to the results
+    afterwards.
     """
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
@@ -293,7 +296,7 @@ def _scan_query_blocks(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Search packed rows by tiles, for blocks of queries that the threads take one by one."""
+    """Search packed rows by tiles; each thread takes one block of queries after another."""
     items, k = packed.arrays, request.k
     scaled_queries = pack_queries(packed, queries, request.exclusions, request.allowed)
     n, n_panels = len(scaled_queries.norms), len(items.statistics)
@@ -353,9 +356,9 @@ def _answer_zero_queries(
 ) -> Integers:
     """Write the results of zero queries, and return the numbers of all other queries.
 
-    A query of zeros has the score 0 with every item, so the tiles could not rule out any row. But
-    if the scores are distances, or if the items have biases, then the scores of a zero query
-    differ, and it is searched like any other query.
+    A query of zeros has the score 0 with every item, so the tiles could not rule out any row. If
+    the scores are distances or the items have biases, however, the scores of a zero query differ,
+    and the query is searched like any other query.
     """
     other_queries = np.arange(len(scaled_queries.norms), dtype=np.int64)
     zero_queries = np.flatnonzero(scaled_queries.norms == 0)
@@ -377,12 +380,13 @@ def _answer_zero_queries(
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest thresholds (m,) of the tiles that certainly rule out none of the k best.
+    """Return the largest thresholds (m,) for the tiles that rule out none of the k best rows.
 
-    queries (m,) contains numbers of queries, and kth_scores (m,) contains the k-th best score of
-    each of them among all panels. initial_thresholds (n,) contains one threshold for every query of
-    the search; rows below it may be skipped. Before a task reports a threshold that is not proved,
-    the task rounds it up by a quarter of SLACK.
+    queries (m,) contains the numbers of m queries, and kth_scores (m,) contains the k-th best score
+    of each of these queries among all panels. initial_thresholds (n,) contains one threshold for
+    every query of the search; rows whose scores are below this threshold may be skipped. Before a
+    task reports a threshold that is not proved, the task rounds the threshold up by a quarter of
+    SLACK.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
@@ -402,10 +406,10 @@ def score_all(
     options: ExecutionOptions,
     grid: TaskGrid,
 ) -> Ranking:
-    """Return row numbers and raw scores (n, k) of the best of m rows; score every pair in float64.
+    """Score every pair in float64, and return row numbers and raw scores (n, k) of the best rows.
 
-    numbers (m,) contains the row numbers to be scored, and grid divides the pairs into tasks. The
-    function takes O(n m d) time.
+    numbers (m,) contains the row numbers to be scored, and grid divides the pairs of a query and a
+    row into tasks. The function takes O(n m d) time.
     """
     n, parts = len(queries.rows), grid.n_ranges
     row_numbers, scores = unfilled(n * parts, k)
@@ -427,7 +431,7 @@ def score_all(
 def _filter_thresholds(
     scaled_queries: Any, thresholds: Floats, queries: Integers | slice = slice(None)
 ) -> npt.NDArray[np.float32]:
-    """Return raw scores of these queries as thresholds in the units of the tiles, rounded down."""
+    """Convert raw scores of these queries to thresholds in the units of the tiles, rounded down."""
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
     bounds: Floats = slopes * thresholds + intercepts

@@ -38,11 +38,11 @@ def similarity_blocks(
     """Yield the scores of every query with every item, for a block of queries at a time.
 
     The scores of most measures are computed by matrix products of the transformed rows, in float64
-    for float64 rows and in float32 for other rows. These scores agree with the scores of
-    :func:`top_k` except for rounding errors. The scores of neg_euclidean are computed from the
-    differences of rows instead, which takes several times as long as a product; they are
-    bit-for-bit identical to the scores of :func:`top_k`. All blocks together take O(n m d) time.
-    The function needs memory for one block and for one copy of the items.
+    for float64 rows and in float32 for other rows. Scores from matrix products agree with the
+    scores of :func:`top_k` except for rounding errors. The scores of neg_euclidean are computed
+    from the differences of rows instead. This takes several times as long as a matrix product, but
+    the scores are bit-for-bit identical to the scores of :func:`top_k`. All blocks together take
+    O(n m d) time. The function needs memory for one block and for one copy of the items.
 
     Parameters
     ----------
@@ -53,9 +53,10 @@ def similarity_blocks(
     measure : str or Measure
         The measure, as in :func:`top_k`.
     block : int, optional
-        The number of queries in a block. By default, as many queries as fit into working_memory.
+        The number of queries in a block. By default, a block contains as many queries as fit into
+        working_memory.
     working_memory : float, optional
-        The memory for a block in MiB. By default, the setting ``working_memory``.
+        The memory for a block in MiB. Default: the setting ``working_memory``.
 
     Returns
     -------
@@ -109,7 +110,7 @@ def score_blocks(
 def _rescored_blocks(
     measure: UpperBounded, queries: validation.Rows, items: validation.Rows, block: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield scores that a method of the measure computes, because they are no inner products."""
+    """Yield scores that a method of the measure computes, because they are not inner products."""
     precomputed, all_items = measure.precompute(items), np.arange(len(items))
     for first in range(0, len(queries), block):
         Q = queries[first : first + block]
@@ -122,9 +123,9 @@ def _difference_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield scores that are computed from the differences of rows.
 
-    Distances that are computed from inner products would be inaccurate for rows whose distance is
-    small compared with their norms: for rows of norm r, the error of the squared distance is about
-    1e-7 r^2 in float32.
+    If the distance of two rows is small compared with their norms, a distance that is computed from
+    inner products would be inaccurate: for rows of norm r, the error of the squared distance is
+    about 1e-7 r^2 in float32.
     """
     options = as_options(None, None)
     segment = encode_segment(measure, items, options.n_threads)

@@ -27,7 +27,7 @@ def search_segments(
 ) -> Ranking:
     """Return positions and raw scores (n, k) of the best items for the queries of a batch.
 
-    within is the range of positions to search; None means all positions. When a segment is
+    ``within`` is the range of positions to search; None means all positions. When a segment is
     searched, the k-th best scores in earlier segments are its initial thresholds.
     """
     measure, k = items.measure, request.k
@@ -61,11 +61,11 @@ def search_segments(
 def _segment_progress(
     progress: parallel.Progress | None, queries: QueryBatch, n: int
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Return a function that makes a progress callback for one segment; None without progress.
+    """Return a function that makes a progress callback for a segment; None if progress is None.
 
-    The argument of the function is the start and the end of the segment, as shares of all items.
-    The callback converts progress within the segment to the number of answered queries, out of all
-    n queries of the request.
+    The argument of the returned function is the start and the end of the segment, as fractions of
+    the number of items. The callback converts progress within the segment to the number of answered
+    queries, out of all n queries of the request.
     """
     if progress is None:
         return None

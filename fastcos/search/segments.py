@@ -1,4 +1,4 @@
-"""A segment: a block of rows that is searched as a unit, with the packed forms of its rows.
+"""A segment: a block of rows that is searched as a unit, together with its packed rows.
 
 The rows of a segment never change. The rows are packed when a search needs packed rows for the
 first time, so a call with few queries packs no rows. Rows in memory form one segment, but an index
@@ -29,7 +29,7 @@ from fastcos.validation import Integers, Rows
 
 
 class Segment:
-    """Encoded rows, and their packed forms, which are computed at first use.
+    """Encoded rows that are searched as a unit; they are packed at first use.
 
     Attributes
     ----------
@@ -46,8 +46,8 @@ class Segment:
     positions : ndarray (p,), int64, or None
         The ascending positions of all rows; None if the positions are first, first + 1, ...
     live : AllowedRows or None
-        The rows that searches can return, if items of packed rows were removed; None if searches
-        can return every packed row.
+        The rows that searches can return, if the items of some packed rows were removed; None if
+        searches can return every packed row.
     scaling : ItemScaling or None
         The scaling with which the rows must be packed, or None if it is computed from the rows.
     """
@@ -83,14 +83,14 @@ class Segment:
 
     @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
-        """The groups of equal rows among the rows in numbers; None if few rows are equal."""
+        """The groups of equal rows among the rows that searches can find; None if few are equal."""
         if not norms_repeat(self.encoded.norms[self.numbers]):
             return None
         return duplicates.find_duplicates_among(self.encoded, self.numbers)
 
     @parallel.lazy_attribute
     def distinct(self) -> "Segment":
-        """A segment of which searches return only one item of every group of duplicates."""
+        """A segment with the same rows, whose searches find one row per group of equal rows."""
         groups = self.duplicates
         segment = self.restricted_to(self.numbers if groups is None else groups.first)
         segment.duplicates, segment.scaling = None, self.scaling
@@ -99,7 +99,7 @@ class Segment:
     def restricted_to(self, numbers: Integers) -> "Segment":
         """Return a segment with the same rows, whose searches return only rows with these numbers.
 
-        The row numbers are ascending.
+        ``numbers`` must be in ascending order.
         """
         return Segment(
             self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
@@ -109,9 +109,9 @@ class Segment:
     def without(self, removed: Integers) -> "Segment":
         """Return a segment with the same rows, whose searches skip the rows with these numbers.
 
-        The new segment shares the packed rows and has a mask by which searches skip the removed
-        items, so it takes O(p) bytes. If only one row of each group of equal rows is packed, the
-        new segment packs its rows again.
+        The new segment shares the packed rows with this segment, and searches skip the removed
+        items by a mask of O(p) bytes. If only one row of each group of equal rows is packed,
+        however, the new segment packs its rows again.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -161,7 +161,7 @@ class Segment:
         return allow_rows(numbers, len(self.encoded.rows))
 
     def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
-        """Return which rows of this segment are allowed by a mask over all positions."""
+        """Return the rows of this segment that a mask over all positions allows."""
         n = len(self.encoded.rows)
         is_allowed = mask[self.first : self.first + n]
         if self.positions is not None:
@@ -178,7 +178,7 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed forms that have been computed so far: of all items, and of distinct items."""
+        """The items packed so far: of this segment, of ``distinct``, of both, or of neither."""
         forms = [self.packed_rows]
         if "distinct" in vars(self):
             forms.append(self.distinct.packed_rows)
@@ -221,7 +221,7 @@ class Segment:
             self.distinct.wait_for_projection()
 
     def uses_numpy(self) -> bool:
-        """Return whether searches of this row type run in NumPy, for lack of compiled kernels."""
+        """Return whether searches run in NumPy because no kernels are compiled for the rows."""
         return readiness.use_numpy(memmap.from_bits(self.encoded.rows).dtype)
 
     def sizes(self, n_live_of_index: int | None = None) -> plan.SegmentSizes:
@@ -253,7 +253,7 @@ class Segment:
         )  # fmt: skip
 
     def look_up(self, fact: plan.Fact) -> None:
-        """Compute a fact on which a plan depends, so that ``sizes`` contains it afterwards."""
+        """Compute a fact on which a plan depends, so that ``sizes`` then contains the fact."""
         getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
 
     @parallel.lazy_attribute
@@ -262,10 +262,11 @@ class Segment:
         return have_moderate_norms(self.encoded.norms)
 
     def count_work(self, n_queries: int, k: int) -> bool:
-        """Pack the rows, unless they are packed, and count the multiply-adds of a search of them.
+        """Pack the rows if necessary, and add the work of a search to the total of all searches.
 
-        Once all searches together have performed enough multiply-adds, a projection is added to the
-        packed rows, if it saves time. The method returns whether the packed rows may have changed.
+        The work is the number of multiply-adds. Once its total is large enough, a projection is
+        added to the packed rows, if a projection saves time. The method returns whether the packed
+        rows may have changed.
         """
         packed = self.packed
         if self._work < 0 or not plan.gains_by_projection(n_queries, packed.layout):

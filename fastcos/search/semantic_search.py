@@ -21,8 +21,8 @@ def semantic_search(
     """Return the corpus entries most similar to each query, as ``util.semantic_search`` does.
 
     The arguments and results are those of ``sentence_transformers.util.semantic_search``. The
-    results are exact: the entries of a query are ordered by their scores, which are computed in
-    float64 from the original embeddings, and entries with equal scores by corpus_id.
+    results are exact: the entries of a query are ordered by scores that are computed in float64
+    from the original embeddings. Entries with equal scores are ordered by corpus_id.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def semantic_search(
     top_k : int
         The number of entries per query. If the corpus has fewer entries, all of them are returned.
     score_function : str or callable
-        "cos_sim", "dot_score" or "euclidean_sim", or the function of sentence-transformers with
-        this name.
+        "cos_sim", "dot_score" or "euclidean_sim", or the sentence-transformers function with one of
+        these names.
 
     Returns
     -------

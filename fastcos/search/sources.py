@@ -1,8 +1,8 @@
 """The items of a search: segments in memory, or rows that are read in blocks.
 
 ``FittedItems`` are encoded segments in memory. ``MappedItems`` are rows on disk or low-precision
-rows, which every search reads, and encodes, in blocks that fit its working memory. Both classes
-have the methods of ``ItemSource``, so that ``execute`` need not distinguish them.
+rows, which every search reads and encodes in blocks that fit its working memory. ``FittedItems``
+and ``MappedItems`` both implement ``ItemSource``, so ``execute`` treats them alike.
 """
 
 from collections.abc import Iterator
@@ -68,17 +68,17 @@ class ItemSource(Protocol):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """The segments in memory; empty if every search reads the rows in blocks."""
+        """The segments in memory, or an empty tuple if every search reads the rows in blocks."""
 
     @property
     def rows(self) -> Any:
         """The original rows of the first segment, or all rows if they are read in blocks."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the number of queries of a batch whose rows and results fit the working memory."""
+        """Return the number of queries per batch; their rows and results fit the working memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
-        """Return a source of only the items at these positions, so that no other rows are packed.
+        """Return a source with only the items at these positions, so that no other rows are packed.
 
         The result is None if a search of this source packs only allowed rows in any case.
         """
@@ -122,7 +122,7 @@ class FittedItems:
         return self.segments[0].rows
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the number of queries of a batch, as in ItemSource."""
+        """Return the number of queries per batch, as ``ItemSource.batch_size`` describes."""
         if memmap.is_read_in_blocks(request.queries):
             return block_sizes(self.rows, request, self.measure, options).queries
         return plan_batch(request.k, request.queries.shape[1], options.working_memory)
@@ -134,7 +134,7 @@ class FittedItems:
     def tasks(
         self, request: SearchRequest, options: ExecutionOptions, within: range | None
     ) -> Iterator[SegmentTask]:
-        """Yield every segment, as in ItemSource."""
+        """Yield a task for every segment, as ``ItemSource.tasks`` describes."""
         n_before, n = 0, self.n_live
         for segment in self.segments:
             share = n_before / n, (n_before + len(segment.numbers)) / n
@@ -167,16 +167,16 @@ class MappedItems:
 
     @property
     def n_live(self) -> int:
-        """The number of rows; searches can return every row."""
+        """The number of rows, all of which searches can return."""
         return len(self.rows)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """An empty tuple, because every search reads the rows in segments of its own."""
+        """An empty tuple, because every search creates its own segments when it reads the rows."""
         return ()
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the number of queries of a batch, as in ItemSource."""
+        """Return the number of queries per batch, as ``ItemSource.batch_size`` describes."""
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
@@ -227,7 +227,11 @@ class MappedItems:
     def _read(
         self, first: int, last: int, options: ExecutionOptions, numbers: Integers | None = None
     ) -> Segment:
-        """Return rows [first, last) as a segment, of which searches return only rows `numbers`."""
+        """Return rows first to last - 1 as a segment.
+
+        Searches of the segment find only the rows whose numbers, counted from ``first``, are in
+        ``numbers``; None allows all rows.
+        """
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
         return encode_segment(self.measure, B, options.n_threads, numbers=numbers, first=first)
 
@@ -247,7 +251,7 @@ def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItem
 def block_sizes(
     X: Any, request: SearchRequest, measure: Measure, options: ExecutionOptions
 ) -> BlockSizes:
-    """Return the numbers of queries and items that are read at once within the working memory."""
+    """Return how many queries and how many items are read at once within the working memory."""
     memory = options.working_memory
     if memmap.is_narrow(X) or memmap.is_narrow(request.queries):
         memory = min(memory, low_precision_memory(X.shape[1], X.nbytes))
@@ -257,11 +261,11 @@ def block_sizes(
 
 
 def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
-    """Return whether X are low-precision rows that kernels read without conversion.
+    """Return whether X contains low-precision rows that are packed all at once, without conversion.
 
-    In this case, all rows are packed at once. Otherwise, they are converted to float32 block by
-    block: if kernels cannot read their type, if there are so few rows that compiling kernels for
-    their type would take longer than it saves, or if their codes would exceed the working memory.
+    Other low-precision rows are converted to float32 block by block. Rows are converted if kernels
+    cannot read their type, if there are so few rows that compiling kernels for their type would
+    take longer than it saves, or if their codes would exceed the working memory.
     """
     if not memmap.has_kernels(X):
         return False
@@ -269,9 +273,9 @@ def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
 
 
 def _bytes_per_row(measure: Measure, encoder: str, X: Any) -> int:
-    """Return the bytes that a row of X takes together with its encoded copy.
+    """Return the number of bytes that a row of X takes together with its encoded copy.
 
-    encoder is the name of the method of the measure that encodes the row.
+    ``encoder`` is the name of the measure's method that encodes the row.
     """
     entry = max(4, X.dtype.itemsize) + cost_model.COSTS.read_bytes_per_code
     kind = type(measure)

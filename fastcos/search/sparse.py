@@ -1,6 +1,6 @@
 """Exact nearest neighbours among sparse rows: ``top_k`` for sparse matrices of SciPy.
 
-The kernel reads inverted lists: for each column, the items that have a non-zero there.
+The kernel reads inverted lists: for each column, the items that have a non-zero in this column.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def sparse_top_k(
     Inner products of whole numbers are exact. Other inner products are summed in float64, in the
     order of the columns. The time for a query is proportional to the number of non-zeros that all
     items have in the columns in which the query has non-zeros. The function needs memory for one or
-    two copies of the non-zeros, for any number of columns, and O(m) memory per thread; it uses as
-    many threads as fit ``working_memory``. A CSC matrix is searched as fast as a CSR matrix.
+    two copies of the non-zeros, whatever the number of columns, and O(m) memory per thread. If
+    ``working_memory`` is too small for all threads, fewer threads are used. A CSC matrix is
+    searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
@@ -142,8 +143,8 @@ def sparse_neighbors_above(
     """Return all pairs of sparse rows with a score of at least min_score, for ``neighbors_above``.
 
     SciPy multiplies a block of queries at a time with all items. Products are summed in float64, in
-    the order of the columns. Pairs of rows without a common column, whose score is 0, are not
-    computed, so min_score must be above 0.
+    the order of the columns. Two rows that have no non-zero in the same column have the score 0.
+    Such pairs are not computed, so min_score must be above 0.
     """
     import scipy.sparse as sp
 
@@ -185,7 +186,7 @@ def sparse_neighbors_above(
 def _as_both_rows(
     queries: Any, items: Any, measure: str, n_threads: int | None
 ) -> tuple[SparseRows, SparseRows]:
-    """Return the validated queries and items; if items is None, the same object twice."""
+    """Return the validated queries and items, which are the same object if items is None."""
     query_rows = as_sparse_rows("queries", queries, measure, n_threads)
     if items is None:
         (rows,) = without_unused_columns(query_rows)
@@ -208,7 +209,7 @@ def _as_matrix(rows: SparseRows) -> sp.csr_array:
 def _summation(query_rows: SparseRows, item_rows: SparseRows) -> tuple[npt.DTypeLike, Any, Any]:
     """Return the type in which products are summed, and the values of the queries and of the items.
 
-    The values are None if all values, of queries and items, are 1.
+    Both arrays of values are None if all non-zeros of the queries and of the items are 1.
     """
     query_values, item_values = query_rows.by_row[2], item_rows.by_column[2]
     if query_values is None and item_values is None:
@@ -247,7 +248,7 @@ def _threads_that_fit(
 def _kernel_items(
     item_rows: SparseRows, values: Any, is_cosine: bool, sum_type: npt.DTypeLike
 ) -> kernels.Items:
-    """Return the inverted lists of the items in the form that the kernel reads."""
+    """Return the inverted lists of the items in the format that the kernel reads."""
     m, norms = item_rows.shape[0], item_rows.norms
     factors = np.zeros(-(-m // kernels.STRIP) * kernels.STRIP)
     factors[:m] = np.divide(1.0, norms, out=np.zeros(m), where=norms > 0) if is_cosine else 1.0

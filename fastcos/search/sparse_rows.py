@@ -1,4 +1,4 @@
-"""Sparse rows in the two forms that a search needs: by row, and by column."""
+"""Sparse rows, stored both by row and by column, because a search needs both."""
 
 import sys
 from typing import Any
@@ -31,13 +31,13 @@ _MAX_MEAN_LENGTH = 128
 class SparseRows:
     """Sparse rows, stored by row and by column, with their norms.
 
-    ``by_row`` and ``by_column`` are computed at first use. Both are tuples (indptr, indices, data)
-    as in a CSR matrix, where indptr is int64, and data is None if all values are 1. The indices of
-    ``by_row`` are int32, or int64 if there are 2^31 or more columns. The indices of ``by_column``
-    are uint16 if there are at most 2^16 rows, and otherwise int32 or int64. ``are_whole`` says
-    whether all values are whole numbers that fit int16. ``packed`` (nnz,) int32, or None, contains
-    the entries of ``by_column`` in one array: the row number in the lower 16 bits of each entry,
-    and the value in the upper 16 bits.
+    ``by_row`` and ``by_column`` are tuples (indptr, indices, data) as in a CSR matrix, and are
+    computed at first use. In both tuples, indptr is int64, and data is None if all values are 1.
+    The indices of ``by_row`` are int32, or int64 if there are 2^31 or more columns. The indices of
+    ``by_column`` are uint16 if there are at most 2^16 rows, and otherwise int32 or int64.
+    ``are_whole`` says whether all values are whole numbers that fit int16. ``packed`` (nnz,) int32,
+    or None, contains the entries of ``by_column`` in one array: the row number in the lower 16 bits
+    of each entry, and the value in the upper 16 bits.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SparseRows:
 
     @parallel.lazy_attribute
     def by_row(self) -> Arrays:
-        """The rows as the arrays of a CSR matrix."""
+        """The arrays (indptr, indices, data) of the rows as a CSR matrix."""
         n, d = self.shape
         if self._by_row is None:
             indptr, indices, data = self._by_column or self._by_row  # type: ignore[misc]
@@ -58,7 +58,7 @@ class SparseRows:
 
     @parallel.lazy_attribute
     def by_column(self) -> Arrays:
-        """The columns as the arrays of a CSR matrix, which is the transpose of the rows."""
+        """The arrays (indptr, indices, data) of the transposed rows as a CSR matrix."""
         if self._by_column is None:
             return transposed(*self.by_row, self.shape[1], self._narrow_type, self._n_threads)
         return _narrowed(self._by_column, self._narrow_type)
@@ -79,14 +79,14 @@ class SparseRows:
         return int(indptr[-1])
 
     def used_columns(self) -> npt.NDArray[np.int64]:
-        """Return the ascending numbers of the columns in which a row has a non-zero."""
+        """Return the ascending numbers of the columns in which at least one row has a non-zero."""
         if self._by_row is not None:
             return np.unique(self._by_row[1]).astype(np.int64)
         indptr = self.by_column[0]
         return np.flatnonzero(indptr[1:] > indptr[:-1])
 
     def with_columns_only(self, columns: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows with only these ascending columns; all other columns must be empty."""
+        """Remove all columns except these ascending columns; the removed columns must be empty."""
         by_row, by_column = None, None
         if self._by_row is not None:
             indptr, indices, data = self._by_row
@@ -99,7 +99,7 @@ class SparseRows:
         return SparseRows(shape, by_row, by_column, self._n_threads, are_whole=self.are_whole)
 
     def columns_by_length(self) -> npt.NDArray[np.int64]:
-        """Return the column numbers, ordered by ascending number of non-zeros.
+        """Return the column numbers, ordered by ascending number of non-zeros in each column.
 
         If columns have more than _MAX_MEAN_LENGTH non-zeros on average, the column numbers are
         returned in their original order. All columns with at least _MAX_SORTED_LENGTH non-zeros
@@ -112,9 +112,9 @@ class SparseRows:
         return np.argsort(sort_keys, kind="stable")
 
     def with_columns(self, order: npt.NDArray[np.int64]) -> "SparseRows":
-        """Return the rows with their columns in this order, and with their values as int16.
+        """Return the rows with their columns in this order, and with int16 values.
 
-        All values must be whole numbers.
+        ``order`` contains all column numbers. All values must be whole numbers that fit int16.
         """
         indptr, indices, data = self._by_column or self.by_column
         new_indptr = np.zeros_like(indptr)
@@ -158,9 +158,9 @@ class SparseRows:
 def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
     """Return the matrices without the columns that are empty in all of them, if this saves memory.
 
-    All matrices have the same columns. Inverted lists need memory for every column, which would be
-    most of the memory if there are many more columns than non-zeros. The scores stay bit-for-bit
-    the same, because the remaining columns keep their order.
+    All matrices must have the same number of columns. Inverted lists need memory for every column,
+    which would be most of the memory if there are many more columns than non-zeros. The scores stay
+    bit-for-bit the same, because the remaining columns keep their order.
     """
     n_columns = matrices[0].shape[1]
     if n_columns <= sum(rows.nnz for rows in matrices):
@@ -174,8 +174,8 @@ def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
 def as_sparse_rows(name: str, X: Any, measure: str, n_threads: int | None) -> SparseRows:
     """Return X as validated sparse rows.
 
-    A CSC matrix is not converted, because its arrays are the form by column. If the measure is
-    cosine, rows whose squares would underflow are scaled up.
+    A CSC matrix is not converted, because its arrays can serve as ``SparseRows.by_column``. If the
+    measure is cosine, rows whose squares would underflow are scaled up.
     """
     is_csc = validation.is_sparse(X) and X.ndim == 2 and X.format == "csc"
     matrix = transposed_interactions(name, X) if is_csc else as_interactions(name, X)
@@ -209,7 +209,7 @@ def _are_whole(
 
 
 def _scaled_up(rows: SparseRows, n_threads: int | None) -> SparseRows:
-    """Return the rows, in which each row whose squares would underflow is scaled up."""
+    """Scale up each row whose squares would underflow, and return all rows."""
     indptr, indices, data = rows.by_row
     small_rows = safe_norms.find_small(rows.norms)
     if data is None or data.dtype != np.float64 or not len(small_rows):
@@ -231,9 +231,10 @@ def _empty_entries(
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
     """Return three new arrays for inverted lists: the packed entries, the items and the values.
 
-    If there are values and the item numbers have 16 bits, then items and values are views of the
-    two halves of the packed 32-bit entries. Otherwise, the packed entries are None. If all values
-    are 1 (with_values is False), the values are None.
+    There are packed entries only if with_values is True and the item numbers have 16 bits: the
+    arrays of items and values are then views of the two halves of the packed 32-bit entries.
+    Otherwise, the packed entries are None. If with_values is False, because all values are 1, the
+    values are None.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

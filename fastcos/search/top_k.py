@@ -1,4 +1,4 @@
-"""``top_k``, which validates its arguments and lets the module ``execute`` run the search."""
+"""The function ``top_k`` validates its arguments; the module ``execute`` runs the search."""
 
 from typing import Any
 
@@ -67,21 +67,21 @@ def top_k(
         you pass items, use True only if they are the same rows as the queries, as in
         ``top_k(X, X, exclude_self=True)``; there must be as many items as queries.
     allowed : array_like or sparse (n, m), optional
-        A mask (m,) or item numbers; no other items can be found. For dense rows, allowed may also
-        be a sparse matrix whose non-zeros are the items that each query is allowed to find; all of
-        these pairs are scored. If a query is allowed to find fewer than k items, its neighbours are
-        padded.
+        The items that can be found, as a mask (m,) or as item numbers. For dense rows, allowed may
+        also be a sparse matrix whose non-zeros are the items that each query is allowed to find;
+        all of these pairs are scored. If a query is allowed to find fewer than k items, its
+        neighbours are padded.
     exclude : sparse (n, m), optional
         A matrix whose non-zeros are pairs that must not be found, such as items that a user has
-        already seen. If a query can find fewer than k other items, its neighbours are padded.
+        already seen. If fewer than k items remain for a query, its neighbours are padded.
     min_score : float or Calibration, optional
         Neighbours with a lower score are replaced by padding. min_score is rounded to float32
         before it is compared with the returned scores, which are float32.
     groups : array_like (m,), int or str, optional
         The group of each item, such as a tenant, a language or a blocking key. A query finds only
-        items of its own group, and the search takes as long as a search of this group alone. If the
-        group has fewer than k items, the neighbours of the query are padded. groups require dense
-        rows, which are read into memory; allowed must then be a mask or item numbers.
+        items of its own group, and its search takes as long as if there were no other groups. If
+        the group has fewer than k items, the neighbours of the query are padded. With groups, all
+        rows must be dense and are read into memory, and allowed must be a mask or item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
         The group of each query. Required if you pass both groups and items.
     n_threads : int, optional
@@ -90,11 +90,12 @@ def top_k(
         The memory in MiB that the search may use in addition to its inputs and outputs. Default:
         the setting ``working_memory``.
     progress : callable, optional
-        Called as progress(done, total) with numbers of queries.
+        Called as progress(done, total), where both arguments count queries.
     out : path-like, optional
         A new directory to which the results are written batch by batch: indices.npy, scores.npy and
-        run.json. If the search is interrupted, or the process crashes, the same call resumes it.
-        The returned arrays are memory maps. The measure must have the capability ``blocks``.
+        run.json. If the search is interrupted, or the process crashes, the same call resumes the
+        search. With out, the returned arrays are memory maps, and the measure must have the
+        capability ``blocks``.
 
     Returns
     -------
@@ -202,7 +203,7 @@ def _fit_and_search(
 ) -> Neighbors:
     """Fit the measure to the items X, and return the neighbours that a request asks for.
 
-    results is an argument of ``execute``.
+    ``results`` is passed on to ``execute.execute``, which describes it.
     """
     # fit_items also finds NaN, so that an error is raised even if there is nothing to search.
     fitted_items = fit_items(X, measure, options)
