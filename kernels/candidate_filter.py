@@ -1,9 +1,9 @@
 """Candidate filter of the dense searches, which drops pairs that cannot reach a query's threshold.
 
-Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at most
-1 (``query_scaling``). The score of the pair is an increasing function of K = <a', b'> + w o, where
-o is the offset of the item and w the weight with which the query multiplies offsets. A threshold
-tau is a lower bound of the k-th best K of the query.
+Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at
+most 1 (``query_scaling``). The score of the pair is an increasing function of K = <a', b'> + w o,
+where o is the offset of the item and w the weight with which the query multiplies offsets. A
+threshold tau is a lower bound of the k-th best K of the query.
 
 Rotation. Before they are quantised, both rows are multiplied by the same orthogonal matrix
 (``rotation``), which spreads a large entry over all columns and changes no inner product. In the

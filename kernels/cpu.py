@@ -109,8 +109,9 @@ def _tile_registers_granted():
     """Ask Linux for permission to use the AMX tile registers; return whether it is granted.
 
     Linux must save the AMX tile registers (8 KiB per thread) when it switches threads, so a process
-    may use the registers only after it has requested them. Threads and forked children inherit the
-    permission. Without the permission, the first tile instruction raises SIGILL.
+    may use the registers only after it has requested them. The threads and forked children of a
+    process inherit its permission to use the registers. Without permission, the first tile
+    instruction raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False

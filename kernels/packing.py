@@ -97,9 +97,9 @@ def query_step(isa, x, largest):
     No code exceeds 127 in magnitude. With AVX2, 128 is added to each code of an item, so that the
     codes of the item lie between 1 and 255. The products of a group of 2 int16_words codes of the
     query with codes of the item are then added in int16. Let P be the sum of the positive codes of
-    the query in the group, and -N the sum of the negative codes. Every partial sum lies between
-    -255 N and 255 P, so the sums fit in int16 if N and P are at most 128, because 255 * 128 < 2^15.
-    Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
+    the query in the group, and -N the sum of the negative codes. Every partial sum lies
+    between -255 N and 255 P, so the sums fit in int16 if N and P are at most 128, because 255 * 128
+    < 2^15. Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
     int16_words before rounding. It would also be safe to limit every code to 64 / int16_words, but
     then the step would be coarser: the codes of a group are seldom large at the same time.
     """

@@ -1,8 +1,8 @@
 """Random numbers by Philox4x32-10, each of which is a function of a counter and a key.
 
 No state passes from one number to the next, so the numbers of a row do not depend on other rows.
-Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words of
-32 bits are held in int64. A product of two words may overflow int64, but its lower 64 bits are
+Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words
+of 32 bits are held in int64. A product of two words may overflow int64, but its lower 64 bits are
 correct, and only these bits are used.
 """
 

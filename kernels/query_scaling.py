@@ -5,8 +5,8 @@ pair becomes K = slope score + intercept (see ``candidate_filter``). The factors
 that the weight by which a query multiplies the offsets of items is at most 2^20.
 
 ``items_at`` makes the record Items from an ItemAddresses, which holds the addresses of the 12
-arrays of Items in one array. At every call, Numba takes 0.1 us to read this array of addresses, but
-2 us to read a tuple of 12 arrays. The addresses are collected once, when the items are packed
+arrays of Items in one array. At every call, Numba takes 0.1 us to read this array of addresses,
+but 2 us to read a tuple of 12 arrays. The addresses are collected once, when the items are packed
 (``fastcos.search.packing``).
 """
 

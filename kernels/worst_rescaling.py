@@ -22,7 +22,7 @@ SEARCH_MARGIN = np.float32(2e-6)
 
 
 class EdgeLists(NamedTuple):
-    """For each of some rows, a list of the nearest items.
+    """Lists of the nearest items, one list for each of n rows.
 
     `rows` (n,) holds row numbers. `neighbors` (n, m) holds the nearest items of each row, ordered
     by descending cosine, and the first k of them form the edges of the row. `lengths` holds, for

@@ -39,7 +39,7 @@ def element_type(start):
     """Return the type of the elements to which a pointer points.
 
     LLVM's pointers no longer have an element type, but llvmlite still stores the element type in
-    some pointers, such as those of Numba's arrays. Only this function reads the stored type.
+    some pointers, such as those of Numba's arrays. Only element_type reads this stored type.
     """
     return start.type.pointee
 

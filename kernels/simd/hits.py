@@ -107,9 +107,9 @@ def list_panel_hits_by_projection(
 
     The position of each of these items in the panel is written to hits, from hit0 on, and the
     intrinsic returns the number of these items. For the arguments from `items` to `correction`, see
-    score_run. For the arguments from `bound_terms` to `remainder_norms`, see
-    list_tile_hits_by_projection; here they describe the first panel of queries. The intrinsic works
-    only for instruction sets that have codes.
+    score_run. The arguments from `bound_terms` to `remainder_norms` are those that
+    list_tile_hits_by_projection takes for the first panel of queries. The intrinsic works only for
+    instruction sets that have codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, correction, query, bound_terms, projected_terms,

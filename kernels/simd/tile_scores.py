@@ -79,8 +79,8 @@ def _panel_scorer(by_item):
     """Return an intrinsic that computes the scores of a panel of items with a panel of queries.
 
     `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
-    and queries[query0], and the corrections of the queries begin at corrections[correction0]. The
-    32 x 32 scores are written to `scores`. The corrections are not read with AMX, nor with
+    and queries[query0], and the corrections of the queries begin at corrections[correction0].
+    The 32 x 32 scores are written to `scores`. The corrections are not read with AMX, nor with
     instruction sets without codes. `n_queries` is the number of queries of the panel that are not
     padding; a panel with few queries takes less time than a full panel, because the scores of
     padding need not be computed. `by_item` says whether panels of items are laid out by item, as
@@ -470,8 +470,8 @@ def emit_scores_for_one(builder, isa, items, codes, words, correction):
 def _emit_steps(builder, isa, items, codes, words):
     """Emit the sums of products of all items, for a panel of signed codes in the layout of AMX.
 
-    In the layout of AMX, a panel holds the first 16 words of each item, item by item, then the next
-    16 words of each item, and so on.
+    In the layout of AMX, a panel holds the first 16 words of each item, item by item, then the
+    next 16 words of each item, and so on.
 
     The products are computed by vpdpbusd, which every CPU with tile registers has. The first
     operand of vpdpbusd must hold unsigned codes, so 128 is added to the codes of the items.
@@ -661,9 +661,9 @@ def _prefetch_next_panel(builder, at, words):
     """Emit a prefetch of the codes at the same position in the next panel of items.
 
     The hardware prefetcher does not predict these reads, because several groups of a panel are read
-    alternately. On a Zen 4 CPU, the prefetch makes a search with one query among 1,000,000 rows of
-    128 columns 1.25 times as fast, and a search with 256 queries among 100,000 rows of 768 columns
-    1.1 times as fast.
+    alternately. On a Zen 4 CPU, the prefetch makes a search with one query among 1,000,000 rows
+    of 128 columns 1.25 times as fast, and a search with 256 queries among 100,000 rows of 768
+    columns 1.1 times as fast.
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
