@@ -1,11 +1,11 @@
 """Comparison of similarity measures under the rescalings of a model, to recommend one of them.
 
-A candidate is a measure of the item embeddings of one model under one rescaling D, after one
-preprocessing of X. A task scores a candidate unit by unit. The units of a task are labelled items,
-users with held-out interactions, or pairs with ratings. The leaderboard ranks the candidates by the
-mean score, with bootstrap intervals, and recommends one candidate. The lead of this candidate over
-the cosine is estimated by cross-fitting: one half of the units chooses the best candidate, and the
-other half measures its lead.
+A candidate consists of a similarity measure, a rescaling D of the item embeddings, and a
+preprocessing of X. A task gives every candidate one score per unit. The units of a task are
+labelled items, users with held-out interactions, or pairs with ratings. The leaderboard ranks the
+candidates by their mean score, with bootstrap intervals, and recommends at most one candidate. The
+lead of the best candidate over the cosine is estimated by cross-fitting: one half of the units
+chooses the best candidate, and the other half measures its lead.
 
 ::
 
@@ -24,9 +24,9 @@ other half measures its lead.
     Leaderboard   (and ``rescaling_table``: the paper's table of one model under every D;
                    ``examples``: neighbours of some items by every candidate)
 
-``scoring`` evaluates a fitted measure on blocks of queries and items, or on pairs. ``Comparison``
-contains the leaderboard, the table over the rescalings, and the models. ``choose_rank`` recommends
-the number of dimensions of a model.
+``scoring`` computes the scores of a fitted measure for blocks of queries and items. ``Comparison``
+contains the leaderboard, the table of scores by rescaling, and the models. ``choose_rank``
+recommends the number of latent dimensions of a model.
 """
 
 from fastcos.comparison.candidates import EQ2, Candidate

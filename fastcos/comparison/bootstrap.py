@@ -1,4 +1,4 @@
-"""Ranking of candidates with bootstrap intervals, and tests of the ranking by cross-fitting."""
+"""Ranking of candidates by score, with bootstrap intervals and cross-fitted tests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,15 +30,16 @@ Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
 class Outcome(NamedTuple):
-    """The result of a test against the chance level.
+    """The result of a test of whether the best candidate scores higher than a trivial answer.
 
-    score: the name of the score.
-    value, chance: the score of the best candidate, and the score of the trivial answer.
-    best: the number of the best candidate.
-    passed: whether the best candidate significantly exceeds the trivial answer.
-    evidence: the evidence in words, such as "the lead is 0.1 [0.0, 0.2]".
-    baseline: the trivial answer in words, such as "by chance".
-    scope: a word that distinguishes this test from others, such as "locally".
+    - `score`: the name of the score.
+    - `value`, `chance`: the score of the best candidate, and the score of the trivial answer.
+    - `best`: the index of the best candidate.
+    - `passed`: whether the score of the best candidate is significantly higher than the score of
+      the trivial answer.
+    - `evidence`: the evidence in words, such as "the lead is 0.1 [0.0, 0.2]".
+    - `baseline`: the trivial answer in words, such as "by chance".
+    - `scope`: a word that distinguishes this test from other tests, such as "locally".
     """
 
     score: str
@@ -55,20 +56,22 @@ class Outcome(NamedTuple):
 class Evaluation:
     """Scores of all candidates on one task.
 
-    task: the task in words.
-    unit: the kind of the units, in the plural.
-    n_units: the number of units.
-    score, estimate: the name of the score that ranks the candidates, and its Estimate function.
-    failure: the start of the conclusion if no test is significant.
-    chance: the score of a trivial answer, as an estimate for one candidate; the best candidate must
-        exceed this score. None if the task has performed other tests.
-    baseline: the trivial answer in words.
-    trivial: the name of the trivial answer if it is to be a row of the table; otherwise empty.
-    trivial_scores: further scores of the trivial answer, each as an estimate for one candidate.
-    outcomes: the tests that the task has already performed.
-    other_scores: further scores for the table.
-    success: the start of the sentence that lists the significant tests and then the other tests.
-    few: the number of units below which the conclusion contains a warning.
+    - `task`: the task in words.
+    - `unit`: the plural noun for the units, such as "users".
+    - `n_units`: the number of units.
+    - `score`, `estimate`: the name of the score that ranks the candidates, and the function that
+      estimates this score.
+    - `failure`: the first words of the conclusion if no test is significant.
+    - `chance`: a function that estimates the score of a trivial answer, which the best candidate
+      must exceed. `chance` is None if the task has performed other tests, whose results are
+      `outcomes`.
+    - `baseline`: the trivial answer in words.
+    - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
+    - `trivial_scores`: functions that estimate further scores of the trivial answer, by name.
+    - `outcomes`: the results of the tests that the task has already performed.
+    - `other_scores`: functions that estimate further scores of the candidates, by name.
+    - `success`: the first words of the sentence that lists the test results.
+    - `few`: the conclusion contains a warning if there are fewer units than this number.
     """
 
     task: str
@@ -88,9 +91,9 @@ class Evaluation:
 
 
 def mean_estimate(values: Floats, stands_for: Floats | None = None) -> Estimate:
-    """Return an estimate that computes weighted means of values (c, n) over units.
+    """Return a function that estimates the mean of `values` (candidates, units) over the units.
 
-    stands_for (n,) is the number of units of the population that each unit represents.
+    Entry i of `stands_for` (n,) is the number of units in the population that unit i represents.
     """
     size = np.ones(values.shape[1]) if stands_for is None else stands_for
     return lambda weights, numbers: (
@@ -104,7 +107,7 @@ def rank(
     left_out: Mapping[str, str],
     random: np.random.Generator,
 ) -> Leaderboard:
-    """Rank the candidates, of which the first is the baseline, and write the conclusion.
+    """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
     The conclusion uses cross-fitting: one half of the units chooses the best candidate, and the
     other half measures its lead. The choice among many candidates therefore does not inflate the
@@ -182,10 +185,10 @@ def _trivial_row(
     baseline: float,
     baseline_on_samples: Floats,
 ) -> LeaderboardRow:
-    """Return the row of the trivial answer.
+    """Return the row of the leaderboard that shows the scores of the trivial answer.
 
-    baseline: the score of the baseline. baseline_on_samples (r,): the score of the baseline on each
-    sample of the units.
+    - `baseline`: the score of the baseline.
+    - `baseline_on_samples` (r,): the score of the baseline on each bootstrap sample of the units.
     """
     chance = evaluation.chance or evaluation.estimate
     value, on_samples = float(chance(all_units, [0])[0, 0]), samples.scores(chance, [0])[:, 0]
@@ -209,9 +212,9 @@ def _best_of_items(
 ) -> tuple[Candidate | None, str]:
     """Return the best candidate that compares items with each other, and a sentence about it.
 
-    Return None and an empty sentence if all candidates compare items. The choice among these
-    candidates follows the same rule as the choice among all candidates: the baseline is chosen
-    unless the cross-fitted lead of another candidate over the baseline is significant.
+    If all candidates compare items with each other, return None and an empty sentence instead. The
+    best candidate is the baseline, unless the cross-fitted lead of another candidate over the
+    baseline is significant.
     """
     numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
     if len(numbers) == len(candidates):
@@ -246,11 +249,10 @@ def _tied(
 
 
 class _Samples:
-    """Bootstrap samples of the units for which mask (1, n) is 1.
+    """Bootstrap samples of the units whose entry in `mask` (1, n) is 1.
 
-    The samples are stored as the counts of the units, in 2 bytes each, and drawn in blocks, because
-    the int64 counts that NumPy draws and the float64 weights of an estimate take four times as much
-    memory.
+    A sample is stored as one uint16 count per unit. The samples are drawn in blocks, because the
+    counts that NumPy draws are int64 and take four times as much memory.
     """
 
     def __init__(self, mask: Floats, random: np.random.Generator) -> None:
@@ -260,12 +262,12 @@ class _Samples:
             block[:] = random.multinomial(size, mask[0] / size, len(block))
 
     def scores(self, estimate: Estimate, numbers: Sequence[int]) -> Floats:
-        """Return the estimates for these candidates on every sample, (r, c)."""
+        """Return the scores (r, c) of the candidates with these indices on every sample."""
         return estimate(self._counts.astype(np.float64), numbers)
 
 
 class _CrossFitting:
-    """Two random halves of the units, and bootstrap samples of each half."""
+    """Two random halves of the units for cross-fitting, with bootstrap samples of each half."""
 
     def __init__(self, n: int, random: np.random.Generator) -> None:
         first = np.zeros((1, n))
@@ -276,9 +278,10 @@ class _CrossFitting:
     def lead(
         self, estimate: Estimate, numbers: Sequence[int], reference: Estimate
     ) -> BootstrapInterval:
-        """Return the cross-fitted lead of the best of these candidates over the reference.
+        """Return the cross-fitted lead of the best of these candidates over a reference.
 
-        The reference is an estimate; its score of candidate number 0 is used.
+        `reference` is a function that estimates a score; its estimate for candidate 0 is the score
+        of the reference.
         """
         values, scores_on_samples = [], []
         for choice, test in ((0, 1), (1, 0)):
@@ -293,7 +296,7 @@ class _CrossFitting:
 def _test_chance(
     evaluation: Evaluation, n_candidates: int, halves: _CrossFitting, chance: Estimate
 ) -> Outcome:
-    """Test whether the cross-fitted lead of the best candidate over the chance level exceeds 0."""
+    """Test whether the best candidate, chosen by cross-fitting, scores higher than `chance`."""
     numbers, all_units = range(n_candidates), np.ones((1, evaluation.n_units))
     lead = halves.lead(evaluation.estimate, numbers, chance)
     scores = evaluation.estimate(all_units, numbers)[0]
@@ -319,7 +322,7 @@ def _conclusion(
 ) -> str:
     """Return the recommendation and its evidence, or the statement that no test is significant.
 
-    items_sentence: the sentence about the best candidate that compares items.
+    `items_sentence` is the sentence about the best candidate that compares items with each other.
     """
     units, warning = f"{board.n_units:,} {board.unit}", ""
     if board.n_units < evaluation.few:
@@ -354,7 +357,7 @@ def _conclusion(
 def _success(
     evaluation: Evaluation, outcomes: Sequence[Outcome], candidates: Sequence[Candidate]
 ) -> str:
-    """Return a sentence that lists the significant tests, and then the other tests."""
+    """Return a sentence with the significant test results first, and then the other results."""
     if not evaluation.success:
         return ""
     results = [
@@ -395,6 +398,6 @@ def _gain_in_words(gain: BootstrapInterval) -> str:
 
 
 def _interval(value: float, scores_on_samples: Floats) -> BootstrapInterval:
-    """Return a value with its percentile interval over the values on bootstrap samples."""
+    """Return a score with the percentile interval of its values on the bootstrap samples."""
     low, high = np.quantile(scores_on_samples, (_TAIL, 1 - _TAIL))
     return BootstrapInterval(float(value), float(low), float(high))

@@ -63,15 +63,16 @@ _IN_WORDS = {_OTHER_SIDE: "users, the other side of the model"}
 class Embeddings:
     """The rows to which measures are fitted, and further data that some measures require.
 
-    items (p, d): the embeddings of the items.
-    popularity (p,): the number of users of each item.
-    model: the model of the embeddings, or None.
-    X (n, p): the interactions from which the model computes the embeddings of its users.
-    rescaling: the rescaling of the embeddings.
-    weight_decay: λ of Eq. 2; None for the default of the model.
-    user_rows (n, d): the embeddings of the users if there is no model.
-    scoring: rows whose inner products are the scores of a model with biases; None if the inner
-        products of user_rows and items are the scores.
+    - `items` (p, d): the embeddings of the items.
+    - `popularity` (p,): the number of users of each item.
+    - `model`: the model that has learnt the embeddings, or None.
+    - `X` (n, p): the interactions from which the model computes the embeddings of its users.
+    - `rescaling`: the rescaling D that has been applied to the embeddings.
+    - `weight_decay`: the regularisation strength λ of Eq. 2; None stands for the default of the
+      model.
+    - `user_rows` (n, d): the embeddings of the users if there is no model.
+    - `scoring`: rows of users and items whose inner products are the scores of a model with biases;
+      None if the inner products of `user_rows` and `items` are the scores.
     """
 
     items: Rows
@@ -96,7 +97,7 @@ class Embeddings:
         return self.model is not None and self.model.objective == "dropout"
 
     def provide(self, requirement: str) -> bool:
-        """Return whether these data meet the requirement of a measure."""
+        """Return whether these embeddings contain the data that a measure requires."""
         return {
             "": True,
             EQ2: True,
@@ -109,7 +110,9 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A measure under a rescaling after a preprocessing; equality ignores the field ``source``.
+    """A similarity measure, a rescaling D and a preprocessing, which are evaluated together.
+
+    Candidates are compared without the field ``source``.
 
     Attributes
     ----------
@@ -117,11 +120,12 @@ class Candidate:
         Name of the measure. If the measure was passed as an object, the name includes the
         parameters that differ from the defaults of its class, such as ``csls:n_neighbors=5``.
     rescaling : str
-        Name or formula of D; "eq2" for the second objective; "no model" for the columns of the
-        interactions, for which layer_norm_cosine is Pearson's correlation; "" for vectors without
-        a model. A measure that is invariant to D has only one candidate, under the first rescaling.
+        Name or formula of D for a model of Eq. 1. The value is "eq2" for a model of Eq. 2, "no
+        model" if the columns of the interactions are compared, and "" for vectors without a model.
+        If D does not change the scores of a measure, only the first rescaling has a candidate with
+        this measure. (On columns of the interactions, layer_norm_cosine is Pearson's correlation.)
     preprocessing : str
-        Preprocessing of the interactions before the model is fitted; "none" if there is none.
+        Preprocessing of the interactions before the model is fitted, or "none".
     source : str or Measure
         The registered name or the object from which the measure is created. Default: ``measure``.
     """
@@ -157,7 +161,7 @@ class Candidate:
 
     @property
     def compares_users(self) -> bool:
-        """Whether the measure compares users with each other, instead of items."""
+        """Whether the measure compares users with each other instead of comparing items."""
         return self.name in USER_USER
 
     @property
@@ -167,7 +171,7 @@ class Candidate:
 
     @property
     def requires(self) -> str:
-        """The requirement, besides the rows, that the class of the measure declares, or ""."""
+        """The data that the measure requires besides the rows, such as "popularity", or ""."""
         if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))
@@ -189,7 +193,7 @@ class Candidate:
         return type(self._source)
 
     def rows(self, embeddings: Embeddings) -> Rows:
-        """Return the rows of the items, or of the users, in the form that the measure expects."""
+        """Return the rows of the items or of the users, whichever the measure compares."""
         if self.compares_users and embeddings.users is not None:
             return as_rows("users", embeddings.users)
         if embeddings.model is not None:
@@ -200,7 +204,7 @@ class Candidate:
         return embeddings.items
 
     def make(self, embeddings: Embeddings) -> Measure:
-        """Create the measure without fitting it; the embeddings provide its requirements."""
+        """Return the unfitted measure, with the data that it requires from the embeddings."""
         arguments = self._arguments(embeddings)
         if isinstance(self._source, str):
             return REGISTRY[self.name](**arguments)
@@ -228,14 +232,17 @@ def select_candidates(
     with_users: bool = False,
     argument: str = "measures",
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, the cosine first, and the measures that are left out.
+    """Return the candidates, of which the first is the cosine, and the measures that are left out.
 
-    measures is a list, or None for all measures whose requirements the embeddings meet, or
-    "default" for twelve of these measures that have different rankings. Measures that are left out
-    are returned with their requirements. If the embeddings do not meet the requirements of a
-    measure in a list, the function raises an error. Measures that compare users need
-    ``with_users``; however, rows without a model may be users themselves, which can be compared
-    with each other.
+    If `measures` is a list, these measures are compared, and the function raises an error if the
+    embeddings lack the data that one of them requires. None stands for all measures, and "default"
+    stands for twelve measures that rank items differently; in both cases, a measure is left out if
+    the embeddings lack the data that it requires. The second result is a dict from each measure
+    that is left out to these data.
+
+    Measures of users are accepted only if `with_users` is true. There is one exception: if there is
+    no model, the rows may belong to users, so measures that compare rows of users with each other
+    are accepted.
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:
@@ -268,7 +275,7 @@ def select_candidates(
 def _check_requirements(
     argument: str, candidate: Candidate, embeddings: Embeddings, with_users: bool
 ) -> None:
-    """Raise ValueError if the embeddings do not meet the requirements of a chosen measure."""
+    """Raise ValueError if the embeddings lack the data that a chosen measure requires."""
     name, requirement = candidate.name, candidate.requires
     only_rows = embeddings.model is None and not requirement
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
@@ -298,7 +305,7 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return a candidate with the same ranking, which is evaluated in place of this candidate."""
+    """Return the candidate to evaluate in place of this one; both rank the items equally."""
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
         return candidate
@@ -306,11 +313,11 @@ def representative(candidate: Candidate) -> Candidate:
 
 
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
-    """Return the candidates under each rescaling.
+    """Return one candidate for each rescaling that changes the scores of its measure.
 
-    Measures that are invariant to D are evaluated only under the first rescaling. The solution of
-    Eq. 2 is another model and not a rescaling of the solution of Eq. 1, so invariant measures are
-    also evaluated under Eq. 2, unless they require the model of Eq. 1.
+    If D does not change the scores of a measure, the measure is evaluated only under the first
+    rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq. 1, so
+    it is evaluated with every measure that does not require a model of Eq. 1.
     """
     return [
         replace(candidate, rescaling=rescaling)

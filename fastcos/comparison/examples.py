@@ -18,7 +18,7 @@ _K = 10
 
 
 class Example(NamedTuple):
-    """The neighbours and scores of the example items under one candidate.
+    """The neighbours of the example items under one candidate, and the scores between these items.
 
     Attributes
     ----------
@@ -27,8 +27,8 @@ class Example(NamedTuple):
     scores : ndarray (m, k), float64
         Scores of the neighbours.
     ranks : ndarray (m, m), uint8
-        For each pair of example items, the share of all pairs of example items that have a lower
-        score, multiplied by 255.
+        Rank of the score of each pair of example items among the scores of all pairs of different
+        example items, from 0 (lowest) to 255 (highest).
     """
 
     neighbors: Integers
@@ -37,9 +37,10 @@ class Example(NamedTuple):
 
 
 def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Integers:
-    """Choose n popular items, about the same number per label.
+    """Return n popular items as examples, with about the same number of items for each label.
 
-    The items are sorted by label, and within a label by descending popularity.
+    The items are sorted by label; items with the same label are sorted by descending popularity.
+    Without labels (`codes` is None), the n most popular items are returned.
     """
     order = np.argsort(-popularity, kind="stable")
     if codes is None:
@@ -51,7 +52,7 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
-    """Return neighbours and ranks of the example items, or None if the candidate compares users."""
+    """Return the Example for these items, or None if the candidate does not compare items."""
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)
@@ -67,9 +68,10 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
-    """Return for each pair the share of pairs of different items with a lower score, times 255.
+    """Return the rank of each score among the scores of different items, scaled to 0 .. 255.
 
-    The entries of the diagonal are 255.
+    Equal scores have equal ranks. The entries of the diagonal, where an item is compared with
+    itself, are 255.
     """
     ascending = np.sort(scores[~np.eye(len(scores), dtype=bool)])
     low, high = (np.searchsorted(ascending, scores, side) for side in ("left", "right"))

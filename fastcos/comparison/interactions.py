@@ -82,31 +82,33 @@ def compare(
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Comparison:
-    """Compare every similarity measure under every rescaling of a model, and recommend one.
+    """Compare similarity measures under all rescalings of a model, and recommend one measure.
 
-    Under every rescaling D, a model of Eq. 1 makes the same predictions and has the same loss. If
-    the scores of its cosines differ between rescalings, cosine similarity depends on a choice that
-    the loss does not make. The attributes ``named`` and ``grid`` of the result contain these
-    scores. The attribute ``leaderboard`` ranks all measures, with intervals, and recommends at most
-    one of them.
+    A rescaling D of a model of Eq. 1 changes neither its predictions nor its loss. If the scores of
+    the model's cosines differ between rescalings, the cosines depend on a choice that the loss does
+    not make. The attributes ``named`` and ``grid`` of the result contain the scores of the cosines
+    under every rescaling. The attribute ``leaderboard`` ranks all measures, with intervals, and
+    recommends at most one of them.
 
-    With labels, the task is to find items with the same label, for up to 1,000 labelled queries
-    that are distributed evenly over the labels. As in :func:`fastcos.audit`, permutations of the
-    labels test whether the best candidate recovers the labels locally (whether the ten nearest
-    items have the label of the query), globally (AUC of pairs with the same label), or for a single
-    label.
+    With labels, the task is to find items with the same label as a query item. Up to 1,000 labelled
+    items are queries, distributed evenly over the labels. As in :func:`fastcos.audit`, permutations
+    of the labels test whether the best candidate recovers the labels locally (whether the ten
+    nearest items have the label of the query), globally (AUC of pairs with the same label), or for
+    a single label.
 
-    Without labels, the task is to predict a fifth of the interactions of every user from the other
-    interactions, for up to 5,000 users. Each item that a user has seen votes for its 20 nearest
-    items, with weight 1 / log2(1 + rank). ``user_item_dot`` and ``user_item_cosine`` recommend the
-    items with the highest scores; under ``project_back_users``, the 20 nearest users vote. The best
-    measure must score higher than a recommendation of the most popular items to all users.
+    Without labels, the task is to predict a fifth of the interactions of each of up to 5,000 users
+    from the other interactions. For a measure of items, each item that a user has seen votes for
+    its 20 nearest items, with weight 1 / log2(1 + rank). ``user_item_dot`` and ``user_item_cosine``
+    instead recommend the items with the highest scores, and with ``project_back_users``, the 20
+    nearest users vote for the items that they have seen. The best measure must score higher than a
+    recommendation of the most popular items to all users.
 
-    The lead of the best candidate over the cosine (under D = I, or the cosine of Eq. 2 if Eq. 2 is
-    the only objective) is cross-fitted: each half of the queries chooses a candidate, and the other
-    half measures its lead. The intervals describe only the effect of sampling queries; the data and
-    the models stay the same. If the data themselves are drawn again, scores change more: on the
-    paper's simulation, an AUC changes by 0.03 to 0.06.
+    The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
+    The lead of the best candidate over the baseline is cross-fitted: each half of the queries
+    chooses a candidate, and the other half measures the lead of this candidate. The intervals show
+    only how much the scores would change with other queries, for the same data and the same models.
+    With newly drawn data, the scores change more: between simulations of the paper with different
+    seeds, an AUC differs by 0.03 to 0.06.
 
     Parameters
     ----------
@@ -116,42 +118,44 @@ def compare(
     labels : sequence (p,) of int or str, optional
         One label per item; None leaves an item out of the scores.
     n_components : int, optional
-        Rank k of the model, from 1 to min(n, p). Default: the smaller one of 50 and min(n, p).
+        Rank k of the model, from 1 to min(n, p). Default: 50, or min(n, p) if it is smaller.
     regularization : float, optional
         The regularisation strength λ of Eq. 1, on the scale of squared singular values. Default:
-        the square of singular value number k/5, which is close to the choice of the paper for its
-        data (10,000).
+        the square of singular value number k/5; for the simulation of the paper, this default is
+        close to the value 10,000 that the paper uses.
     weight_decay : float, optional
         The regularisation strength λ of Eq. 2, on the scale of singular values. Default: the square
         root of regularization, so that both objectives begin to suppress directions at the same
-        singular value; if this would make all columns zero, the default is half of the largest
-        singular value.
+        singular value. If the square root would make all columns of the embeddings zero, the
+        default is half of the largest singular value.
     objective : {"both", "dropout", "weight_decay"}, default "both"
-        Whether to compare both objectives, only Eq. 1 ("dropout") or only Eq. 2 ("weight_decay").
+        The compared objectives: both, only Eq. 1 ("dropout"), or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
         The rescalings of Eq. 1. Default: all named rescalings.
     preprocessing : sequence of str, default ("none",)
         Transformations of X before the model is fitted: ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
-        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. The leaderboard contains the
-        measures of the models that are fitted after each of these transformations.
+        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. A model is fitted after each of
+        these transformations, and the leaderboard contains the measures of all these models.
     measures : sequence of str or Measure, or "default", optional
-        The measures of the leaderboard; the cosine is always added. If omitted, all measures whose
-        requirements the model meets are compared. "default" stands for twelve of these measures,
-        which have different rankings and take O(queries p k) time. In both cases, the cosine and
-        the correlation of the columns of X are also compared, without a model, if 32 n p bytes fit
-        into the setting ``working_memory``. Pass a measure with further requirements as an object,
-        such as ``get_measure("soft_cosine", matrix=S)``.
+        The measures of the leaderboard; the cosine is always added. If omitted, all measures are
+        compared except those that require data that neither X nor the model provides. "default"
+        stands for twelve of these measures, which rank items differently and take O(queries p k)
+        time. In both cases, the leaderboard also contains the cosine and the correlation of the
+        columns of X, which need no model, if 32 n p bytes fit into the setting ``working_memory``.
+        A measure that requires further data must be passed as an object, such as
+        ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
-        Number of random items from whose neighbours and labels the scores of the rescalings are
-        computed. To score the measures, five times as many labelled items are ranked; without
-        labels, users are drawn until they have together seen five times as many items, but at least
-        500 users. Default: all items.
+        Number of items that are sampled at random to score the rescalings. To score the measures,
+        five times as many labelled items are ranked; without labels, at least 500 users are drawn,
+        and further users until all drawn users together have seen five times as many items. By
+        default, no items are sampled: all items are used.
     n_examples : int, default 0
-        Number of popular items whose neighbours under every candidate are part of the leaderboard,
-        for :func:`fastcos.plots.html.leaderboard_page`.
+        Number of popular items whose neighbours under every candidate are stored in the
+        leaderboard. The function :func:`fastcos.plots.html.leaderboard_page` shows these
+        neighbours.
     budget : float, optional
         Time in seconds after which no further candidate is evaluated. ``left_out`` of the
         leaderboard lists the candidates that were not evaluated.
@@ -182,10 +186,10 @@ def compare(
     Notes
     -----
     Fitting the model takes O(nnz k) time, and scoring a rescaling (AUC, MAP@R and neighbours) takes
-    O(p² k) time. Evaluating a candidate takes O(queries p k) time, or O(p² k) time without labels
-    and for measures that search neighbours in fit. No p x p array is allocated.
-    :func:`fastcos.set_config` sets the number of threads and the memory. Source: Steck, Ekanadham,
-    Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
+    O(p² k) time. Evaluating a candidate takes O(queries p k) time with labels, and O(p² k) time
+    without labels or if the method ``fit`` of the measure searches for neighbours. No p x p array
+    is allocated. :func:`fastcos.set_config` sets the number of threads and the memory. Source:
+    Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
 
     Examples
     --------
@@ -278,12 +282,13 @@ def _draw_task(
     n_ranked: int | None,
     random: np.random.Generator,
 ) -> tuple[Task, sp.csr_array]:
-    """Return the task, and the interactions on which the models of this task are trained.
+    """Return the task on which candidates are scored, and the interactions that train its models.
 
-    codes (p,): codes of the labels to recover, or None to predict held-out interactions.
-    names: the name of the label of each code.
-    popularity (p,): the number of users of each item; items without users are not ranked.
-    n_ranked: about this number of items are ranked; None ranks all items.
+    - `codes` (p,): the label codes of the items, or None if the task is to predict held-out
+      interactions.
+    - `names`: the name of the label for each code.
+    - `popularity` (p,): the number of users of each item; items without users are not ranked.
+    - `n_ranked`: the approximate number of items to rank; None stands for all items.
     """
     if codes is None:
         held_out = HeldOutTask.split(X, random, n_items=n_ranked)
@@ -299,7 +304,7 @@ def _parameters(
     preprocessings: Sequence[str],
     n_sampled: int | None,
 ) -> dict[str, Any]:
-    """Return the parameters with which the comparison can be repeated on the same data."""
+    """Return a dict of the parameters with which the same comparison can be repeated."""
     return {
         "n_users": X.shape[0],
         "n_items": X.shape[1],
@@ -319,10 +324,12 @@ def _results_until(
     evaluations: Iterable[tuple[Candidate, CandidateScores | ValueError]],
     tick: Callable[[], None],
 ) -> tuple[list[tuple[Candidate, CandidateScores | ValueError]], list[Candidate]]:
-    """Evaluate candidates until the deadline; return the results and the remaining candidates.
+    """Evaluate candidates until the deadline; return the results, and the candidates without one.
 
-    deadline: a value of time.monotonic. evaluations: the result for each candidate's
-    representative; the results are computed one by one. tick is called after each evaluation.
+    - `deadline`: a time on the clock of ``time.monotonic``.
+    - `evaluations`: an iterator over pairs of a candidate and its result, which computes each
+      result when it is requested. Candidates that rank items equally share one evaluation.
+    - `tick`: a function that is called after each evaluation.
     """
     results_by_candidate = {}
     for candidate, result in evaluations:
@@ -341,7 +348,7 @@ def _results_until(
 
 
 def _preprocessings(preprocessing: Sequence[str] | str) -> list[str]:
-    """Return the distinct names; "none", which the baseline uses, comes first."""
+    """Return the names of the preprocessings without repetitions, starting with "none"."""
     if isinstance(preprocessing, str):
         preprocessing = [preprocessing]
     names = validation.as_list("preprocessing", preprocessing)
@@ -359,11 +366,12 @@ def _candidates(
     with_users: bool,
     with_columns: bool,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the candidates, the cosine first, and the measures that are left out.
+    """Return the candidates, of which the first is the cosine, and the measures that are left out.
 
-    The candidates are the measures under every rescaling, measures of the columns of X without a
-    model, and the measures after every preprocessing. Measures that are left out are returned with
-    their requirements.
+    The candidates are the measures under every rescaling, the same measures after every
+    preprocessing and, if `with_columns` is true, measures of the columns of X, which need no model.
+    The second result is a dict from each measure that is left out to the data or the memory that it
+    requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

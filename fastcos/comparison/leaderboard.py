@@ -17,7 +17,7 @@ _PER_ITEM = (
 
 
 class BootstrapInterval(NamedTuple):
-    """A number and its 95 % bootstrap interval over resampled units, with unchanged models."""
+    """A score and its 95 % bootstrap interval; units are resampled, models are not refitted."""
 
     value: float
     low: float
@@ -36,8 +36,8 @@ class LeaderboardRow(NamedTuple):
     score : BootstrapInterval
         The score by which the candidates are ranked, over all units.
     gain : BootstrapInterval
-        The score minus the score of the baseline on the same samples of units. The gain of the
-        baseline is 0.
+        The score minus the score of the baseline. Its interval is computed from the differences of
+        the two scores on the same bootstrap samples. The gain of the baseline itself is 0.
     other_scores : dict of str to float
         Further scores, by name.
     """
@@ -48,7 +48,7 @@ class LeaderboardRow(NamedTuple):
     other_scores: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the candidate, the score and the gain with their intervals, as one flat dict."""
+        """Return the fields of this row as one flat dict."""
         return {
             **self.candidate.to_dict(),
             "score": self.score.value,
@@ -64,7 +64,9 @@ class LeaderboardRow(NamedTuple):
 @as_table
 @dataclass(frozen=True)
 class Leaderboard(Record):
-    """Candidates by descending score; equal scores are in the order of evaluation.
+    """The candidates of a comparison by descending score, and a recommendation.
+
+    Candidates with equal scores are in the order in which they were evaluated.
 
     Attributes
     ----------
@@ -73,29 +75,32 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate. If the task is to predict held-out interactions, another row contains
-        the scores of a recommendation of the most popular items, which is not a candidate.
+        One row per candidate. If the task is to predict held-out interactions, one more row
+        contains the scores of recommending the most popular items to all users. This row is not a
+        candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
-        Score of a trivial answer (chance, the commonest label, popularity), by name of the score.
+        For the name of each tested score, the score of a trivial answer: the score by chance, or
+        the score of recommending the most popular items.
     n_units : int
         Number of items, users or pairs on which the table and the conclusion are based.
     unit : str
-        The kind of the units, in the plural: "items", "users" or "pairs".
+        The units on which candidates are scored: "items", "users" or "pairs".
     beats_chance : bool
-        Whether the best candidate significantly exceeds a chance level.
+        Whether at least one score of the best candidate is significantly higher than its chance
+        level.
     recommended : Candidate or None
         The recommended candidate; None if ``beats_chance`` is false.
     gain : BootstrapInterval or None
-        Cross-fitted gain of the best candidate other than the baseline over the baseline: each half
-        of the units chooses a candidate, and the other half measures its gain. None if the baseline
-        is the only candidate.
+        Cross-fitted gain of the best other candidate over the baseline: each half of the units
+        chooses a candidate, and the other half measures the gain of this candidate. None if the
+        baseline is the only candidate.
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str
-        The measures that were not evaluated, each with the reason, such as a requirement that the
-        data did not meet.
+        The measures that were not evaluated, each with the reason, such as the name of the data
+        that the measure requires.
     not_distinguishable : list of Candidate
         Candidates whose score does not differ significantly from the score of the recommended
         candidate, because the 95 % interval of the difference contains 0. The list is in descending
@@ -106,8 +111,8 @@ class Leaderboard(Record):
     example_items : ndarray (m,), int64, or None
         Row numbers of the example items.
     examples : dict of Candidate to Example
-        Neighbours of the example items under each candidate, and scores between these items. The
-        dict does not contain measures that compare users.
+        For each candidate that compares items with each other, the neighbours of the example items
+        and the scores between these items.
     """
 
     task: str
@@ -128,7 +133,7 @@ class Leaderboard(Record):
     examples: dict[Candidate, Example] = field(default_factory=dict, repr=False)
 
     def best_per_measure(self) -> list[LeaderboardRow]:
-        """Return the best row of every measure, by descending score."""
+        """Return the row with the highest score of every measure, by descending score."""
         best: dict[str, LeaderboardRow] = {}
         for row in self.rows:
             best.setdefault(row.candidate.measure, row)
@@ -140,7 +145,7 @@ class Leaderboard(Record):
         return self.conclusion
 
     def sections(self) -> tuple[Section]:
-        """Return the table of the best row of every measure."""
+        """Return a section with a table that contains the best row of every measure."""
         scores = (self.score, f"95 % over {self.unit}", "gain", "95 % of the gain")
         header = ("measure", "under", *scores, *self.rows[0].other_scores)
         title = (
@@ -156,11 +161,11 @@ class Leaderboard(Record):
         return (Section("Leaderboard", tables=[Table(title, header, lines, legend)]),)
 
     def row(self, candidate: Candidate) -> LeaderboardRow:
-        """Return the row of a candidate."""
+        """Return the row that contains the scores of this candidate."""
         return next(row for row in self.rows if row.candidate == candidate)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields except the examples, as dicts, lists, numbers and texts."""
+        """Return all fields except the examples as a dict that can be written as JSON."""
         excluded = ("example_items", "examples")
         return {name: value for name, value in super().to_dict().items() if name not in excluded}
 

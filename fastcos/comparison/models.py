@@ -1,4 +1,4 @@
-"""The models of a comparison: models of both objectives, from one factorisation of X."""
+"""Models that ``compare`` fits: one model per objective, all from one factorisation of X."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,10 @@ OBJECTIVES = ("both", "dropout", "weight_decay")
 
 
 class Settings(NamedTuple):
-    """The arguments of the models. A regularisation strength of None is chosen from the data."""
+    """The validated arguments of the models that ``compare`` fits.
+
+    If a regularisation strength is None, its default is computed from the data.
+    """
 
     n_components: int
     objective: str
@@ -39,7 +42,7 @@ def as_settings(
     shape: tuple[int, int], n_components: Any, objective: Any, regularization: Any,
     weight_decay: Any, random_state: Any,
 ) -> Settings:  # fmt: skip
-    """Validate the arguments of models for interactions of this shape."""
+    """Return the validated arguments of models for interactions with this shape."""
     rank = min(N_COMPONENTS, *shape) if n_components is None else n_components
     strengths = {"regularization": regularization, "weight_decay": weight_decay}
     return Settings(
@@ -54,7 +57,10 @@ def as_settings(
 
 
 class FittedModels(NamedTuple):
-    """Models by objective, their regularisation strengths, and the interactions of their users."""
+    """The fitted model of each objective, with the regularisation strengths of both objectives.
+
+    `users` is the matrix of interactions from which the models compute user embeddings.
+    """
 
     by_objective: dict[str, LinearMF]
     regularization: float
@@ -83,10 +89,11 @@ def fit_models(
     preprocessing: str = "none",
     progress: Progress | None = None,
 ) -> FittedModels:
-    """Fit the models of both objectives, or of the chosen objective, by one factorisation of X.
+    """Fit a model for each chosen objective; all models share one factorisation of X.
 
-    X is preprocessed first. The regularisation strengths in settings are in units of X, so the
-    default strengths are used for a preprocessed X.
+    If `preprocessing` is not "none", X is transformed first. The regularisation strengths in
+    `settings` then have no effect, because their scale is the scale of the original X; the default
+    strengths for the transformed X are used instead.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X
@@ -117,7 +124,7 @@ def fit_models(
 
 
 class ModelVariant(NamedTuple):
-    """A set of item embeddings of a model, under a rescaling; the rescaling is None for Eq. 2."""
+    """The item embeddings of one objective under one rescaling, which is None for Eq. 2."""
 
     name: str
     objective: str
@@ -131,8 +138,8 @@ class ModelVariant(NamedTuple):
 def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> list[ModelVariant]:
     """Return the variants of Eq. 1 under the chosen rescalings, followed by the variant of Eq. 2.
 
-    The default is all rescalings that have a name. Variants of an objective that is not compared
-    are left out.
+    By default, all rescalings that have a name are chosen. If only one objective is compared, the
+    result contains no variants of the other objective.
     """
     by_name = {named.name: named.rescaling for named in rescalings()}
     choices = by_name if chosen is None else validation.as_list("rescalings", chosen)
@@ -148,6 +155,6 @@ def named_variants(chosen: Sequence[str | Rescaling] | None, objective: str) -> 
 
 
 def grid_variants(objective: str) -> list[ModelVariant]:
-    """Return the variants of Eq. 1 under a grid of D; none if only Eq. 2 is compared."""
+    """Return the variants of Eq. 1 under a grid of rescalings; [] if only Eq. 2 is compared."""
     grid = () if objective == "weight_decay" else rescaling_grid()
     return [ModelVariant(f"grid {D.formula}", "dropout", D) for D in grid]

@@ -23,30 +23,32 @@ _N_USERS = 2000
 @as_table
 @dataclass(frozen=True)
 class RankChoice:
-    """Three recommendations for the number of dimensions, and the data on which they are based.
+    """Three recommendations for the number of latent dimensions, and the data behind them.
 
     Attributes
     ----------
     ranks : ndarray (m,), int64
         The compared ranks, ascending.
     ndcg : ndarray (m,), float64
-        Mean, over users, of NDCG@20 for held-out interactions, for the model of each rank.
+        For each rank, the mean over users of the NDCG@20 with which the model of this rank predicts
+        held-out interactions.
     ndcg_error : ndarray (m,), float64
-        Standard error, over users, of the difference between the NDCG of each rank and the NDCG of
-        the best rank.
+        Standard error over users of the difference between the NDCG of a rank and the NDCG of the
+        best rank, for each of the ranks.
     singular_values : ndarray (k,), float64
-        Singular values of the interactions, descending; k is the largest rank.
+        Singular values of the interactions on which the models were trained, in descending order; k
+        is the largest rank.
     noise_singular_values : ndarray (k,), float64
-        Singular values of the interactions after the users of each item were replaced by users that
-        were drawn at random.
+        Singular values of the same interactions after the users of each item have been replaced by
+        random users.
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the largest NDCG.
     by_gap : int
-        The rank k for which the ratio of singular values k and k + 1 is largest. The first ratio is
-        not considered, because the first singular value reflects popularity.
+        The rank k from 2 for which the ratio of singular values k and k + 1 is largest. The rank 1
+        is excluded, because the first singular value mainly reflects popularity.
     by_parallel_analysis : int
-        Number of leading singular values that exceed the corresponding singular value of the noise,
-        but at least 2.
+        Number of singular values before the first one that does not exceed the noise singular value
+        with the same index, but at least 2.
     """
 
     ranks: Integers
@@ -66,25 +68,27 @@ def choose_rank(
     regularization: float | None = None,
     random_state: int = 0,
 ) -> RankChoice:
-    """Choose the number of latent dimensions for a model of these interactions.
+    """Return three recommendations for the number of latent dimensions of a model.
 
     Choose the number of dimensions before you compare rescalings D, because a cosine depends on all
-    dimensions, and dimensions that contain only noise add noise to the cosine. The three criteria
-    use no labels. The criteria may disagree, because superfluous dimensions harm a cosine more than
-    they harm predictions.
+    dimensions, and dimensions that contain only noise add noise to the cosine. The three
+    recommendations are based on the prediction of held-out interactions, on the largest gap between
+    singular values, and on a comparison with random interactions; none of them uses labels. The
+    recommendations may disagree, because superfluous dimensions harm a cosine more than they harm
+    predictions.
 
     Parameters
     ----------
     X : sparse matrix or array_like (n, p)
         Interactions of n users with p items.
     ranks : sequence of int, optional
-        The ranks to compare, from 2 to min(n, p). Default: 2 to 100, in about equal steps on a
-        logarithmic scale.
+        The ranks to compare, each from 2 to min(n, p). Default: ranks from 2 to 100, in about equal
+        steps on a logarithmic scale.
     regularization : float, optional
-        The regularisation strength λ of Eq. 1 for all ranks. Default: the value that
-        :func:`fastcos.compare` chooses for rank 50.
+        The regularisation strength λ of Eq. 1, which is the same for all ranks. Default: the λ that
+        :func:`fastcos.compare` chooses for a model of rank 50.
     random_state : int, default 0
-        Seed of the held-out interactions, the noise and the solver.
+        Seed for drawing the held-out interactions and the random users, and for the solver.
 
     Returns
     -------
@@ -92,9 +96,9 @@ def choose_rank(
 
     Notes
     -----
-    The function computes two SVDs of the largest rank. Sources: Horn 1965,
-    doi:10.1007/BF02289447, for parallel analysis; Breiman et al. 1984, for the rule of one standard
-    error.
+    The function computes two SVDs of the largest rank. Sources: for ``by_parallel_analysis``, Horn
+    1965, doi:10.1007/BF02289447; for the rule of one standard error in ``by_held_out``, Breiman et
+    al. 1984.
 
     Examples
     --------
@@ -141,7 +145,7 @@ def choose_rank(
 
 
 def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: int) -> LinearMF:
-    """Fit Eq. 1 with this rank; by default, λ is the square of the tenth singular value."""
+    """Return a model of Eq. 1; by default, its λ is the square of the tenth singular value."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
         # By default, ``compare`` sets λ to the square of singular value number rank / 5. For the
@@ -153,7 +157,7 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
 def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
     """Return the smallest rank whose NDCG is within one standard error of the largest NDCG.
 
-    ndcg (ranks, users): the NDCG of each rank for each user.
+    `ndcg` (ranks, users) contains the NDCG of the model of each rank for each user.
     """
     means = ndcg.mean(axis=1)
     return ranks[int(np.argmax(means >= means.max() - _errors(ndcg)))]
@@ -166,12 +170,12 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return the number of leading values that exceed those of the noise, but at least 2."""
+    """Return the number of values before the first one that is not above the noise, at least 2."""
     return max(2, int(np.append(values > noise, False).argmin()))
 
 
 def largest_gap(values: Floats) -> int:
-    """Return the number of values before the largest ratio of two consecutive values.
+    """Return the number of values before the largest gap, the largest ratio of consecutive values.
 
     The ratio of the first and the second value is not considered.
     """
@@ -180,7 +184,7 @@ def largest_gap(values: Floats) -> int:
 
 
 def shuffled_users(X: sp.csr_array, random: np.random.Generator) -> sp.csr_array:
-    """Replace the users of each item by random users; each item keeps its number of users."""
+    """Return X with random users for each item; the number of users of an item is unchanged."""
     columns = sp.csc_array(X)
     counts = np.diff(columns.indptr)
     rows = [random.choice(X.shape[0], count, replace=False) for count in counts.tolist()]

@@ -20,14 +20,18 @@ N_VOTES = 20
 def recommend(
     candidate: Candidate, embeddings: Embeddings, users: Integers, X: sp.csr_array, k: int
 ) -> Neighbors:
-    """Recommend k items by user-item scores, or by votes of the nearest users or nearest items.
+    """Return k recommended items for each user, by user-item scores or by votes of neighbours.
 
-    embeddings: the embeddings of the items, and of the users of all rows of X. users (m,): row
-    numbers of users, ascending. X (n, p): interactions. The items that a user has seen vote for
-    other items, and are never recommended to that user.
+    - `embeddings`: the embeddings of all items, and of the users of all rows of X.
+    - `users` (m,): ascending row numbers of the users who receive recommendations.
+    - `X` (n, p): the interactions, which say which items a user has seen.
 
-    Return the items of each user in descending order of score or votes, padded with -1. If items
-    are ranked by votes, the scores are NaN.
+    If the measure compares items with each other, the items that a user has seen vote for their
+    nearest items. If it compares users, the nearest users vote for the items that they have seen. A
+    user never receives an item that the user has seen.
+
+    The items of each user have descending scores or votes, and the list is padded with -1. If the
+    items are ranked by votes, all scores in the result are NaN.
     """
     measure, seen = candidate.make(embeddings), sp.csr_array(X[users])
     if candidate.name in USER_ITEM:
@@ -61,7 +65,7 @@ def recommend(
 
 
 def _recommend_by_votes(kernel: Any, n: int, k: int, *arguments: Any) -> Neighbors:
-    """Run a kernel that counts votes; return the k items with the most votes for each user."""
+    """Run a kernel that counts votes, and return the k items with the most votes for each user."""
     best = parallel.unfilled((n, k), np.int64)
     parallel.run(kernel, parallel.row_blocks(n, 32), *arguments, best)
     return Neighbors(best, np.full((n, k), np.nan, np.float32))
@@ -73,6 +77,6 @@ def _items_of_users(X: sp.csr_array) -> Any:
 
 
 def _votes(lists: Integers) -> tuple[Integers, Floats]:
-    """Return the neighbour lists and the weight of a vote for each rank, as kernels expect them."""
+    """Return the neighbour lists, and the weights of votes by rank, in the types of the kernels."""
     weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
     return validation.read_only(np.ascontiguousarray(lists)), validation.read_only(weights)

@@ -1,4 +1,4 @@
-"""Label recovery under every rescaling of one model: the comparison of the paper, for any data."""
+"""The table of ``compare``: how well cosines recover labels under every rescaling of a model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """Scores under the named and the grid rescalings, and neighbours under named rescalings."""
+    """The scores of the named rescalings and of the grid, and the neighbours of the named ones."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]
@@ -40,7 +40,7 @@ def score_rescalings(
     tick: Callable[[], None],
     executor: Executor,
 ) -> Tables:
-    """Score the cosines of every variant.
+    """Return the scores of the cosines under all named rescalings and all rescalings of the grid.
 
     A rescaling that is both named and on the grid is scored only once.
     """
@@ -65,7 +65,7 @@ def score_rescalings(
 
 
 class RescalingEvaluator:
-    """Scores variants of item embeddings, all with the same labels and reference neighbours."""
+    """Computes the scores of rescaled item embeddings against fixed labels and neighbour lists."""
 
     def __init__(
         self,
@@ -88,9 +88,10 @@ class RescalingEvaluator:
         self._reference = self._neighbors(reference_items)
 
     def evaluate(self, job: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
-        """Return the scores and the neighbour lists of a variant.
+        """Return the scores and the neighbour lists of the item embeddings under a rescaling.
 
-        The second entry of the job says whether to cluster the items, which AMI and ARI require.
+        `job` is a variant, and a flag that says whether to cluster the items in order to compute
+        AMI and ARI.
         """
         variant, cluster = job
         D, items = variant.rescaling, variant.embeddings(self._models)

@@ -1,4 +1,4 @@
-"""The result of a comparison: the table over rescalings, and the leaderboard of all measures."""
+"""The result of ``compare``: scores of the cosine by rescaling, and a leaderboard of measures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,33 +35,38 @@ _COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class RescalingScores(Record):
-    """Scores of the cosines of one set of item embeddings; scores of labels may be None.
+    """Scores of the cosines of the item embeddings under one rescaling.
+
+    The scores that require labels are None if there are no labels.
 
     Attributes
     ----------
     name : str
-        Name of the rescaling; "eq2" for the second objective.
+        Name of the rescaling, or "eq2" for the solution of Eq. 2.
     formula : str
         Formula of D.
     objective : str
         "dropout" (Eq. 1) or "weight_decay" (Eq. 2).
     shrinkage, spectrum : float or None
-        Exponents of D = S^shrinkage Σ^spectrum; None for Eq. 2, which determines D.
+        Exponents of the rescaling D = S^shrinkage Σ^spectrum. Both are None for Eq. 2, whose
+        solution cannot be rescaled.
     pair_auc, pair_auc_low, pair_auc_high : float or None
-        Probability that a pair of items with the same label has a larger cosine than a pair with
-        different labels, and an interval that certainly contains this probability.
+        ``pair_auc`` is the probability that a pair of items with the same label has a larger cosine
+        than a pair with different labels. The exact probability certainly lies between
+        ``pair_auc_low`` and ``pair_auc_high``.
     stratified_auc : float or None
-        The AUC within ten strata of pairs of similar popularity, so that popular items alone do not
-        decide the score. For fewer than 50 labelled items, there is only one stratum.
+        Mean AUC within ten strata of pairs that have similar popularity, so that a few popular
+        items do not dominate the score. If fewer than 50 items have labels, there is only one
+        stratum.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
-        Scores that ``fastcos.metrics`` describes. The embeddings of the grid are not clustered, so
-        their ami and ari are None.
+        Scores that the documentation of ``fastcos.metrics`` defines. ``ami`` and ``ari`` are None
+        for the rescalings of the grid, because these embeddings are not clustered.
     effective_rank : float
         Effective rank of the item embeddings.
     jaccard_at_10 : float
-        Mean, over items, of the Jaccard index between the ten nearest neighbours of an item under
-        this D and under D = I. If Eq. 1 is not compared, the reference is the solution of Eq. 2
-        instead.
+        Mean over items of the Jaccard index between the ten nearest neighbours of an item under
+        this D and under D = I. If Eq. 1 is not compared, the neighbours under the solution of Eq. 2
+        replace the neighbours under D = I.
     jaccard_error : float or None
         Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int
@@ -98,12 +103,12 @@ class RescalingScores(Record):
 
     @property
     def heading(self) -> str:
-        """The name and the formula, for a table."""
+        """The name and the formula of the rescaling, as the label of a row in a table."""
         return f"{self.name}, D = {self.formula}" if self.rescaling else "Eq. 2, unique"
 
 
 def rescalings_table(named: Sequence[RescalingScores]) -> Table:
-    """Return the table of scores by rescaling, without empty columns."""
+    """Return the table of scores, with one row per rescaling and without empty columns."""
     columns = [
         column for column in _COLUMNS if any(getattr(row, column[1]) is not None for row in named)
     ]
@@ -118,32 +123,35 @@ def rescalings_table(named: Sequence[RescalingScores]) -> Table:
 @as_table
 @dataclass(frozen=True)
 class Comparison(Record):
-    """A comparison of rescalings of one model, and of measures under these rescalings.
+    """The result of :func:`fastcos.compare`: scores of the cosine by rescaling, and a leaderboard.
 
     Attributes
     ----------
     leaderboard : Leaderboard
-        Every measure under every rescaling, ranked by the recovery of labels or, without labels, by
-        the prediction of held-out interactions; with a conclusion.
+        The ranking of all measures under all rescalings, with a conclusion. Measures are ranked by
+        how well they recover the labels or, without labels, by how well they predict held-out
+        interactions.
     named : list of RescalingScores
-        Scores of the named rescalings of Eq. 1, followed by the scores of Eq. 2.
+        Scores of the cosine under each named rescaling of Eq. 1, followed by the scores of the
+        cosine under Eq. 2.
     grid : list of RescalingScores
-        Scores of Eq. 1 under D = S^shrinkage Σ^spectrum for a grid of exponents.
+        Scores of the cosine of Eq. 1 under D = S^shrinkage Σ^spectrum, for a grid of the two
+        exponents.
     neighbors : dict of str to ndarray (p, 10), int64
         Ten nearest neighbours by cosine under each named rescaling. If items were sampled, there is
         one row per sampled item.
     sampled : ndarray (m,), int64, or None
-        Row numbers of the items whose neighbours and labels score the rescalings; None if all items
-        were used.
+        Indices of the items that were sampled to score the rescalings, or None if all items were
+        used.
     labels : ndarray (p,), int64, or None
-        Number of the label of each item, in the sorted order of the labels; -1 for items that were
-        left out.
+        Label code of each item. Codes number the labels in sorted order, from 0; an item without a
+        label has the code -1.
     label_names : list of str
-        The name of the label with each number.
+        The name of the label for each label code.
     popularity : ndarray (p,), int64
         Number of users of each item.
     parameters : dict
-        The parameters with which the comparison can be repeated on the same data.
+        The parameters with which the same comparison can be repeated.
     models : dict of str to LinearMF
         The fitted model of each objective that was compared.
     """
@@ -160,13 +168,14 @@ class Comparison(Record):
     label_names: list[str] = field(default_factory=list, repr=False)
 
     def item_embeddings(self, row: RescalingScores) -> Items:
-        """Return the item embeddings (p, k) to which a row of scores belongs."""
+        """Return the item embeddings (p, k) whose cosines have the scores in this row."""
         return self.models[row.objective].item_embeddings(row.rescaling)
 
     def auc_range(self, *, grid: bool = False) -> float | None:
-        """Return the largest minus the smallest pairwise AUC of Eq. 1 over rescalings.
+        """Return the difference between the largest and the smallest ``pair_auc`` of Eq. 1.
 
-        The rescalings are the named rescalings or, if grid is true, those of the grid.
+        If `grid` is false, the AUCs under the named rescalings are compared; if `grid` is true, the
+        AUCs under the rescalings of the grid are compared.
         """
         rows = self.grid if grid else [row for row in self.named if row.name != EQ2]
         values = [row.pair_auc for row in rows if row.pair_auc is not None]
@@ -183,7 +192,7 @@ class Comparison(Record):
         return (rescalings, *self.leaderboard.sections())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the scores and the leaderboard, as dicts, lists, numbers and texts."""
+        """Return the scores and the leaderboard as a dict that can be written as JSON."""
         return {
             "scores": {
                 "named": [row.to_dict() for row in self.named],

@@ -1,4 +1,4 @@
-"""Evaluation of all candidates on one task, in this process or on workers, and their ranking."""
+"""Evaluation of all candidates on one task, in this process or on workers, and ranking."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,16 +26,16 @@ CandidateScores = tuple[Any, Example | None]
 
 
 def run_here(evaluator: Any, jobs: Sequence[Any]) -> Iterable[Any]:
-    """Evaluate one job after another in this process."""
+    """Return an iterator that evaluates one job after another in this process."""
     return map(evaluator.evaluate, jobs)
 
 
 class CandidateEvaluator:
-    """Scores candidates on a task.
+    """Evaluates candidates on a task; each call of ``evaluate`` scores one candidate.
 
-    embeddings is a function that takes the name of a rescaling, and returns the embeddings under
-    this rescaling. examples contains the items whose neighbours under each candidate are part of
-    the result.
+    - `embeddings`: a function that takes the name of a rescaling and returns the embeddings under
+      this rescaling.
+    - `examples`: the items whose neighbours are part of the result, or None.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CandidateEvaluator:
         self._cache: tuple[str, Embeddings] | None = None
 
     def evaluate(self, job: Candidate) -> CandidateScores | ValueError:
-        """Score a candidate; return an error if the measure cannot be used with these rows."""
+        """Return the scores of a candidate, or the error that its measure raises for these rows."""
         if self._cache is None or self._cache[0] != job.rescaling:
             self._cache = job.rescaling, self._embeddings(job.rescaling)
         embeddings, items = self._cache[1], self._examples
@@ -66,10 +66,11 @@ def rank_results(
     are_chosen: bool,
     examples: Integers | None,
 ) -> Leaderboard:
-    """Rank the candidates by the results of ``CandidateEvaluator.evaluate``.
+    """Return the leaderboard of candidates that ``CandidateEvaluator.evaluate`` has evaluated.
 
-    If a measure cannot be fitted to these rows, its error is raised if the caller has chosen the
-    measures; otherwise the measure is left out.
+    If the evaluation of a candidate has failed and the caller has chosen the measures
+    (`are_chosen`), the function raises the error. If the caller has not chosen the measures, the
+    candidate is left out.
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []
@@ -90,7 +91,7 @@ def rank_results(
 
 
 class ModelEmbeddings:
-    """The embeddings of the models after one preprocessing, by the name of the rescaling."""
+    """A function from the name of a rescaling to the embeddings of a model under this rescaling."""
 
     def __init__(self, models: FittedModels, variants: Sequence[ModelVariant], X: Any) -> None:
         self._models = models
@@ -124,10 +125,10 @@ def evaluate_models(
     executor: Executor,
     examples: Integers | None,
 ) -> Iterator[tuple[Candidate, Any]]:
-    """Yield every candidate with its scores on models of X.
+    """Yield every candidate with its scores, or with the error that its measure raises.
 
-    ``models`` are the models of X without preprocessing. Candidates with the same preprocessing are
-    adjacent, so models are fitted only once per preprocessing.
+    `models` are the models of X without preprocessing. The other models are fitted once per
+    preprocessing, because candidates with the same preprocessing are adjacent.
     """
     for name, group in itertools.groupby(candidates, key=lambda candidate: candidate.preprocessing):
         group_models = models if name == "none" else fit_models(X, settings, name)

@@ -1,4 +1,4 @@
-"""Raw scores of a fitted measure, for blocks of queries and a pool of items."""
+"""Computes raw scores of a fitted measure between blocks of queries and a pool of items."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +28,10 @@ BYTES_PER_ENTRY = 32
 
 
 def items_at_once(rows: Any) -> int:
-    """Return the number of rows that a pool may contain.
+    """Return the number of rows that are held in memory at the same time.
 
-    The result is the number of all rows, or the number of rows that fit into working_memory.
+    If not all rows fit into a quarter of the setting ``working_memory``, the result is the number
+    of rows that fit.
     """
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
@@ -39,11 +40,12 @@ def items_at_once(rows: Any) -> int:
 def raw_score_blocks(
     measure: Measure, rows: Any, queries: Integers, pool: Integers
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield slices of the queries, and their raw float64 scores (b, m) with the rows of the pool.
+    """Yield slices of b queries, and the raw float64 scores (b, m) of these queries and the pool.
 
-    queries (n,) and pool (m,) contain row numbers. For one query, the raw scores rank the items of
-    the pool in the same order as the scores do. If the rows do not fit into the working memory,
-    they are read once per slice, so slices are as long as memory permits.
+    `queries` (n,) and `pool` (m,) contain row numbers. For each query, the raw scores rank the
+    items of the pool in the same order as the scores of the measure do. If the rows do not fit into
+    the setting ``working_memory``, they are read once per slice, so a slice contains as many
+    queries as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
@@ -62,7 +64,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Yield precomputed arrays of up to ``step`` items of the pool, and the number of items."""
+    """Yield blocks of at most `step` items, each as precomputed arrays and its number of items."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

@@ -43,52 +43,56 @@ def compare_vectors(
     random_state: int = 0,
     executor: Executor = run_here,
 ) -> Leaderboard:
-    """Compare similarity measures for your vectors or for your model, and recommend one.
+    """Compare similarity measures for your vectors or for your model, and recommend one measure.
 
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
-    pairs, the task is to agree with people's ratings of pairs: the score is Spearman's correlation
-    between the values of a measure and the ratings, and it must exceed 0. With held_out, the task
-    is to predict interactions that the model has not seen, as :func:`fastcos.compare` does without
-    labels; the best measure must score higher than a recommendation of the most popular items. With
-    held_out, you can judge a model, such as implicit's ALS or BPR, both by its recommendations (the
-    scores of users and items) and by its similar items. The lead of the best measure over the
-    cosine is cross-fitted, as in :func:`fastcos.compare`.
+    pairs, the task is to agree with people's ratings of pairs. The score is Spearman's correlation
+    between the values of a measure and the ratings, and no measure is recommended unless this
+    correlation is significantly above 0. With held_out, the task is to predict interactions that
+    the model has not seen, as in :func:`fastcos.compare` without labels. No measure is recommended
+    unless the best measure scores higher than a recommendation of the most popular items. In this
+    way, you can judge a model, such as ALS or BPR in the library implicit, both by its
+    recommendations (the scores of users and items) and by its similar items. The lead of the best
+    measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
-    ``working_memory`` are read in blocks, with the same results. Measures whose ``fit`` searches
-    neighbours require that the rows are in memory. For vectors that do not fit, these measures are
-    left out by default, and raise an error if you choose them. With labels, each measure reads the
-    file about 1,000 x rows x 32 bytes / working_memory times.
+    ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
+    searches for neighbours require that the rows are in memory. If the vectors do not fit into
+    memory, these measures are left out by default, and raise an error if you choose them. With
+    labels, the whole file is read about (1,000 x rows x 32 bytes / working_memory) times per
+    measure.
 
     Parameters
     ----------
     vectors : array_like (p, d), float32 or float64, or Factors
         One row per item. You can also pass the Factors that :func:`fastcos.from_model` and
-        :func:`fastcos.io.read_factors` return, which contain items, users and biases of one model.
+        :func:`fastcos.io.read_factors` return; they contain the items, the users and the biases of
+        a model.
     labels : sequence (p,) of int or str, optional
         One label per row; None leaves a row out. Pass exactly one of labels, pairs and held_out.
     pairs : (pairs, ratings), optional
-        Row numbers ``pairs`` (m, 2), and ``ratings`` (m,) of these pairs, which are larger for more
-        similar pairs.
+        The array ``pairs`` (m, 2) contains the row numbers of m pairs, and ``ratings`` (m,)
+        contains a rating of each pair, which is larger for more similar pairs.
     held_out : sparse matrix or array_like (n, p), optional
-        Interactions of n users with p items on which the model was not trained. Every non-zero is
-        an item to predict, whatever its value is. At most 5,000 users are evaluated.
+        Interactions of n users with p items that were not used to train the model. Every non-zero
+        marks an item to predict, whatever its value is. At most 5,000 users are evaluated.
     interactions : sparse matrix or array_like (n, p), optional
-        The items that each user had seen before, required with held_out. These items vote for
-        similar items, and they are never recommended.
+        The items that each user had seen before the held-out interactions; required with held_out.
+        A user's earlier items vote for similar items, and are never recommended to the user.
     users : array_like (n, d), optional
-        Embeddings of the users, for measures that require them: ``query_metric_cosine`` and, with
+        Embeddings of the users, which some measures require: ``query_metric_cosine`` and, with
         held_out, ``user_item_dot`` and others.
     measures : sequence of str or Measure, or "default", optional
-        The measures to compare, or "default" for twelve measures with different rankings. If
-        omitted, all measures whose requirements are met are compared.
+        The measures to compare, or "default" for twelve measures that rank items differently. If
+        omitted, all measures are compared except those that require data that were not passed.
     n_examples : int, default 0
         Number of example rows, as in :func:`fastcos.compare`. With labels, the example rows are
-        drawn at random from each label; with pairs, they are the rows that occur in most pairs.
+        drawn at random from each label; with pairs, the example rows are those that occur in the
+        most pairs.
     progress : callable, optional
         Called as progress(done, total), where both numbers count measures.
     random_state : int, default 0
-        Seed of the choice of queries and of the bootstrap.
+        Seed for choosing the queries and for the bootstrap.
     executor : callable, optional
         As in :func:`fastcos.compare`.
 
@@ -116,7 +120,7 @@ def compare_vectors(
     >>> str(board.recommended)
     'zscore_cosine'
 
-    The following call judges a model of interactions by interactions that it has not seen:
+    The next example evaluates a model on interactions on which the model was not trained:
 
     >>> X = fastcos.simulate_interactions(600, 80, random_state=0).X
     >>> train, test = X.copy(), X.copy()
@@ -179,9 +183,10 @@ def compare_vectors(
 
 
 def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
-    """Split Factors into items, users, and rows whose inner products are the scores with biases.
+    """Split Factors into items, users, and rows whose inner products are the model's scores.
 
-    If vectors are not Factors, they are returned unchanged, and the third part is None.
+    If `vectors` are not Factors, they are returned unchanged. The third result is None if the inner
+    products of items and users are the scores, because the model has no biases.
     """
     if not hasattr(vectors, "has_biases"):
         return vectors, users, None
@@ -193,10 +198,11 @@ def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
 
 
 class _Question(NamedTuple):
-    """A task, and further data about the items that are not in their vectors.
+    """A task, and data about the items that their vectors do not contain.
 
-    example_priority: items with larger numbers are preferred as examples. codes: the number of the
-    label of each item, or -1 for no label. popularity: the number of interactions of each item.
+    - `example_priority`: a number per item; items with larger numbers are preferred as examples.
+    - `codes`: the label code of each item, or -1 for an item without a label.
+    - `popularity`: the number of interactions of each item.
     """
 
     task: Task
@@ -218,7 +224,7 @@ def _held_out_question(
 def _label_question(
     labels: Any, rows: Any, task_random: np.random.Generator, example_random: np.random.Generator
 ) -> _Question:
-    """Return the task to find items with the same label; examples are drawn at random."""
+    """Return the task to find items with the same label; its example items are random."""
     codes = validation.as_partial_labels("labels", labels, len(rows))
     is_present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
     task = LabelTask(codes, is_present, task_random, names=label_names(labels))
@@ -226,7 +232,7 @@ def _label_question(
 
 
 def _pair_question(pairs: Any, n_items: int) -> _Question:
-    """Return the task to predict ratings of pairs; examples are the items in the most pairs."""
+    """Return the task to predict ratings of pairs; its example items occur in the most pairs."""
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
@@ -240,9 +246,10 @@ def _pair_question(pairs: Any, n_items: int) -> _Question:
 def _readable_in_blocks(
     candidates: Sequence[Candidate], embeddings: Embeddings, *, are_chosen: bool
 ) -> tuple[list[Candidate], list[str]]:
-    """Return the candidates that can be fitted to rows on disk, and the other candidates' names.
+    """Return the candidates that accept rows on disk, and the names of the other candidates.
 
-    If the caller has chosen the measures, an error is raised for measures that cannot be fitted.
+    If the caller has chosen the measures (`are_chosen`), an error is raised for a measure that
+    cannot be fitted to rows on disk.
     """
     supported = [
         candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks
@@ -255,7 +262,7 @@ def _readable_in_blocks(
 
 
 def _as_held_out(interactions: Any, held_out: Any, n_items: int, users: Any) -> tuple[Any, Any]:
-    """Check interactions and held-out interactions; return both as matrices (n, p)."""
+    """Return the interactions and the held-out interactions as validated matrices (n, p)."""
     held_out_X = as_interactions("held_out", held_out)
     n_users = held_out_X.shape[0] if users is None else len(users)
     validation.check_shape("held_out", held_out_X.shape, (n_users, n_items))

@@ -1,7 +1,9 @@
-"""Tasks on which candidates are evaluated, unit by unit.
+"""Tasks on which the candidates of a comparison are scored, unit by unit.
 
-``label_recovery`` scores labelled items by the labels of their neighbours, ``held_out`` scores
-users by their held-out interactions, and ``rated_pairs`` scores pairs by the agreement of scores
-and ratings. Each task has two methods: ``score(candidate, embeddings)`` returns arrays over the
-units, and ``evaluation(scores)`` combines the arrays of all candidates for ``bootstrap.rank``.
+The units of ``label_recovery`` are labelled items, whose neighbours should have the same label. The
+units of ``held_out`` are users, whose recommendations should contain their held-out interactions.
+The units of ``rated_pairs`` are pairs, whose scores should agree with ratings. Each task has two
+methods: ``score(candidate, embeddings)`` returns arrays of scores with one entry per unit, and
+``evaluation(scores)`` combines the arrays of all candidates into an ``Evaluation`` for
+``bootstrap.rank``.
 """

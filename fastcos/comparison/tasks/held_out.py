@@ -1,4 +1,4 @@
-"""Prediction of held-out interactions: recall and NDCG of the recommendations to each user."""
+"""The task to predict held-out interactions, scored by the NDCG and recall of each user."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class UserScores(NamedTuple):
 class HeldOutTask:
     """The task to predict held-out interactions of some users.
 
-    training_X (n, p): the interactions that are not held out, on which models are trained.
-    held_out (n, p): the interactions that no model has seen.
-    users (m,): ascending row numbers of the evaluated users.
+    - `training_X` (n, p): the interactions that are not held out, on which models are trained.
+    - `held_out` (n, p): the held-out interactions, on which no model is trained.
+    - `users` (m,): ascending row numbers of the evaluated users.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class HeldOutTask:
         return HeldOutTask(training_X, held_out, random, n_users, n_items)
 
     def most_popular(self) -> UserScores:
-        """Return the scores of a recommendation of the most popular items to all users.
+        """Return the scores that result from recommending the most popular items to all users.
 
-        These scores are the chance level of the task.
+        These scores are the chance level of the task to predict held-out interactions.
         """
         X = self.training_X
         popularity = np.bincount(X.indices, minlength=X.shape[1]).astype(np.float64)
         return self.score_factors(np.ones((X.shape[0], 1)), popularity[:, None])
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> UserScores:
-        """Return the scores of the recommendations of a candidate."""
+        """Return the scores of the items that a candidate recommends to the evaluated users."""
         neighbors = recommend(candidate, embeddings, self.users, self.training_X, self._k)
         return self._scores(neighbors.indices)
 
@@ -102,10 +102,10 @@ class HeldOutTask:
         return self._scores(neighbors.indices)
 
     def evaluation(self, scores: Sequence[UserScores]) -> Evaluation:
-        """Return the evaluation, in which candidates are ranked by NDCG.
+        """Return the evaluation of all candidates on this task, which ranks them by NDCG.
 
-        The NDCG of the best candidate must exceed the NDCG of a recommendation of the most popular
-        items.
+        A candidate is recommended only if the NDCG of the best candidate exceeds the NDCG of
+        recommending the most popular items.
         """
         ndcg, recall = (mean_estimate(np.stack(values)) for values in zip(*scores, strict=True))
         popular = self.most_popular()

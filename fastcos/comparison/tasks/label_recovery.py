@@ -1,11 +1,11 @@
-"""Label recovery: AUC, average precision, precision@10 and a majority vote of labelled items.
+"""The task to recover labels: whether the items near a labelled item have the same label.
 
-Labels can be recovered in two ways. Labels are recovered globally if pairs with the same label
-score higher than pairs with different labels (AUC). Labels are recovered locally if the nearest
-neighbours of an item have the label of the item (precision@10). If the items with one label form
-several groups, labels may be recovered locally but not globally. As in an audit, permutations of
-the labels test local and global recovery, with equal weights of all labels. A further test shows
-whether a single label is recovered.
+Labels can be recovered in two ways. Labels are recovered globally if pairs of items with the same
+label score higher than pairs of items with different labels (AUC). Labels are recovered locally if
+the nearest neighbours of an item have the same label as the item (precision@10). If the items with
+one label form several groups, labels may be recovered locally but not globally. As in
+``fastcos.audit``, local and global recovery are tested by permutations of the labels, and all
+labels have the same weight. A further test shows whether at least a single label is recovered.
 """
 
 from collections.abc import Sequence
@@ -46,15 +46,18 @@ N_UNITS = 300
 
 
 class LabelScores(NamedTuple):
-    """Scores of the ranked list of each query item, as arrays (n,).
+    """The scores of one candidate for each of n query items, as arrays (n,).
 
-    map_at_r: the average precision at R, whose mean is ``metrics.map_at_r``.
-    auc: the probability that an item with the label of the query scores higher than an item with
-        another label, plus half of the probability of equal scores.
-    precision: the share of the ten nearest items that have the label of the query. If several items
-        have the score of the tenth place, each of them counts as a fraction of an item.
-    accuracy: 1 if the majority of the ten nearest items has the label of the query, else 0.
-    ranking: neighbours and ranks for the tests, as positions in the pool.
+    - `map_at_r`: the average precision at R, whose mean over the queries is ``metrics.map_at_r``.
+    - `auc`: the probability that an item with the label of the query scores higher than an item
+      with another label, plus half of the probability of equal scores.
+    - `precision`: the share of the ten nearest items that have the label of the query. If several
+      items have the same score as the tenth item, each of these items counts as a fraction of an
+      item.
+    - `accuracy`: 1 if the commonest label of the ten nearest items is the label of the query, else
+      0.
+    - `ranking`: the neighbours and ranks for the permutation tests. Neighbours are positions in the
+      pool.
     """
 
     map_at_r: Floats
@@ -67,9 +70,10 @@ class LabelScores(NamedTuple):
 class LabelTask:
     """The task to rank labelled items by their similarity to labelled query items.
 
-    The pool consists of the items that are ranked: all labelled items, or n_items of them. The
-    attribute queries (n,) contains ascending row numbers of items that share their label with
-    another item. names contains the name of each label.
+    The pool is the set of items that are ranked for each query: all labelled items, or `n_items` of
+    them drawn at random. The attribute `queries` (n,) contains the ascending row numbers of the
+    query items, each of which shares its label with at least one other item of the pool. `names`
+    contains the name of each label.
     """
 
     def __init__(
@@ -128,9 +132,10 @@ class LabelTask:
         return LabelScores(average, auc, precision, is_right.astype(np.float64), ranking)
 
     def evaluation(self, scores: Sequence[LabelScores]) -> Evaluation:
-        """Return the evaluation, in which candidates are ranked by MAP@R.
+        """Return the evaluation of all candidates on this task, which ranks them by MAP@R.
 
-        The precision among the ten nearest items or the AUC of a candidate must exceed chance.
+        A candidate is recommended only if a permutation test of the precision@10, of the AUC or of
+        a single label is significant.
         """
         *values, rankings = zip(*scores, strict=True)
         map_at_r, auc, precision, accuracy = (
@@ -153,9 +158,9 @@ class LabelTask:
     def _nearest(self, scores: Floats, positions: Integers, k: int) -> tuple[Floats, Integers]:
         """Find the k columns with the highest scores (b, m); return precision@k and the columns.
 
-        positions (b,) are the columns of the queries themselves, which are left out and whose
-        scores are overwritten. Columns whose score equals the k-th score share the remaining
-        places.
+        Row i of `scores` belongs to a query, whose own column is positions[i]. This column is left
+        out, and its score is overwritten. If more columns have the k-th highest score than there
+        are places left, these columns share the places equally.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
@@ -183,10 +188,10 @@ class LabelTask:
 
 
 def _outcomes(best: BestTest) -> list[Outcome]:
-    """Return the tests among neighbours and over all pairs.
+    """Return the outcomes of the tests for local and for global recovery of the labels.
 
-    If neither test is significant but a single label is recovered, the test of this label comes
-    first.
+    If neither of the two tests is significant but a single label is recovered, the outcome for this
+    label is the first in the list.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT

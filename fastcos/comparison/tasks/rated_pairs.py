@@ -1,4 +1,4 @@
-"""Spearman's correlation of scores with the ratings that people have given to pairs."""
+"""The task to predict how similar people rate pairs, scored by Spearman's correlation."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,15 @@ from fastcos.validation import Floats, Integers
 
 
 def tie_groups(values: Floats) -> Integers:
-    """Return the rank of each value among the distinct values; the lowest value has rank 0."""
+    """Return the tie group of each value, which is its rank among the distinct values, from 0."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
 def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> float:
-    """Return Spearman's correlation of two vectors of tie groups.
+    """Return the weighted Spearman correlation of two vectors, each given by its tie groups.
 
-    Entry i of both vectors counts weights[i] times. Equal values share their mean rank. The
-    correlation is 0 if one vector is constant.
+    The pair of entries i counts weights[i] times. Entries in the same tie group have the same rank,
+    the mean of their places. If one of the two vectors is constant, the correlation is 0.
     """
     x, y = (_mean_ranks(groups, weights) for groups in (first, second))
     total = weights.sum()
@@ -34,7 +34,7 @@ def _mean_ranks(groups: Integers, weights: Floats) -> Floats:
 
 
 class PairTask:
-    """The task to score rated pairs of rows, where the scores should correlate with the ratings."""
+    """The task to score pairs of rows such that the scores correlate with ratings of the pairs."""
 
     def __init__(self, pairs: Integers, ratings: Floats) -> None:
         self._pairs, self._ratings = pairs, tie_groups(ratings)
@@ -48,7 +48,8 @@ class PairTask:
     def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
         """Return the evaluation, in which candidates are ranked by Spearman's correlation.
 
-        The correlation of the best candidate must exceed 0.
+        A candidate is recommended only if the correlation of the best candidate is significantly
+        above 0.
         """
 
         def estimate(weights: Floats, numbers: Sequence[int]) -> Floats:
