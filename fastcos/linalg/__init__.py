@@ -1,4 +1,4 @@
-"""Sparse products, operators larger than memory, and a randomized SVD with residual bounds.
+"""Products of sparse matrices in memory or on disk, and a truncated SVD with error bounds.
 
 ::
 
@@ -10,12 +10,13 @@
                                                     |
                                                 block_lanczos: eigenpairs of X'X
 
-An :class:`~fastcos.linalg.operators.Operator` multiplies by X, centred and scaled, without making a
-sparse X dense. X A is computed row by row. Sums over rows are added in a fixed order of fixed parts
-(`partial_sums`), so results are bit-identical for any number of threads and any shard boundaries.
-Large results reuse the memory of earlier results that have been freed (`parallel.buffer_pool`). The
-modules `transpose` and `column_stats` are used by other packages. The SVD iterates on X'X, or on X
-X' if X has more columns than rows, and certifies each singular triplet by its residual in float64.
+An :class:`~fastcos.linalg.operators.Operator` computes products of the centred and scaled X,
+without making a sparse X dense. The product X A is computed row by row. Every sum over rows, as in
+X'Y, is divided into fixed parts, which are added in a fixed order (`partial_sums`), so results are
+bit-identical for any number of threads and any shard boundaries. Large results reuse the memory of
+earlier results that have been freed (`parallel.buffer_pool`). The SVD iterates on X'X, or on X X'
+if X has more columns than rows, and returns a float64 residual as a certificate of each singular
+triplet. Other packages use the modules `transpose` and `column_stats`.
 """
 
 from fastcos.linalg.products import gram_matmul, matmul, rmatmul

@@ -35,10 +35,10 @@ _MAX_PARTS = 64
 
 
 class Ritz(NamedTuple):
-    """Approximate eigenpairs of X'X: orthonormal vectors (p, k), descending values (k,).
+    """Approximate eigenpairs of X'X: orthonormal vectors (p, k) and descending values (k,).
 
-    residuals (k,) holds estimates of ||X'Xv - value v|| / value. is_limited says whether rounding
-    in the working precision keeps the residuals above tol.
+    `residuals` (k,) contains estimates of ||X'Xv - value v|| / value. `is_limited` says whether the
+    rounding errors of the working precision keep the residuals above tol.
     """
 
     vectors: Matrix
@@ -50,8 +50,8 @@ class Ritz(NamedTuple):
 def block_width(k: int) -> int:
     """Return the number of columns of a block for the computation of k eigenpairs.
 
-    With narrow blocks, fewer columns are multiplied in total; with wide blocks, multiplying a
-    column takes less time.
+    Narrow blocks need fewer columns in total until the iteration converges, but wide blocks need
+    less time per column.
     """
     return 16 if k <= 256 else 32 if k <= 512 else 64
 
@@ -62,14 +62,14 @@ def largest_basis(k: int) -> int:
 
 
 class SVDProgress:
-    """Reports to a caller how many columns have been multiplied by X'X, and how many in total."""
+    """Reports the progress of an SVD: how many columns of how many X'X has been multiplied by."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
         self._before = self._done = 0
 
     def start(self, tol: float, max_iter: int) -> None:
-        """Reset the counters for the first iteration, or for a second iteration in float64."""
+        """Reset the counts of columns before an iteration, or before its repetition in float64."""
         self._before += self._done
         self._tol, self._max_columns = tol, max_iter * block_width(self._k)
         # Until the residuals are checked for the first time, the reported total of columns is an
@@ -79,12 +79,12 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Count and report `columns` more columns; the reported total is at least the count."""
+        """Add `columns` to the count, and report the count and the total, which is no less."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
     def check(self, residual: float) -> None:
-        """Extrapolate the total number of columns from the decrease of the residual."""
+        """Update the total number of columns, extrapolated from the decrease of the residual."""
         first, current = self._first, _Check(self._done, max(residual, self._tol))
         if first is None:
             self._first = current
@@ -93,7 +93,7 @@ class SVDProgress:
             self._total = self._done + math.ceil(math.log(current.residual / self._tol) / rate)
 
     def certified(self) -> None:
-        """Report that the k certificates, which are the last step, have been computed."""
+        """Report that the k certificates have been computed, which is the last step of an SVD."""
         self._done += self._k
         self._report(self._done)
 
@@ -114,10 +114,11 @@ def leading_eigenpairs(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> Ritz:
-    """Return the k leading eigenpairs of X'X after at most max_iter products with a block.
+    """Return the k leading eigenpairs of X'X; the iteration makes at most max_iter products.
 
-    The iteration stops when every estimated residual is at most tol, or when rounding prevents the
-    residuals from becoming smaller. p must be larger than largest_basis(k) + 2 block_width(k). The
+    Each product multiplies X'X by a block of columns. The iteration stops when every estimated
+    residual is at most `tol`, or when rounding prevents the residuals from becoming smaller. The
+    number p of columns of X must be larger than largest_basis(k) + 2 block_width(k), because the
     iteration stores largest_basis(k) vectors and a few blocks.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
@@ -148,7 +149,7 @@ def leading_eigenpairs(
 
 
 class _Check(NamedTuple):
-    """The size of the basis when the residuals were checked, and the largest residual."""
+    """The result of a check of the residuals: the size of the basis, and the largest residual."""
 
     size: int
     residual: float
@@ -157,9 +158,9 @@ class _Check(NamedTuple):
 def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
     """Return the number of columns to add to the basis before the residuals are checked again.
 
-    A check takes as long as one or two products. The number is half of the number of columns that
-    would be required if the residual kept decreasing at the rate between the last two checks,
-    because this rate increases.
+    A check takes as long as one or two products. The number of columns that tol requires is
+    extrapolated from the decrease of the residual between the last two checks. The function returns
+    half of this number, because the residual decreases faster and faster.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -168,7 +169,7 @@ def _columns_left(previous: _Check | None, current: _Check, tol: float, width: i
 
 
 def zero_level(dtype: np.dtype[Any]) -> float:
-    """Return the share of the largest eigenvalue of X'X below which an eigenvalue counts as 0."""
+    """Return the level, relative to the largest eigenvalue, below which eigenvalues count as 0."""
     return 32 * float(np.finfo(dtype).eps)
 
 
@@ -176,16 +177,16 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
     """Return whether `width` successive values, not counting the last value, are equal within tol.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
-    eigenvalue. An eigenvalue that occurs `width` times may therefore have more eigenvectors, and
-    the values after it are then ranked too high.
+    eigenvalue. If an eigenvalue occurs `width` times in this space, it may have further
+    eigenvectors outside the space, which would precede the smaller eigenvalues.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
 
 class _Basis:
-    """An orthonormal basis B, the matrix H = B'X'X B, and the next block Q.
+    """The orthonormal basis B of the iteration, the matrix H = B'X'X B, and the next block Q.
 
-    B, H and Q satisfy X'X B = B H + Q R, in which R is non-zero only in the columns of the last
+    The matrices satisfy X'X B = B H + Q R, in which R is non-zero only in the columns of the last
     block.
     """
 
@@ -214,7 +215,7 @@ class _Basis:
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
-        """Append the next block, compute the block after it; return the number of new columns."""
+        """Append the next block to the basis, and compute a new next block; return its width."""
         first, last = self.size, self.size + self._Q.shape[1]
         self._columns[:, first:last] = self._Q
         self.size = last
@@ -233,7 +234,7 @@ class _Basis:
         return int(last - first)
 
     def ritz(self, k: int) -> tuple[Floats, Matrix, Floats]:
-        """Return the k largest Ritz values, their vectors' weights in B, and relative residuals."""
+        """Return k Ritz values, the weights of the Ritz vectors in B, and the residuals."""
         m = self.size
         with parallel.one_blas_thread(), parallel.blas_lock():
             # Computing all eigenpairs by divide and conquer takes less time than computing a subset
@@ -250,18 +251,18 @@ class _Basis:
         return float(np.finfo(self.dtype).eps * values[0] / positive[-1]) if len(positive) else 0.0
 
     def vectors(self, weights: Matrix) -> Matrix:
-        """Return the Ritz vectors that have these weights in B, as columns."""
+        """Return the Ritz vectors, as columns; `weights` contains their weights in the basis B."""
         return self._product(self._columns, weights)
 
     def restart(self, values: Floats, weights: Matrix) -> None:
-        """Replace the basis by the Ritz vectors of these values."""
+        """Restart the iteration: replace the basis by the Ritz vectors of these Ritz values."""
         self._columns[:, : len(values)] = self.vectors(weights)
         self.size = len(values)
         self._H[:] = 0
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the next block by adding random columns; return False if they do not fit."""
+        """Double the width of the next block by random columns; return False if they do not fit."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])
@@ -270,7 +271,7 @@ class _Basis:
         return True
 
     def _remove_basis(self, Z: Matrix) -> Matrix:
-        """Make the columns of Z orthogonal to B in place; return the previous B'Z."""
+        """Make the columns of Z orthogonal to B, in place; return the B'Z of the previous Z."""
         C = self._cross(self._columns, Z, columns=self.size)
         self._add_product(self._columns, -C, Z)
         return C
@@ -278,10 +279,11 @@ class _Basis:
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
 
-        Z must be orthogonal to B up to rounding, and is changed. If Z does not have full rank, the
-        missing columns of Q are random. Scaling a short column of Z enlarges its rounding errors:
-        an error of 1e-11 relative to a large eigenvalue is 1e-3 relative to an eigenvalue that is
-        1e8 times smaller.
+        Z must be orthogonal to B except for rounding errors, and is overwritten. The term B C
+        removes these errors: scaling a short column of Z to length 1 enlarges its rounding errors,
+        so that an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3 relative
+        to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
+        columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))
@@ -305,7 +307,7 @@ class _Basis:
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q and R with Z = Q R, Q'Q = I, and no directions in which |Z| <= shortest."""
+        """Return Q and R with Z = Q R and Q'Q = I, without directions in which |Z| <= shortest."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)
@@ -314,7 +316,7 @@ class _Basis:
         return self._product(Z, E / lengths), lengths[:, None] * E.T
 
     def _random_columns(self, count: int, other_columns: Matrix | None = None) -> Matrix:
-        """Return orthonormal random columns, orthogonal to B and to other_columns."""
+        """Return `count` random orthonormal columns, orthogonal to B and to `other_columns`."""
         Z = self._generator.standard_normal((len(self._columns), count)).astype(self.dtype)
         for _ in range(2):
             self._remove_basis(Z)
@@ -324,15 +326,15 @@ class _Basis:
         return Z
 
     def _gram(self, Z: Matrix) -> Matrix:
-        """Return Z'Z in float64, because in float32 columns with a small norm would be lost."""
+        """Return Z'Z in float64; in float32, columns with a small norm would vanish."""
         Z = Z.astype(np.float64, copy=False)
         return self._cross(Z, Z)
 
     def _cross(self, B: Matrix, Z: Matrix, columns: int | None = None) -> Floats:
-        """Return B'Z; if columns is not None, B'Z of only the first `columns` columns of B.
+        """Return B'Z for all columns of B, or for the first `columns` columns of B.
 
-        B (p, m) and Z (p, w) have the same type. Parts of the rows are summed in this type, and the
-        sums of the parts are added in float64.
+        B (p, m) and Z (p, w) have the same floating-point type. The sum over rows is divided into
+        parts; each part is summed in this type, and the sums of the parts are added in float64.
         """
         m = B.shape[1] if columns is None else columns
         tiled = -(-m // TILE) * TILE
@@ -345,13 +347,13 @@ class _Basis:
         return sums[:, :m].sum(axis=0, dtype=np.float64)
 
     def _add_product(self, B: Matrix, C: Matrix, Z: Matrix) -> None:
-        """Add the product of the first m columns of B with C (m, w) to Z (p, w), in place."""
+        """Add the product of the first m columns of B and the matrix C (m, w) to Z (p, w)."""
         C = np.ascontiguousarray(C, dtype=Z.dtype)
         arrays = validation.read_only(B), validation.read_only(C), Z
         self._run("add_product_rows", parallel.row_blocks(len(Z), _ROWS_PER_PART), *arrays)
 
     def _product(self, B: Matrix, C: Matrix) -> Matrix:
-        """Return the product of the first m columns of B with C (m, w), in B's type."""
+        """Return the product of the first m columns of B and of C (m, w), in the type of B."""
         Z = np.zeros((len(B), C.shape[1]), B.dtype)
         self._add_product(B, C, Z)
         return Z

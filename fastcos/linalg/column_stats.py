@@ -1,4 +1,4 @@
-"""Statistics of the columns of X, which is a sparse or dense matrix or InteractionShards."""
+"""Statistics of the columns of a sparse matrix, a dense matrix or InteractionShards."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def values(X: Any) -> npt.NDArray[Any]:
 
 
 def are_empty(X: Any, center: bool) -> npt.NDArray[np.bool_]:
-    """Return for each column (p,) whether it is zero or, if center is true, constant."""
+    """Return for each of p columns whether all its entries are 0 (if `center`: are equal)."""
     if isinstance(X, InteractionShards):
         low, high = X.column_lows, X.column_highs
         return np.equal(low, high) if center else np.equal(low, 0) & np.equal(high, 0)

@@ -25,7 +25,7 @@ _EXACT_FLOAT32 = 2**24
 
 
 class CSRArrays(NamedTuple):
-    """The arrays of a CSR matrix for kernels, which are read-only, with int32 or int64 indices."""
+    """The read-only arrays of a CSR matrix in the types that kernels accept."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.integer[Any]]
@@ -33,10 +33,10 @@ class CSRArrays(NamedTuple):
 
 
 def transposed_interactions(name: str, X: Any) -> sp.csr_array:
-    """Transpose a CSC matrix to the CSR form of `as_interactions`, without converting the arrays.
+    """Return the transpose of a CSC matrix as a validated CSR array, without converting it.
 
-    The arrays of X are checked first, because an error that SciPy raises during the transposition
-    would not contain the name of the argument.
+    A CSC matrix has the same arrays as its transpose in CSR format. These arrays are checked here
+    first, because an error message of SciPy would not contain the name of the argument.
     """
     if X.dtype.kind in "fiub":
         _compressed(name, X, X.shape[1])
@@ -46,14 +46,14 @@ def transposed_interactions(name: str, X: Any) -> sp.csr_array:
 def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_array:
     """Return X as a canonical CSR array of float32 or float64.
 
-    In each row of the result, the indices are sorted and unique, and the values are finite and not
-    0.
+    "Canonical" means that the indices of each row are sorted and unique, and that the values are
+    finite and not 0.
 
     X is any SciPy sparse matrix or array, or a dense array_like (n, p), and is never changed. If
     duplicates must be summed, indices sorted or explicit zeros dropped, the function works on a
-    private copy. If keep_zeros is true, explicit zeros remain in the result, so explicit zeros
-    alone cause no copy. Sparse integers and booleans are summed in float64, and become float32 if
-    the conversion is exact. The check reads the non-zeros once.
+    private copy. If `keep_zeros` is true, explicit zeros remain in the result and do not make a
+    copy necessary. Duplicates of integers and booleans are summed in float64, and the result is
+    converted to float32 if this conversion is exact. The validation reads the non-zeros once.
     """
     import scipy.sparse as sp
 
@@ -86,9 +86,10 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
 
 
 def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
-    """Return a matrix whose row i contains a 1 in column columns[i] and no other entry.
+    """Return a sparse matrix whose row i contains a 1 in column columns[i] and no other entry.
 
-    As an ``exclude=`` matrix, it excludes one item per query.
+    If you pass this matrix as the argument ``exclude=`` of a search, it excludes one item per
+    query.
     """
     import scipy.sparse as sp
 
@@ -97,7 +98,7 @@ def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
 
 
 def csr_arrays(X: sp.csr_array) -> CSRArrays:
-    """Return the three arrays of a matrix from as_interactions in the form that kernels read."""
+    """Return the three arrays of a matrix that as_interactions has returned, for kernels."""
     return _read_only_arrays(X.indptr, X.indices, X.data)
 
 
@@ -107,9 +108,9 @@ def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
 
 
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
-    """Return the arrays of a CSR matrix of floats, whose entries are not checked, or None.
+    """Return the arrays of X, with unchecked entries, if X is a CSR matrix of floats.
 
-    The function returns None for other matrices.
+    If X is any other matrix, the function returns None.
     """
     is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:
@@ -120,8 +121,8 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return indptr, indices and float data of consistent lengths, with unchecked index values.
 
-    SciPy converts matrices of other formats to CSR, after this function has checked them for values
-    that would crash the code of SciPy.
+    If X has another format, this function first checks X for values that would crash the code of
+    SciPy, and then SciPy converts X to CSR.
     """
     import scipy.sparse as sp
 
@@ -146,7 +147,7 @@ def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
 
 
 def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
-    """Return indptr, indices and data of n compressed rows; check that indptr is valid."""
+    """Return indptr, indices and data of n compressed rows, after checking that indptr is valid."""
     indptr, indices, data = (np.ascontiguousarray(a) for a in (X.indptr, X.indices, X.data))
     if indptr.shape != (n + 1,):
         raise ValueError(f"{name}.indptr must be of shape ({n + 1},), got {indptr.shape}")
@@ -174,7 +175,7 @@ def _compressed(name: str, X: Any, n: int) -> tuple[Any, Any, Any]:
 
 
 def _coordinates(name: str, X: Any) -> sp.coo_array:
-    """Return X in coordinate form, after checking that the coordinates lie within its shape."""
+    """Return X in COO format, after checking that all coordinates lie within the shape of X."""
     import scipy.sparse as sp
 
     try:
@@ -191,7 +192,10 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
 
 def _diagonals(name: str, X: Any) -> sp.dia_array:
-    """Return X after checking that it has one offset per diagonal, which SciPy does not check."""
+    """Return a DIA matrix, after checking that it has one offset per diagonal.
+
+    SciPy does not check the number of offsets.
+    """
     import scipy.sparse as sp
 
     offsets, data = np.asarray(X.offsets), np.asarray(X.data)
@@ -214,7 +218,7 @@ def _check_range(field: str, indices: Any, size: int) -> None:
 
 
 def _as_values(data: Any) -> Any:
-    """Return the values as float32 or float64; integers become float64 for exact sums."""
+    """Return the values as float32 or float64; integers become float64, so that sums are exact."""
     if data.dtype in (np.float32, np.float64):
         return data
     with np.errstate(over="ignore"):
@@ -222,7 +226,7 @@ def _as_values(data: Any) -> Any:
 
 
 def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
-    """Return the worst repairable defect of all rows; raise ValueError for other defects."""
+    """Return the worst defect that can be repaired; raise ValueError for any other defect."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     defects = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type
@@ -245,7 +249,7 @@ def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: in
 
 
 def _first_offender(row: int, indptr: Any, indices: Any, data: Any, n_columns: int) -> str:
-    """Return a description of the first invalid entry of a row."""
+    """Return a description of the first invalid entry of this row, for an error message."""
     entries = slice(int(indptr[row]), int(indptr[row + 1]))
     columns, values = indices[entries], data[entries]
     outside = np.flatnonzero((columns < 0) | (columns >= n_columns))

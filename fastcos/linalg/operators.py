@@ -1,8 +1,8 @@
-"""Operators, which compute the products X A, X'Y, X'(X Q) and X'X of a matrix X.
+"""Operators: classes that compute the products X A, X'Y, X'(X Q) and X'X of a matrix X.
 
-X may be sparse, dense or a LinearOperator of SciPy. A sparse X stays sparse: centring adds
-rank-one terms to its products. Results are bit-identical on any number of threads and for any
-instruction set.
+X may be sparse, dense or a LinearOperator of SciPy. A sparse X stays sparse even if it is centred:
+centring only adds rank-one terms to the products. The products of a sparse X are bit-identical for
+any number of threads and any instruction set.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ _DENSE_GRAM_SHARE = 30
 
 
 class Operator:
-    """The products of a matrix X (n, p), in the wider of the float types of X and the factor."""
+    """Base class of operators, which compute products of a matrix X (n, p) with a factor.
+
+    A product has the wider one of the floating-point types of X and of the factor.
+    """
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -91,7 +94,7 @@ class Operator:
         return self.rmatmul(self.matmul(Q))
 
     def gram(self) -> Floats:
-        """Return X'X (p, p) in float64; by default, from products with the identity matrix."""
+        """Return X'X (p, p) in float64, which this base class computes from the identity matrix."""
         p = self.shape[1]
         total = np.empty((p, p))
         for column in range(0, p, 256):
@@ -120,7 +123,7 @@ class _TransposedOperator(Operator):
 
 
 class _DenseOperator(Operator):
-    """The products of a dense X, computed by BLAS."""
+    """Computes the products of a dense X by BLAS."""
 
     def __init__(self, X: Matrix) -> None:
         self.shape, self.dtype = (X.shape[0], X.shape[1]), X.dtype
@@ -146,7 +149,7 @@ class _DenseOperator(Operator):
 
 
 class _ImplicitOperator(Operator):
-    """The products of a LinearOperator of SciPy."""
+    """Computes the products of a LinearOperator of SciPy."""
 
     def __init__(self, X: LinearOperator) -> None:
         self.shape = int(X.shape[0]), int(X.shape[1])
@@ -161,10 +164,10 @@ class _ImplicitOperator(Operator):
 
 
 class _ShiftedOperator(Operator):
-    """The products of X - L R', computed from the products of X.
+    """Computes the products of X - L R' from the products of X.
 
-    L (n, r) and R (p, r) are float64, and r is small. The terms with L and R are computed in
-    float64.
+    L (n, r) and R (p, r) are float64 matrices with few columns, and the terms that contain L or R
+    are computed in float64.
     """
 
     def __init__(self, X: Operator, L: Floats, R: Floats) -> None:
@@ -213,29 +216,30 @@ class _ShiftedOperator(Operator):
 
 
 class Workspace:
-    """An array that is reused between calls.
+    """Holds an array between calls, so that calls with the same shape and dtype can reuse it.
 
-    Reuse saves time, because the page faults of a new array take as long as a product with few
-    columns.
+    Reusing an array saves time, because the page faults of a new array take as long as a product
+    with few columns.
     """
 
     def __init__(self) -> None:
         self._array: Matrix = np.empty(0, np.float32)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
-        """Return an uninitialised array: the previous array if shape and dtype are the same."""
+        """Return an uninitialised array: the previous one if it has the same shape and dtype."""
         if self._array.shape != shape or self._array.dtype != dtype:
             self._array = buffer_pool.empty(shape, dtype)
         return self._array
 
 
 class SparseOperator(Operator):
-    """The products of a CSR array that :func:`fastcos.linalg.csr.as_interactions` has returned.
+    """Computes the products of a sparse X, a canonical CSR array.
 
-    A row of X A is summed in the order of the non-zeros of the row of X. The other products are
-    sums over parts of the rows (:mod:`fastcos.linalg.partial_sums`). If there is only one part,
-    every thread sums different columns of the product, or the operator computes the transpose X'
-    and multiplies its rows, which gives the same bits.
+    A row of X A is summed in the order of the non-zeros of the corresponding row of X. The other
+    products are sums over all rows, which are divided into parts
+    (:mod:`fastcos.linalg.partial_sums`). If there is only one part, either every thread sums
+    different columns of the product, or the operator computes the transpose X' and multiplies row
+    by row; both ways give the same bits.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -306,7 +310,7 @@ class SparseOperator(Operator):
         parallel.run(kernel, blocks, *arrays, n_threads=self._n_threads)
 
     def _sum_parts(self, name: str, factor: Matrix) -> Matrix:
-        """Compute a product by the kernel of fastcos.kernels.sparse with this name."""
+        """Return the product by the kernel with this name, summed over parts of the rows."""
         kernel = kernel_body(sparse, name)
         if len(self._part_rows) == 2:
             return self._sum_in_order(kernel, factor)
@@ -321,10 +325,10 @@ class SparseOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: Any, factor: Matrix) -> Matrix:
-        """Sum all rows in order, by a kernel of fastcos.kernels.sparse.
+        """Return the product by a kernel that sums over all rows in order.
 
-        Each thread sums other columns, in memory of its own: if two threads changed neighbouring
-        columns of one array, their caches would exchange cache lines all the time.
+        Each thread sums different columns in an array of its own. If two threads wrote neighbouring
+        columns of one array, their caches would continually exchange cache lines (false sharing).
         """
         p, columns = self.shape[1], self._column_groups(factor)
         sums = buffer_pool.empty((len(columns) - 1, p, int(columns[1])), factor.dtype)
@@ -340,8 +344,9 @@ class SparseOperator(Operator):
     def _column_groups(self, factor: Matrix) -> parallel.Blocks:
         """Return the boundaries of groups of columns, each of which one thread multiplies.
 
-        The bits of a product do not depend on the groups. There is only one group if the sums of
-        several groups, which take as much memory as the product, do not fit in working_memory.
+        The grouping does not affect the bits of a product. The sums of several groups take as much
+        memory as the product; if they do not fit into the setting ``working_memory``, there is only
+        one group.
         """
         width = group = factor.shape[1]
         if self.shape[1] * width * factor.itemsize <= config.working_memory() * 2**20:
@@ -351,11 +356,13 @@ class SparseOperator(Operator):
         return validation.read_only(parallel.row_blocks(width, group))
 
     def _multiplies_transpose(self, factor: Matrix) -> bool:
-        """Return whether a sum over the rows is computed by the transpose X' of X.
+        """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
 
-        If there are several parts, their sums are computed instead. Otherwise the transpose is
-        faster if the sums do not stay in a cache, or if there are too few columns for all threads,
-        but not before the operator has multiplied so many columns that transposing is repaid.
+        If the rows are divided into several parts, the parts are summed, and the transpose is not
+        used. If there is only one part, the transpose is used where it is faster: if the sums do
+        not stay in a cache, or if the product has too few columns for all threads. In both cases,
+        the transpose is not computed before the operator has multiplied enough columns to make up
+        for the time that transposing takes.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:
@@ -365,7 +372,7 @@ class SparseOperator(Operator):
 
     @property
     def _size(self) -> int:
-        """The number of threads."""
+        """The number of threads that compute the products."""
         return config.n_threads() if self._n_threads is None else self._n_threads
 
     def _gram_by_transposes(self, Q: Matrix) -> Matrix:
@@ -380,7 +387,10 @@ class SparseOperator(Operator):
         return out
 
     def _sums_at_once(self, width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Matrix]]:
-        """Yield the first part of a group of m parts, and an array (m, p, width) for their sums."""
+        """Yield the index of the first part of each group of m parts, and an array for their sums.
+
+        The shape of the array is (m, p, width).
+        """
         p, parts = self.shape[1], len(self._part_rows) - 1
         step = partial_sums.at_once(parts, p * width * dtype.itemsize, self._n_threads)
         sums = self._memory.array((step, p, width), dtype)
@@ -389,7 +399,7 @@ class SparseOperator(Operator):
 
     @parallel.lazy_attribute
     def _part_rows(self) -> parallel.Blocks:
-        """The first row of every part and, at the end, the number of rows."""
+        """The index of the first row of every part, followed by the number of rows."""
         n, p = self.shape
         indptr = self._arrays[0]
         starts = partial_sums.starts(n, p, int(indptr[-1]))
@@ -400,7 +410,7 @@ class SparseOperator(Operator):
         return rows_at_a_time(self.shape, self._X.nnz, factor)
 
     def _transposes_pay(self, Q: Matrix) -> bool:
-        """Return whether transposed blocks fit in memory and save more time than they take."""
+        """Return whether transposed blocks of X fit in memory and save more time than they take."""
         n, p = self.shape
         indptr, _, data = self._arrays
         is_uncached = self._item_rows(Q) < p or p * _panel_row_bytes(Q) >= UNCACHED_BYTES
@@ -415,7 +425,7 @@ class SparseOperator(Operator):
 
     @parallel.lazy_attribute
     def _block_rows(self) -> tuple[parallel.Blocks, parallel.Blocks]:
-        """The number of the first block of every part, and the first row of every block."""
+        """The index of the first block of every part, and of the first row of every block."""
         parts = itertools.pairwise(self._part_rows)
         rows = [np.arange(lo, hi, sparse_blocks.ROWS) for lo, hi in parts]
         ends = np.append(np.hstack(rows), self.shape[0])
@@ -444,7 +454,7 @@ def as_operator(
 ) -> Operator:
     """Return (X - row_center 1' - 1 center') diag(1 / scale) as an Operator.
 
-    X is a sparse or dense matrix, a LinearOperator, an Operator or InteractionShards. This function
+    X is a sparse or dense matrix, a LinearOperator, an Operator or InteractionShards. The function
     validates all arguments.
     """
     if n_threads is not None:
@@ -506,7 +516,7 @@ def _is_implicit(X: Any) -> bool:
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
-    """Return A in the wider of the types of the operator and A, in C order and read-only."""
+    """Return A as a read-only array in C order, in the wider type of the operator and A."""
     dtype = np.result_type(operator.dtype, A.dtype)
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
@@ -514,7 +524,7 @@ def as_factor(operator: Operator, A: Matrix) -> Matrix:
 def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix]) -> Floats:
     """Return X'X (p, p) of a sparse X with nnz non-zeros.
 
-    If X is not very sparse, the result is summed over dense blocks of 128 MiB. dense_rows(lo, hi)
+    If X is not very sparse, X'X is summed over dense blocks of rows of 128 MiB. dense_rows(lo, hi)
     returns the rows [lo, hi) of X as a dense array.
     """
     n, p = X.shape
@@ -530,7 +540,7 @@ def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix])
 
 
 def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
-    """Return how many rows of the factor to multiply at once: all, or those that fit in a cache."""
+    """Return how many rows of the factor to multiply at once: all, or as many as fit in a cache."""
     n, p = shape
     rows = _cached_rows(factor)
     pieces = p / rows
@@ -540,7 +550,7 @@ def rows_at_a_time(shape: tuple[int, int], nnz: int, factor: Matrix) -> int:
 
 
 def _cached_rows(factor: Matrix) -> int:
-    """Return how many rows of a factor's panel fit in a cache that is fast to read in any order."""
+    """Return how many rows of a panel fit in a cache that can be read quickly in any order."""
     return cpu.fast_cache_bytes() // _panel_row_bytes(factor)
 
 
@@ -549,7 +559,7 @@ def _panel_row_bytes(factor: Matrix) -> int:
 
 
 def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
-    """Return the boundaries of the blocks of rows of a product with width columns."""
+    """Return the boundaries of the blocks of rows into which a product is divided."""
     work = int(indptr[-1]) + len(indptr) - 1
     blocks = -(-work // max(1, min(_NNZ_PER_BLOCK, WORK_PER_BLOCK // width)))
     if blocks > 1:
@@ -558,17 +568,17 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 
 
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
-    """Return an array for X A, and whether kernels write it without passing through the caches.
+    """Return an array for X A, and whether the kernel writes to it with non-temporal stores.
 
-    New memory is written through the caches: the operating system has just cleared its pages, so
-    they are in the caches already.
+    Non-temporal stores bypass the caches. They are not used for newly allocated memory: the
+    operating system has just cleared its pages, so these pages are already in the caches.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES
 
 
 def kernel_arrays(X: sp.csr_array) -> Any:
-    """Return the Csr record of an array from as_interactions; data is None if all values are 1."""
+    """Return the Csr record of a validated array for kernels; data is None if all values are 1."""
     indptr, indices, data = csr_arrays(X)
     if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
         indices = validation.read_only(indices.astype(np.int32))
@@ -576,7 +586,7 @@ def kernel_arrays(X: sp.csr_array) -> Any:
 
 
 def _are_ones(data: Matrix) -> bool:
-    """Return whether all values are 1; reading stops at the first piece with another value."""
+    """Return whether all values are 1; reading stops after the first chunk with another value."""
     if data.strides == (0,):  # shards of ones repeat a single value
         data = data[:1]
     return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))
@@ -590,10 +600,10 @@ def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
 
 
 def _panels(factor: Matrix) -> Any:
-    """Yield the first column, the number of columns and the padded array of every panel.
+    """Yield every panel of a factor: its first column, its number of columns and its padded array.
 
-    The panels are padded with zeros, because the kernels of sparse_blocks require that the number
-    of columns of a panel is one of WIDTHS.
+    A panel is padded with zero columns, because the kernels of sparse_blocks require that the
+    number of columns of a panel is one of WIDTHS.
     """
     for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)
@@ -604,7 +614,7 @@ def _panels(factor: Matrix) -> Any:
 
 
 def on_cache_lines(A: Matrix) -> Matrix:
-    """Return A, or a copy in which rows start at cache lines, if the width of A allows this."""
+    """Return A or, if the width of A allows it, a copy whose rows start at cache lines."""
     if A.ctypes.data % buffer_pool.CACHE_LINE == 0 or A.strides[0] % buffer_pool.CACHE_LINE:
         return A
     copy = buffer_pool.empty(A.shape, A.dtype)
@@ -613,10 +623,10 @@ def on_cache_lines(A: Matrix) -> Matrix:
 
 
 def is_plain() -> bool:
-    """Return whether kernels run in their plain form, without vector instructions in LLVM's IR."""
+    """Return whether kernels run without vector instructions in the intermediate code of LLVM."""
     return config.isa() == "generic" or DISABLE_JIT
 
 
 def kernel_body(module: Any, kernel: str) -> Any:
-    """Return the kernel of this name in a module, or its plain form if is_plain()."""
+    """Return the kernel with this name in a module, or its plain version if is_plain() is true."""
     return getattr(module, f"{kernel}_plain" if is_plain() else kernel)

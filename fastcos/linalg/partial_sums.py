@@ -1,8 +1,8 @@
-"""Sums over rows, computed as sums over parts that are then added in a fixed order.
+"""Sums over rows that are divided into parts, whose sums are added in a fixed order.
 
-Because the order is fixed, results are deterministic. The boundaries of the parts depend only on
-the data, not on threads, memory or shards. Therefore a matrix in memory and the same matrix in
-shards give bit-identical results.
+Because the order of the additions is fixed, results are deterministic. The boundaries of the parts
+depend only on the data, not on the number of threads, the memory or the shards. Therefore a matrix
+in memory and the same matrix in shards give bit-identical results.
 """
 
 from typing import Any
@@ -31,20 +31,20 @@ _SUMS_PER_THREAD = 8
 
 
 def count(n_columns: int, nnz: int) -> int:
-    """Return the number of parts, which is 1 if there are too few non-zeros per column for more."""
+    """Return the number of parts, which is 1 if there are few non-zeros per column."""
     limit = max(_MAX_PARTS, nnz // _LARGEST_PART)
     parts = min(nnz // (NNZ_PER_COLUMN * n_columns), limit)
     return max(1, parts) if parts < 3 else max(_EVEN, parts - parts % _EVEN)
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return, for each of the parts 1, 2, ..., the number of rows plus non-zeros before it."""
+    """Return the starts of all parts but the first, each as a number of rows plus non-zeros."""
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 
 
 def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
-    """Return how many sums are computed at once: as many as threads can use and memory can hold."""
+    """Return how many parts are summed at once, which the threads and the memory limit."""
     size = config.n_threads() if n_threads is None else n_threads
     affordable = int(config.working_memory() * 2**20) // bytes_per_sum
     limit = max(1, min(parts, affordable, _SUMS_PER_THREAD * size))
@@ -52,7 +52,7 @@ def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
 
 
 def add(sums: npt.NDArray[Any], column: int, out: npt.NDArray[Any], n_threads: int | None) -> None:
-    """Add the sums (parts, p, w), one after the other, to the w columns of out from column on."""
+    """Add the sums (parts, p, w), part by part, to out[:, column : column + w]."""
     blocks = parallel.row_blocks(len(out), 2048)
     parallel.run(
         sparse.add_parts, blocks, validation.read_only(sums), column, out, n_threads=n_threads

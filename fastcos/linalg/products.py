@@ -1,4 +1,4 @@
-"""Products X A, X'Y and X'(X Q) of a sparse matrix X, which may be centred and scaled."""
+"""The products X A, X'Y and X'(X Q) of a sparse matrix X, which may be centred and scaled."""
 
 from typing import Any
 
@@ -23,43 +23,46 @@ def matmul(
 ) -> Matrix:
     """Return X A for sparse X and dense A.
 
-    If the optional vectors are passed, the result is (X - row_center 1' - 1 center') diag(1 /
-    scale) A, while X itself stays sparse. For nnz non-zeros, the call takes O(nnz l + (n + p) l)
-    time and no memory besides the result.
+    If ``center``, ``scale`` or ``row_center`` are passed, the result is (X - row_center 1' - 1
+    center') diag(1 / scale) A, and X still stays sparse. The function takes O(nnz l + (n + p) l)
+    time, where nnz is the number of non-zeros, and no memory besides the result.
 
     Parameters
     ----------
     X : sparse matrix or array (n, p), or array_like
-        A matrix in any SciPy format; CSR is not copied. Duplicate entries count as their sum. X may
-        also be a LinearOperator or :class:`fastcos.linalg.InteractionShards`; ``scale`` must then
-        be omitted.
+        A matrix in any SciPy format; CSR is not copied. Duplicate entries are added. X may also be
+        a LinearOperator or :class:`fastcos.linalg.InteractionShards`, but then ``scale`` must be
+        omitted.
     A : array_like (p, l), float32 or float64
-        The dense matrix that X is multiplied by. The product is computed in the wider type of X and
-        A; integers and booleans in X count as float32 if the conversion is exact.
+        The dense matrix that X is multiplied by. The product is computed in the wider of the types
+        of X and A. Integers and booleans in X are converted to float32 if this conversion is exact,
+        and to float64 otherwise.
     center : array_like (p,), optional
-        This vector is subtracted from every row; it may hold the column means.
+        A vector that is subtracted from every row of X, for example the column means.
     scale : array_like (p,), optional
-        Positive divisors of the columns, for example their standard deviations.
+        Positive numbers by which the columns of X are divided, for example their standard
+        deviations.
     row_center : array_like (n,), optional
-        This vector is subtracted from every column; it may hold the biases of users.
+        A vector that is subtracted from every column of X, for example the biases of the users.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 
     Returns
     -------
     ndarray (n, l), float32 or float64
-        The result is bit-identical for any number of threads. If no optional vectors are passed,
-        the products of a row are added in the order of its columns, each with one rounding (fused
-        multiply-add). The error of a row of m non-zeros x is therefore at most m u / (1 - m u) sum
-        |x||a| with u = 2^-24 for float32 and u = 2^-53 for float64. Large results reuse the memory
-        of results that were freed; the process reserves up to ``working_memory`` for this purpose.
+        The result is bit-identical for any number of threads. If no optional vectors are passed, an
+        entry of the result is the inner product of a row x of X and a column a of A. It is summed
+        in the order of the columns of X, with one rounding per non-zero (fused multiply-add). For m
+        non-zeros, its error is therefore at most m u / (1 - m u) sum |x||a|, with u = 2^-24 for
+        float32 and u = 2^-53 for float64. Large results reuse the memory of earlier results that
+        were freed; the process keeps up to ``working_memory`` of freed memory for this purpose.
 
     Raises
     ------
     ValueError
-        A shape, an index or a value of X or another argument is not valid.
+        X or another argument has an invalid shape, index or value.
     TypeError
-        An argument does not hold real numbers.
+        An argument contains something other than real numbers.
 
     Examples
     --------
@@ -92,9 +95,9 @@ def rmatmul(
 ) -> Matrix:
     """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
-    The call takes O(nnz l + (n + p) l) time, and at most ``working_memory`` besides the result. For
-    some X with fewer than 96 non-zeros per column, the function transposes X, and the transpose
-    takes as much memory as X.
+    The function takes O(nnz l + (n + p) l) time, and at most ``working_memory`` besides the result.
+    There is one exception: for some matrices X with fewer than 96 non-zeros per column, the
+    function transposes X, and the transpose takes as much memory as X.
 
     Parameters
     ----------
@@ -136,13 +139,13 @@ def gram_matmul(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Matrix:
-    """Return X'(X Q) for sparse X and dense Q in one pass over X; X Q is never stored.
+    """Return X'(X Q) for sparse X and dense Q, usually without storing X Q.
 
-    The call takes O(nnz l + (n + p) l) time. Besides the result, the sums of the parts of the rows
-    take at most ``working_memory``. A transposed copy of X in blocks also takes at most
-    ``working_memory``; the function makes this copy only if the copy saves more time in this call
-    than making it takes. For some X with fewer than 96 non-zeros per column, X is transposed as in
-    :func:`rmatmul`, and X Q is stored.
+    The function takes O(nnz l + (n + p) l) time. The rows are divided into parts, and besides the
+    result, the sums of these parts take at most ``working_memory``. The function also makes a
+    transposed copy of X in blocks if the copy takes at most ``working_memory`` and saves more time
+    in this call than making it takes. For some matrices X with fewer than 96 non-zeros per column,
+    the function instead transposes X as a whole, as :func:`rmatmul` does, and stores X Q.
 
     Parameters
     ----------
@@ -176,14 +179,14 @@ def gram_matmul(
 
 
 def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | None:
-    """Return X A of a CSR array and check the entries of X at the same time, or return None.
+    """Return X A and check X at the same time, or return None if X must be checked beforehand.
 
-    Checking X beforehand would read X once more. With 64 columns and 38,000 to 900,000 non-zeros,
-    this function is 1.1 to 1.5 times as fast as a check followed by a product
-    (bench/lab/curves.py). The function returns None if the caller must check X first: because X has
-    an invalid entry, because another kernel is faster, or because the kernel would have to be
-    compiled for a rare type. The result has the same bits as if X had been checked first; duplicate
-    and unsorted entries are added in the order in which they are stored.
+    Checking the CSR array X beforehand would read X once more. If A has 64 columns and X has 38,000
+    to 900,000 non-zeros, this function is 1.1 to 1.5 times as fast as a check followed by a product
+    (bench/lab/curves.py). The function returns None in three cases: if X has an invalid entry, if
+    another kernel is faster, or if the kernel would have to be compiled for a rare type. The caller
+    must then check X before the product. The result has the same bits as if X had been checked
+    first; duplicate and unsorted entries are added in the order in which they are stored.
     """
     arrays = unchecked_arrays("X", X)
     if arrays is None or arrays.indices.dtype != np.int32:

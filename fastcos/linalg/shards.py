@@ -1,4 +1,4 @@
-"""Interactions on disk, split into shards of rows, and products that read one shard at a time.
+"""Interactions on disk that are split into shards of rows, and products of these interactions.
 
 ::
 
@@ -53,17 +53,17 @@ class InteractionShards:
     An object of this class can replace X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
     reads the rows once, in blocks; while one block is multiplied, the operating system already
-    reads the next one. For any shard boundaries, products are bit-identical to the products of one
-    CSR matrix of the same type in memory, and the SVD is as well if p <= n. Interactions with up to
-    2^25 (33.5 million) non-zeros are read into memory.
+    reads the next block. The products are bit-identical to the products of one CSR matrix of the
+    same type in memory, wherever the shard boundaries lie; so is the SVD if p <= n. Interactions
+    with up to 2^25 (33.5 million) non-zeros are read into memory as a whole.
 
     Parameters
     ----------
     path : path-like
         The folder that :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
-        Whether all files are compared with their checksums, which reads all shards once. If verify
-        is False, only the column numbers of a shard are checked, when the shard is first read.
+        Whether to compare all files with their checksums, which reads all shards once. If verify is
+        False, only column numbers are checked, at the first use of each shard.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ class InteractionShards:
     user_ids, item_ids : ndarray (n,), (p,)
         Ids of the rows and of the columns, int64 or str.
     column_sums, column_lows, column_highs : ndarray (p,), float64
-        The sum, the smallest and the largest value of every column, where absent entries count as
-        zeros.
+        The sum, the smallest value and the largest value of every column. Entries that are not
+        stored count as zeros.
 
     Raises
     ------
@@ -108,7 +108,7 @@ class InteractionShards:
                 raise ValueError(f"shards must hold {self.nnz} non-zeros")
 
     def _read_manifest(self, stored: storage.Stored) -> None:
-        """Validate the manifest, and set the attributes from it."""
+        """Validate the manifest of the shards, and set the attributes from it."""
         n, p = shape = storage.field(stored.fields, "shape", list)
         if not all(type(size) is int for size in shape):
             raise ValueError(f"shape must hold whole numbers, got {shape}")
@@ -153,12 +153,13 @@ class InteractionShards:
             Ids of the users and of the items. Default: the row numbers 0 .. n-1 and the column
             numbers 0 .. p-1.
         entries_per_shard : int
-            A shard ends with the row in which it reaches this number of non-zeros.
+            The size of a shard: a shard ends after the row in which it reaches this number of
+            non-zeros.
 
         Returns
         -------
         InteractionShards
-            The new shards, opened for reading.
+            The shards that were written, opened for reading.
 
         Raises
         ------
@@ -182,7 +183,7 @@ class InteractionShards:
         return len(self.first_rows) - 1
 
     def shard(self, number: int) -> sp.csr_array:
-        """Return the rows of one shard; its arrays are memory maps.
+        """Return the rows of one shard as a CSR array that is a memory map of the files.
 
         Parameters
         ----------
@@ -223,14 +224,14 @@ class InteractionShards:
         return X
 
     def blocks(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, sp.csr_array]]:
-        """Yield the number of the first row, and the rows, of every shard with rows in [lo, hi).
+        """Yield the rows in [lo, hi) shard by shard, each time with the index of the first of them.
 
         While the caller works on one shard, the operating system reads the next shard.
 
         Parameters
         ----------
         lo, hi : int
-            The first row number, and the row number after the last row; by default, all rows.
+            The first row, and the row after the last row. By default, all rows are yielded.
 
         Yields
         ------
@@ -246,7 +247,7 @@ class InteractionShards:
                 memmap.release(array)
 
     def _read(self, number: int) -> Sequence[npt.NDArray[Any]]:
-        """Return the arrays of a shard; raise an error for column numbers out of range."""
+        """Return the arrays of a shard; raise an error if a column number is out of range."""
         indptr, indices, data = self._shards[number]
         if number in self._unread and len(indices):
             low, high = int(indices.min()), int(indices.max())
@@ -268,7 +269,7 @@ class InteractionShards:
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the result of parallel.rows_at_work for the rows of all shards.
 
-        The targets must ascend.
+        The targets must be in ascending order.
         """
         rows: list[int] = []
         work_before = 0  # the work of the shards before the current shard
@@ -289,7 +290,7 @@ class InteractionShards:
             yield number, max(lo - begin, 0), min(hi, end) - begin
 
     def _as_operator(self, n_threads: int | None) -> Operator:
-        """Return an operator that holds all rows in memory, or that reads shard by shard."""
+        """Return an operator that holds all rows in memory, or one that reads shard by shard."""
         if self.nnz <= ENTRIES_HELD:
             return SparseOperator(self.whole(), n_threads)
         return ShardedOperator(self, n_threads)
@@ -297,7 +298,7 @@ class InteractionShards:
     def _open(self, number: int, verify: bool) -> Sequence[npt.NDArray[Any]]:
         """Return the checked indptr, indices and data of a shard.
 
-        If all values are 1, data takes no memory.
+        If all values of the shard are 1, `data` repeats a single number and takes no memory.
         """
         path = self.path / f"{number:05d}"
         arrays = storage.load_arrays(path, _SHARD_KIND, verify=verify).arrays
@@ -342,7 +343,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
 
 @contextlib.contextmanager
 def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter]:
-    """Yield a writer that adds shards; the directory appears at the end unless an error occurs."""
+    """Yield a writer that adds shards to a new directory, which appears when all are written."""
     target = validation.as_path("path", path).absolute()
     storage.check_new_directory("path", target)
     with storage.temporary_directory(target) as folder:
@@ -355,7 +356,7 @@ def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter
 
 
 class _ShardWriter:
-    """A writer that saves shards in a folder, and at the end a manifest that describes them."""
+    """Saves shards of rows in a folder and, at the end, a manifest that describes the shards."""
 
     def __init__(self, folder: Path, item_ids: Ids) -> None:
         self._folder, self._item_ids, self._dtype = folder, item_ids, np.dtype(np.float32)
@@ -366,7 +367,7 @@ class _ShardWriter:
         self._user_ids: list[Ids] = []
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
-        """Write the next rows, a canonical CSR matrix with a column for every item."""
+        """Write X as the next shard; X is a canonical CSR matrix with one column per item."""
         # indptr and indices get the same type, because SciPy would otherwise convert the array of
         # the narrower type, which copies it.
         kind = np.int32 if max(X.shape[1], X.nnz) <= LARGEST_INT32 else np.int64
@@ -385,7 +386,7 @@ class _ShardWriter:
         self._user_ids.append(user_ids)
 
     def finish(self) -> None:
-        """Write the manifest, which lists the shards."""
+        """Write the manifest, which lists the shards, after all shards have been written."""
         with_zeros = self._counts < self._first_rows[-1]
         self._lows[with_zeros] = np.minimum(self._lows[with_zeros], 0)
         self._highs[with_zeros] = np.maximum(self._highs[with_zeros], 0)
@@ -406,7 +407,7 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first row of each shard of about `entries` non-zeros, and the number of rows."""
+    """Return the first row of each shard of about `entries` non-zeros, then the number of rows."""
     n = len(indptr) - 1
     boundaries = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, boundaries), n)
@@ -414,10 +415,11 @@ def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
 
 
 class ShardedOperator(Operator):
-    """The products of InteractionShards, each of which reads the rows once.
+    """Computes the products of InteractionShards; each product reads the rows once.
 
-    Sums over rows are added in the same parts and in the same order as in :class:`SparseOperator`.
-    A thread takes whole parts, so threads do not wait for each other at the end of a shard.
+    Sums over rows are divided into the same parts as in :class:`SparseOperator`, and added in the
+    same order. A thread sums whole parts, which may span several shards, so threads do not wait for
+    each other at the end of a shard.
     """
 
     def __init__(self, X: InteractionShards, n_threads: int | None = None) -> None:
@@ -453,7 +455,7 @@ class ShardedOperator(Operator):
         return operators.sparse_gram(self, self._X.nnz, dense_rows)
 
     def _sum_parts(self, kernel: str, factor: Matrix) -> Matrix:
-        """Return the sum over all rows, by the kernel of this name in fastcos.kernels.sparse."""
+        """Return the product by the kernel with this name, summed over parts of the rows."""
         if len(self._part_rows) == 2:
             return self._sum_in_order(kernel, factor)
         p, width, parts = self.shape[1], factor.shape[1], len(self._part_rows) - 1
@@ -467,7 +469,7 @@ class ShardedOperator(Operator):
         out = np.zeros((p, width), factor.dtype)
 
         def sum_part(lo: int, hi: int, first: int, sums: list[Matrix]) -> None:
-            """Write the sums of parts [first + lo, first + hi) for each panel of columns."""
+            """Sum the parts [first + lo, first + hi) of the rows into `sums`, panel by panel."""
             for slot in range(lo, hi):
                 begin, end = self._part_rows[first + slot : first + slot + 2]
                 ahead = self._part_rows[first + slot + self._size : first + slot + self._size + 2]
@@ -487,7 +489,7 @@ class ShardedOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
-        """Sum all rows in order; each thread sums different columns of the factor."""
+        """Return the product, summed over all rows in order; each thread sums other columns."""
         p, width = self.shape[1], factor.shape[1]
         columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]
@@ -503,7 +505,7 @@ class ShardedOperator(Operator):
 
     @property
     def _size(self) -> int:
-        """The number of threads."""
+        """The number of threads that compute the products."""
         return config.n_threads() if self._n_threads is None else self._n_threads
 
 
@@ -516,10 +518,10 @@ def _add_rows(
     is_started: bool,
     sums: Matrix,
 ) -> None:
-    """Add the products of the rows X to sums (1, p, w).
+    """Add the product of these rows X and the factor to `sums` (1, p, w), in place.
 
-    The first row of X has the number `row` in the whole matrix. is_started says whether sums
-    already contains the products of earlier rows of the part.
+    `row` is the index of the first row of X in the whole matrix. `is_started` says whether `sums`
+    already contains the products of earlier rows of the same part.
     """
     n = X.shape[0]
     rows_of_factor = factor[row : row + n] if kernel == "rmatmul_parts" else factor

@@ -1,4 +1,4 @@
-"""Truncated SVD of sparse, dense and implicit matrices, with a certificate per triplet."""
+"""Truncated SVD of sparse matrices, dense matrices and LinearOperators, with error bounds."""
 
 import warnings
 from collections.abc import Callable
@@ -40,22 +40,23 @@ _WORKING_PRECISION = 1e-11
 
 @as_table
 class SVD(NamedTuple):
-    """The leading singular triplets of X.
+    """The leading singular triplets of a matrix X, each with a certificate of its accuracy.
 
     Attributes
     ----------
     U : ndarray (n, k) or None
         Left singular vectors as columns, or None with ``compute_u=False``. The vectors in the
-        larger dimension of X (U if n > p, otherwise V) are orthogonal to within a few eps (s[0] /
-        s)².
+        larger dimension of X (U if n > p, otherwise V) are orthogonal except for errors of a few
+        eps (s[0] / s)².
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)
         Right singular vectors as rows. The entry of the largest magnitude of each row is positive;
         if several entries have this magnitude, the first of them is positive.
     residuals : ndarray (k,), float64
-        The certificate: X has a singular value within ``residuals[i] * s[i]`` of ``s[i]``. If s[i]
-        is 0, X has a singular value within ``residuals[i] * s[0]`` of 0.
+        The certificate: X has a singular value whose distance from ``s[i]`` is at most
+        ``residuals[i] * s[i]``. If s[i] is 0, X has a singular value of at most ``residuals[i] *
+        s[0]``.
 
     Examples
     --------
@@ -88,15 +89,16 @@ def randomized_svd(
     n_threads: int | None = None,
     progress: Progress | None = None,
 ) -> SVD:
-    """Compute a truncated SVD to a given residual, with the residuals as a certificate.
+    """Return a truncated SVD of X, with a residual per triplet that certifies its accuracy.
 
     The method is block Lanczos with a random first block, on the smaller of X'X and X X'. Each step
     reads X once, and the iteration ends when the residual of every requested triplet is at most
-    tol. The residuals that are returned are then computed in float64. The iteration runs in the
-    precision of X, and once more in float64 if float32 cannot reach tol. If X is small, or if
-    nearly all triplets are requested, a dense eigensolver computes the result instead. A pass over
-    l = 16 to 64 columns takes O(nnz l) time, and b = 3 k + 12 l basis vectors take O(min(n, p) b^2)
-    time and O(min(n, p) b) memory besides X and the result.
+    tol. When the iteration has ended, the residuals in the result are computed in float64. The
+    iteration runs in the precision of X, and once more in float64 if float32 cannot reach tol. If X
+    is small, or if nearly all triplets are requested, a dense eigensolver computes the result
+    instead. A step multiplies X'X by l columns, where l is 16 to 64, in O(nnz l) time. The basis of
+    b = 3 k + 12 l vectors takes O(min(n, p) b^2) time, and O(min(n, p) b) memory besides X and the
+    result.
 
     Parameters
     ----------
@@ -105,28 +107,30 @@ def randomized_svd(
     n_components : int
         The number k of triplets, from 1 to min(n, p).
     tol : float
-        The largest relative residual to accept; :func:`svd_residuals` defines this residual.
+        The largest accepted relative residual of a triplet, as :func:`svd_residuals` defines it.
     max_iter : int
         The largest number of passes over X.
     compute_u : bool
-        Whether U is computed. Without U, the result contains n k fewer numbers.
+        Whether to compute U. Without U, the result takes less memory, because U contains n k
+        numbers.
     center, scale, row_center : array_like, optional
-        The same as in :func:`fastcos.matmul`; the centred and scaled X is decomposed.
+        The vectors that center and scale X, as in :func:`fastcos.matmul`. The SVD is the SVD of the
+        centred and scaled matrix.
     random_state : int or numpy.random.Generator
-        The seed; the same seed gives the same bits.
+        The seed of the random first block. The same seed gives bit-identical results.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
         Called once per pass as progress(done, total), where ``done`` counts the columns by which
-        X'X has been multiplied. The total is extrapolated from the decrease of the residual, and
-        is exact at the end.
+        X'X has been multiplied. ``total`` is extrapolated from the decrease of the residual, and is
+        exact at the end.
 
     Returns
     -------
     SVD
-        A named tuple (U, s, Vt, residuals). U and Vt are float32 if X is float32 and float32
-        reaches tol, and float64 otherwise. The entry of the largest magnitude of every row of Vt
-        is positive.
+        A named tuple (U, s, Vt, residuals). U and Vt are float32 if X is float32 and this precision
+        suffices for tol; otherwise, they are float64. In every row of Vt, the entry of the largest
+        magnitude is positive.
 
     Raises
     ------
@@ -136,17 +140,17 @@ def randomized_svd(
     Warns
     -----
     ConvergenceWarning
-        A residual is above tol; the warning tells its size.
+        The residual of at least one triplet is above tol; the warning states the residual.
 
     Notes
     -----
     A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
     finds all of the k largest singular values with probability 1. If more singular values are equal
-    than a block has columns, the iteration finds them from further random directions.
+    than a block has columns, the iteration finds their vectors by adding further random directions.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
-    The paper fixes the number of passes, whereas this function stops when all residuals are at most
-    tol.
+    Musco and Musco fix the number of passes over X, whereas this function stops when all residuals
+    are at most tol.
 
     Examples
     --------
@@ -203,12 +207,13 @@ def randomized_svd(
 def direct_svd(
     X: Any, n_components: int, *, compute_u: bool = False, progress: Progress | None = None
 ) -> SVD:
-    """Compute a truncated SVD of X to the working precision of float64.
+    """Return a truncated SVD of X to the working precision of float64.
 
     X is anything that as_operator accepts. The eigenvectors of the smaller Gram matrix (X'X or X
-    X') are singular vectors of X. A dense solver computes them for up to DENSE_SIDE columns, and
-    Lanczos for more columns. The relative error of a singular value is about eps (s[0] / s[i])^2.
-    progress is called as in randomized_svd.
+    X') are singular vectors of X. If this matrix has up to DENSE_SIDE columns, a dense solver
+    computes its eigenvectors; if it has more columns, block Lanczos does. The relative error of the
+    singular value s[i] is about eps (s[0] / s[i])^2. The function calls `progress` as
+    randomized_svd does.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -232,7 +237,7 @@ def svd_residuals(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Floats:
-    """Return the certificate of singular triplets of X, which any solver may have computed.
+    """Return the residuals of singular triplets of X, which any solver may have computed.
 
     Let s and v be the singular value and the right singular vector of a triplet, where v has norm
     1, and let r = ||X'Xv - s²v||. Then X has a singular value within min(r / s, sqrt(r)) of s. The
@@ -242,26 +247,27 @@ def svd_residuals(
     ----------
     X : sparse matrix, array_like or LinearOperator (n, p)
     svd : SVD or tuple (U, s, Vt)
-        s has shape (k,) and Vt has shape (k, p). U has shape (n, k) or is None; it is used only if
-        X has more columns than rows.
+        The triplets: s has shape (k,), Vt has shape (k, p), and U has shape (n, k) or is None. U is
+        used only if X has more columns than rows.
     center, scale, row_center, n_threads
-        The same as in :func:`fastcos.matmul`; the triplets belong to the centred and scaled X.
+        The vectors that center and scale X, as in :func:`fastcos.matmul`. The triplets must belong
+        to the centred and scaled matrix.
 
     Returns
     -------
     ndarray (k,), float64
         Relative residuals: |s_i - sigma| <= residuals[i] * s_i for some singular value sigma of X.
-        A Gram matrix cannot distinguish values s_i <= 1e-7 s_0 from 0; their residuals are
-        relative to s_0. A triplet that repeats others certifies no further singular value, so its
-        residual is divided by the distance of its vector from the span of the vectors before it,
-        and is infinite if that distance is 0.
+        A singular value s_i <= 1e-7 s_0 cannot be distinguished from 0 in a Gram matrix, so its
+        residual is relative to s_0. A triplet that repeats earlier triplets does not certify a
+        further singular value. Therefore the residual of each triplet is divided by the distance of
+        its vector from the span of the earlier vectors, and is infinite if this distance is 0.
 
     Raises
     ------
     ValueError
-        X is not valid; the shapes of s, Vt and X do not fit each other; a singular value is
-        negative; or the largest magnitude is above 1e140 or below 1e-140, so that float64 cannot
-        hold its square.
+        X is not valid; the shapes of s, Vt and X do not match; a singular value is negative; or the
+        largest magnitude in X is above 1e140 or below 1e-140, so that float64 cannot represent its
+        square.
 
     Examples
     --------
@@ -296,14 +302,14 @@ def svd_residuals(
 
 
 def _values_of(X: Any) -> npt.NDArray[Any]:
-    """Return the values of an array or a sparse matrix, or a single 1 for an operator."""
+    """Return the values of a dense or sparse matrix; for an operator, return a single 1."""
     values = getattr(X, "data", None) if validation.is_sparse(X) else X
     is_plain = isinstance(values, np.ndarray) and values.dtype.kind == "f"
     return cast("npt.NDArray[Any]", values) if is_plain else np.ones(1)
 
 
 def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
-    """Raise ValueError for values whose Gram matrix would overflow or underflow in float64."""
+    """Raise ValueError if the squares of these values would overflow or underflow in float64."""
     largest = validation.largest_magnitude(values)
     if 0 < largest < 1e-140 or largest > 1e140:
         raise ValueError(
@@ -315,7 +321,7 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
 def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
-    """Return the triplets of orthonormal vectors in X's smaller dimension, with their residuals."""
+    """Return the singular triplets of these orthonormal eigenvectors, with their residuals."""
     vectors64 = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(vectors64)
     squares = np.einsum("ij,ij->j", vectors64, Z) / np.einsum("ij,ij->j", vectors64, vectors64)
@@ -339,7 +345,7 @@ def _certified(
 
 
 def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
-    """Return the residuals that svd_residuals defines; Z is the Gram matrix times the vectors."""
+    """Return the relative residuals of triplets; Z is the Gram matrix times the vectors."""
     squares, r_squares = np.zeros(len(s)), np.zeros(len(s))
     # Without a scale, the squares of small remainders would underflow. Dividing by a power of two
     # causes no rounding error.
@@ -363,11 +369,12 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
 
 
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
-    """Divide the residuals by the distance of each vector from the span of the vectors before it.
+    """Return the residuals, each divided by the distance of its vector from the earlier vectors.
 
-    Cholesky's elimination in the Gram matrix of the vectors gives these distances. The vectors of a
-    solver are orthogonal except for rounding errors, so their distances are about 1. The function
-    does not divide residuals by distances of about 1.
+    The distance is the distance from the span of the earlier vectors, which Cholesky's elimination
+    in the Gram matrix of the vectors computes. If the vectors are orthogonal except for rounding
+    errors, as the vectors of a solver are, all distances are about 1. The function does not divide
+    by distances of about 1.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -385,13 +392,13 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
 
 
 def _shorter_side(operator: Operator) -> Operator:
-    """Return the operator of X or of X', whichever has fewer columns."""
+    """Return the operator of X, or of X' if X' has fewer columns."""
     n, p = operator.shape
     return operator if p <= n else operator.transposed()
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether the Krylov basis of k triplets would have nearly `side` vectors."""
+    """Return whether the Krylov basis for k triplets would have almost `side` vectors."""
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
 
@@ -408,7 +415,7 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
 
 def _signs(V: Matrix) -> Matrix:
-    """Return the sign (+1 or -1) of the entry of the largest magnitude of every column."""
+    """Return, for every column, the sign (+1 or -1) of its entry of the largest magnitude."""
     largest = np.argmax(np.abs(V), axis=0)
     return np.where(V[largest, np.arange(V.shape[1])] < 0, -1, 1).astype(V.dtype)
 
@@ -416,9 +423,10 @@ def _signs(V: Matrix) -> Matrix:
 def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> Matrix:
     """Return product(vectors) / s, with orthonormal columns of the null space where s is 0.
 
-    All non-zero singular values come first, so directions orthogonal to their images lie in the
-    null space. The vectors, and not their images, are divided by s, because the images are longer:
-    a pass over the images would take as long as computing them.
+    `product` maps the vectors to their images, whose lengths are the singular values s. The
+    non-zero singular values come first, so directions that are orthogonal to their images lie in
+    the null space. The vectors are divided by s before the product, because the images have more
+    entries: dividing the images would take as long as computing them.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

@@ -25,10 +25,11 @@ def transposed(
     index_dtype: npt.DTypeLike,
     n_threads: int | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]:
-    """Return indptr, indices and data of the transpose with sorted rows; data may be None.
+    """Return indptr, indices and data of the transpose, whose rows have sorted indices.
 
-    index_dtype must be able to hold the number of rows. For p columns, the function takes O(nnz +
-    parts p) time and, besides the result, 8 bytes per part and column.
+    If `data` is None, the data of the transpose is None. The type `index_dtype` must be able to
+    represent the number of rows. The rows are divided into parts for the threads; for p columns,
+    the function takes O(nnz + parts p) time and, besides the result, 8 bytes per part and column.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only

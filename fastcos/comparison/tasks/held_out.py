@@ -95,7 +95,7 @@ class HeldOutTask:
         return self._scores(neighbors.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
-        """Return the scores if items (p, k) are ranked by inner products with users (n, k)."""
+        """Return the scores if inner products of users (n, k) and items (p, k) rank the items."""
         neighbors = top_k(
             users[self.users], items, self._k, measure="dot", exclude=self._training_rows
         )

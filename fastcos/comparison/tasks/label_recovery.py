@@ -107,7 +107,7 @@ class LabelTask:
         self._seed = int(random.integers(2**32))
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> LabelScores:
-        """Fit a measure to all items, and score its rankings of the items for each query."""
+        """Return the scores of the ranking of the pool for each query by a candidate."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)
@@ -156,7 +156,7 @@ class LabelTask:
         )
 
     def _nearest(self, scores: Floats, positions: Integers, k: int) -> tuple[Floats, Integers]:
-        """Find the k columns with the highest scores (b, m); return precision@k and the columns.
+        """Return the precision@k of each row of `scores` (b, m), and its k highest-scoring columns.
 
         Row i of `scores` belongs to a query, whose own column is positions[i]. This column is left
         out, and its score is overwritten. If more columns have the k-th highest score than there

@@ -40,13 +40,13 @@ class PairTask:
         self._pairs, self._ratings = pairs, tie_groups(ratings)
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> Integers:
-        """Fit a measure to all rows, score the pairs, and return the tie groups of the scores."""
+        """Return the tie groups of the scores of the pairs by a candidate."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         return tie_groups(pair_scores(measure, rows, self._pairs))
 
     def evaluation(self, scores: Sequence[Integers]) -> Evaluation:
-        """Return the evaluation, in which candidates are ranked by Spearman's correlation.
+        """Return the evaluation of all candidates on this task, ranked by Spearman's correlation.
 
         A candidate is recommended only if the correlation of the best candidate is significantly
         above 0.
