@@ -254,7 +254,8 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
     """
     n_panels = largest_products.shape[0]
     n_best, kth_score, rank, previous_guess = 0, -np.inf, min(first_rank, n_panels), NEVER
-    # Step 4: slots that reach a guessed threshold are scored until k rows have been found.
+    # Step 4 of the file's docstring: slots that reach a guessed threshold are scored. The guess is
+    # lowered until k rows have been found.
     while True:
         guess = -NEVER
         if rank > 0:
@@ -268,7 +269,8 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
         if rank == 0:
             return n_best
         previous_guess, rank = guess, min(4 * rank, n_panels) if rank < n_panels else 0
-    # Step 5: of the other slots, those whose upper bounds reach the proved threshold are scored.
+    # Step 5 of the file's docstring: slots that were not scored in step 4 are scored if their upper
+    # bounds reach the proved threshold.
     proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     n_best, _ = score_reaching(
         i, lo, k, proved, guess, True, queries, items, codes, products, largest_products, buffers,
@@ -290,7 +292,8 @@ def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffer
     )  # fmt: skip
     n_above = n_panels
     if minimum > -NEVER:
-        # Selecting from the few scores above the minimum takes less time.
+        # Selecting the rank-th largest score takes less time among the few scores above the minimum
+        # than among all scores.
         n_above = 0
         for p in range(n_panels):
             score = panel_scores[p]

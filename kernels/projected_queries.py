@@ -189,7 +189,7 @@ def _search_other_panels(
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # Among twice as many items, the r-th best score is higher, and as a threshold it drops
+            # After twice as many items, the r-th best score is higher. As a threshold, it drops
             # more slots.
             for i in range(n):
                 _raise_threshold(

@@ -57,8 +57,8 @@ _CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
 # and one further cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to 110
 # cycles per pair on Zen 4, in searches with k = 10 and 100 of rows of 384 to 1,536 columns.
 _CYCLES_PER_PAIR, _PAIR_WORDS_PER_CYCLE = 80, 8
-# After this many panels, a query may stop using projected codes. If a query is unlike the items,
-# nearly all items of these panels have been scored one by one by then, at the cost of
+# After this many panels, a query may stop using projected codes. If the query is unlike the items,
+# nearly all items of these panels have been scored one by one until then, at a cost of
 # _CYCLES_PER_PAIR for each item.
 PANELS_TRIED = 8
 
@@ -144,9 +144,10 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         )  # fmt: skip
     n_panels = block.bound_terms.shape[0]
     if projected.hit_counts[q] * n_panels >= PANEL * projected.tile_counts[q]:
-        # Nearly every item is a hit of at least one query. Each tile prefetches a part of the next
-        # panel, because prefetched codes of the current panel would come too late. A search of
-        # 60,000 rows of 768 columns with k = 10 is 1.07 times as fast with this prefetch.
+        # In this branch, nearly every item is a hit of at least one query. Each tile prefetches a
+        # part of the next panel, because prefetched codes of the current panel would come too late.
+        # A search of 60,000 rows of 768 columns with k = 10 is 1.07 times as fast with this
+        # prefetch.
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)
     elif q == 0:  # the other panels of queries have hits with the same items

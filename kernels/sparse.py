@@ -19,10 +19,10 @@ from .simd.sparse_row import AHEAD, fence, gram_row, scatter_row, sum_row
 # The number of non-zeros that are validated before they are multiplied. With float32 values, 4,096
 # non-zeros take 32 KiB and stay in the first-level cache.
 _VALIDATED_AT_ONCE = 4096
-# The rows of a dense matrix are prefetched if the matrix has more than this number of bytes.
-# Otherwise the matrix stays in the first or second level of the caches, and prefetching takes more
-# time than it saves. A row that is changed is waited for longer than a row that is only read, so
-# prefetching changed rows saves time from a smaller size on (docs/dev/costs.md, "Sparse products").
+# The rows of a dense matrix are prefetched if the matrix has more than this number of bytes. A
+# smaller matrix stays in the first-level or second-level cache, and prefetching takes more time
+# than it saves. The limit is lower for rows that are changed, because the CPU waits longer for them
+# than for rows that are only read (docs/dev/costs.md, "Sparse products").
 _LARGE_IF_READ = 1 << 20
 _LARGE_IF_CHANGED = 1 << 18
 # The number of rows that are multiplied between two rounds of prefetches.

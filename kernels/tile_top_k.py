@@ -70,9 +70,9 @@ from .tiles import numbers_below
 # A tile of stage 1 of _sweep has about this many times as many hits as a tile of stage 2, because
 # the thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
-# An unproved threshold is rounded up by this share of SLACK. A shared threshold was rounded down by
-# all of SLACK (_lowered), so if another task has proved it, the k-th best score reaches it even
-# after it has been rounded up.
+# An unproved threshold is rounded up by this share of SLACK. If it is a shared threshold that
+# another task has proved, it was rounded down by all of SLACK before (_lowered). The k-th best
+# score therefore reaches it even after it has been rounded up.
 _ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.
@@ -314,7 +314,8 @@ def _score_front(metric_type, i, query, n_front, queries, items, block, candidat
 def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
     """Raise tau of query i, whose buffer is full, and drop candidates that do not reach tau."""
     n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
-    # The only call stands in a loop, because LLVM would inline a second call into this function.
+    # This function calls _score_front in only one place, inside a loop, because LLVM would inline a
+    # second call.
     while True:
         _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch)
         _keep_reaching(n_front, i, items, block, candidates, scratch)

@@ -48,7 +48,8 @@ LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
 # therefore write it to memory without passing through the caches, which saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
-# Each thread multiplies a multiple of this number of columns, if X is summed in order.
+# If X is summed in order, the columns of the factor are divided among the threads in groups, whose
+# width is a multiple of this number.
 _NARROWEST_GROUP = 8
 # The factor A is cut into pieces that fit in a cache, and X A is computed for one piece after the
 # other, if an average row of X has at least this many non-zeros per piece. On an Intel CPU, cutting

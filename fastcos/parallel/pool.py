@@ -82,7 +82,8 @@ class _Places:
         cpu = -1 if _getcpu is None else int(_getcpu())
         if cpu == self._caller_cpu:
             return
-        # The system may forbid the change.
+        # An OSError is ignored: it means that the system does not allow this process to choose the
+        # CPUs of its threads.
         with self._lock, contextlib.suppress(OSError):
             self._caller_cpu = cpu
             for thread_id in self._thread_ids[:1]:
@@ -104,8 +105,8 @@ class _State:
         self.n_threads = 0
         self.places = _Places()
         self.is_forked = is_forked
-        # The value is None until prange has been tried in this process, then "" if prange is safe,
-        # or the reason why prange is not safe.
+        # None until prange has been tried in this process; then "" if prange is safe, or the reason
+        # why prange is not safe.
         self.prange_fault: str | None = None
         # The lock of every attribute that is being computed, and the number of threads that hold
         # this lock or wait for it. The key is the id of the object and the attribute's name.
@@ -234,7 +235,8 @@ def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """For every target, return the first row i for which cumulative[i] + i reaches the target."""
-    # This bisection reads few rows. An array of cumulative + i would take 2 ms per 400,000 rows.
+    # The bisection computes cumulative[i] + i for only a few rows. Computing it for all rows would
+    # take 2 ms per 400,000 rows.
     value = cumulative.item
     rows = range(len(cumulative) - 1)
     found = [

@@ -42,7 +42,7 @@ from fastcos.search.task_grid import Machine, TaskGrid, plan_exhaustive
 from fastcos.similarity.base import get_measure, is_upper_bounded
 from fastcos.validation import Integers
 
-# The sizes of a segment, the sizes of a request, the machine, and the plan of the search.
+# A planned search: the sizes of the segment, the sizes of the request, the machine, and the plan.
 _Planned = tuple[SegmentSizes, RequestSizes, Machine, SearchPlan]
 
 _METHODS = {
@@ -298,8 +298,8 @@ def explain_groups(
         has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # Two ways to search groups. Each entry says which groups are searched in this way, by how many
-    # threads per group, and how many groups at a time.
+    # The two ways to search groups: which groups are searched in this way, by how many threads per
+    # group, and how many groups at a time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),

@@ -69,7 +69,8 @@ class Launch(NamedTuple):
             rows = match_row_type(rows, row_type)
         shape = grid.n_ranges, len(rows), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
-        # The kernels of few queries are called for panels, and the kernel of blocks for tasks.
+        # The threads divide the panels of items if the kernel is one for few queries, and the tasks
+        # if it is the kernel for blocks of queries.
         arguments = (packed.addresses, rows, self.filters, self.settings, scores, row_numbers)
         size, size_of_task = len(packed.arrays.statistics), grid.panels_per_range
         if self.kernel is tile_top_k.search_grid:

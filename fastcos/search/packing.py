@@ -47,8 +47,8 @@ _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
 _MIN_ITEMS = 256
-# Two directions with at least this cosine count as close. The error of a cosine by the codes is
-# about 0.02.
+# Two directions count as close if their cosine is at least this number. It then differs from 1 by
+# at most 0.02, which is about the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
 # If one direction has at least this share of all directions close to it, the centre of these close
 # directions becomes the shift.
@@ -101,7 +101,7 @@ class PackedItems(NamedTuple):
     layout: TileLayout
     arrays: Any
     addresses: Any
-    # If two PackedItems have the same kind, the arguments of kernels have the same types.
+    # For two PackedItems of the same kind, the arguments of kernels have the same types.
     kind: tuple[str, str]
 
     @property
@@ -178,8 +178,8 @@ def pack_items(
     packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, N_STATISTICS), np.float32)
     small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
-    # Every thread gets a block, even if it has few chunks, because a chunk of 64 columns takes
-    # 0.1 ms.
+    # Every thread gets a block, even if the block consists of few chunks, because packing a chunk
+    # of rows with 64 columns already takes 0.1 ms.
     n_chunks = -(-len(order) // packing.CHUNK)
     share = -(-n_chunks // (n_threads or config.n_threads()))
     chunks_of_block = max(1, min(share, 2_000 // depth))
@@ -287,9 +287,10 @@ def packed_items(
         scaling=validation.read_only(scaling),
         projection=projection,
     )
-    # The rounding errors of float64 in the score, in two coefficients, and in the rows minus their
-    # components along the shift. These quantities are sums of `depth` terms whose magnitudes sum to
-    # at most 2 each. The squared norm of the shift is 1 only up to such an error.
+    # A bound on the float64 rounding errors in the score, in two coefficients, and in the rows
+    # minus their components along the shift. Each of these quantities is a sum of `depth` terms
+    # whose magnitudes sum to at most 2. The squared norm of the shift differs from 1 by such an
+    # error, too.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(query_scaling.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
@@ -445,7 +446,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
     sample, weights = rows[sampled_items], factors[sampled_items]
     first_places = slice(min(_COMPARED_ITEMS, max(_MIN_COMPARED, n // _MIN_COMPARED)))
     compared_rows = sample[first_places] * weights[first_places, None]
-    # BLAS is not used, because its idle threads keep cores that the search needs busy for 30 ms.
+    # BLAS is not used, because its idle threads would keep cores busy for 30 ms, and the search
+    # needs these cores.
     squares = np.square(compared_rows).sum(axis=1)
     compared_float32 = compared_rows.astype(np.float32)
     are_close = np.einsum("ij,kj->ik", compared_float32, compared_float32) > _CLOSE_COSINE * squares

@@ -359,7 +359,8 @@ def _plan_search(
         if segment.n_distinct < segment.n_live:
             return _plan_distinct(segment, request, machine, costs)
     if segment.n_distinct is not None and segment.n_distinct < segment.n_live:
-        # Only distinct rows have a projection.
+        # A projection is added only to the packed form of the distinct rows, which this plan does
+        # not search.
         segment = dataclasses.replace(segment, projected_words=0)
     if request.n_allowed is not None:
         plan = _plan_allowed(segment, request, machine, costs, reasons)
@@ -500,8 +501,8 @@ def drops_excluded_ids(n_excluded: int) -> bool:
 def pays_grouping(ends: Integers, n: int) -> bool:
     """Return whether grouping n rows saves time; ends holds all group ends except the last."""
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
-    # BLAS is not used, because its threads keep cores, which the search needs, busy for some
-    # milliseconds after each product.
+    # BLAS is not used, because its threads would keep cores busy for some milliseconds after each
+    # product, and the search needs these cores.
     return bool(np.square(sizes).sum() >= cost_model.COSTS.min_average_copies * n)
 
 
@@ -568,12 +569,13 @@ def _plan_packed(
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
-    # Packed rows that are not allowed in the results take up places among the best packed rows.
+    # Some of the best packed rows may not be allowed in the results, so more than k of the best
+    # packed rows are needed.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # If a search of all segments has few queries and few neighbours, the packed rows of every
-    # segment are scanned, even of a small segment. Such a search can be prepared, which saves more
-    # time than scoring every pair of a small segment would save. Searches with a mask are excluded
-    # from this rule, because a mask may allow fewer than k rows.
+    # segment are scanned, however small the segment is. Such a search can be prepared, which saves
+    # more time than scoring every pair of a small segment would save. This rule does not apply to
+    # searches with a mask, because a mask may allow fewer than k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -649,7 +651,7 @@ def _plan_few(
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)
     per_range = grid.panels_per_range
-    # A sample that is larger than the range contains every panel.
+    # The sample must contain more panels than the range has, so it contains every panel.
     first_rank = guess_in_range(k, needed_rows, per_range, costs, per_range + 1).rank
     buffers = min(grid.n_threads, grid.n_ranges) * (per_range * of_panel + of_best)
     if grid.n_ranges > 1:
@@ -717,7 +719,7 @@ def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
     """Return the total of multiply-adds after which a search for k rows adds a projection."""
     share = 1.0
     if layout.isa == "avx2":
-        # A projection does not save the float64 scores, whose number grows with k.
+        # A projection does not reduce the number of float64 scores, which grows with k.
         share = min(1.0, costs.share_of_work_to_project_avx2 * max(1.0, k / costs.usual_k[0]))
     return share * costs.min_work_to_project
 

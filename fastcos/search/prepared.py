@@ -54,9 +54,10 @@ class PreparedSearches:
         segment = self._parts[0].segment
         has_one_part = len(self._parts) == 1 and segment.first == 0 and segment.positions is None
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
-        # The launches for all parts, by the numbers of queries and neighbours, and also by the
-        # options if the plans depend on the options. For a search that cannot be prepared, there
-        # are no launches, and an empty tuple is stored, so that it is not planned here again.
+        # The launches of each search, one for each part of the index. The key contains the number
+        # of queries and the number of neighbours, and also the options if the plans depend on them.
+        # If a search cannot be prepared, an empty tuple is stored, so that the search is not
+        # planned here again.
         self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
         # Cosines are in the range of float32, and most measures that compute cosines return them as
         # scores without conversion.
@@ -77,8 +78,8 @@ class PreparedSearches:
         rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
         launches = self._stored_launches((len(rows), k))
         if launches is None or n_threads is not None or allowed is not None:
-            # Launches that depend on the number of threads or on the memory are stored by these
-            # options as well, so a search of many items calls _prepare every time.
+            # If the launches depend on the number of threads or on the memory, as in a search of
+            # many items, their key contains the options as well. _prepare then looks them up.
             launches = self._prepare(len(rows), k, as_options(n_threads, None), allowed)
         if not launches:
             return None

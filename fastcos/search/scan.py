@@ -260,8 +260,8 @@ def _distinct(
     k = min(request.k + 1, len(groups.first))
     distinct_request = SegmentRequest(k, no_exclusions(len(distinct_queries.rows)))
     segment.distinct.count_work(n, request.k)
-    # The search is planned again, because its number of queries is the number of distinct queries,
-    # and because the rows have been packed.
+    # The search of the distinct rows is planned separately, because it has only the distinct
+    # queries, and because the distinct rows have been packed.
     plan = plan_segment(segment.distinct, len(distinct_queries.rows), distinct_request, options)
     best = _METHODS[plan.method](
         plan, segment.distinct, distinct_queries, distinct_request, options

@@ -81,7 +81,7 @@ class TaskGrid:
 
 # A grid with a single task, which runs in the calling thread.
 ONE_TASK = TaskGrid(1, 1, 0, 1, 1)
-# The sample of a search that does not estimate the first threshold.
+# For searches that do not estimate the first threshold: no panel is sampled.
 NO_SAMPLE = ThresholdSample()
 
 
@@ -109,11 +109,12 @@ def are_few(
     """Return whether comparing the queries one by one is faster than comparing them as a block."""
     if not layout.quantised or n_queries > PANEL:
         return False
-    # More than queries_per_reading queries share the codes that the projection has not dropped.
+    # With a projection, a block reads the codes that the projection has not dropped only once for
+    # all of its queries. A block is therefore faster for more than queries_per_reading queries.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
-    # A tile of up to 16 queries takes as long as a tile of 16 queries.
+    # A tile with fewer than 16 queries takes as long as a tile with 16 queries.
     lanes = PANEL // 2 if n_queries <= PANEL // 2 else PANEL
     of_block = lanes * work / dict(costs.multiply_adds_per_second)[layout.isa]
     one_by_one = n_queries * work / dict(costs.single_multiply_adds_per_second)[layout.isa]
@@ -164,8 +165,8 @@ def plan_query_blocks(
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
-    # A block of one query takes the buffers of a panel, and three times the large buffers of a
-    # query.
+    # Even a block of one query needs the buffers of a panel and the large buffers of the query, and
+    # its other buffers take up to twice as much memory as these large buffers.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
     per_query = large
@@ -292,14 +293,14 @@ def _guess_threshold(
     Among the ``needed_rows`` best rows, k are allowed in the results. For about one query in a
     hundred, the threshold is too high, and the query is searched twice.
     """
-    # The more rows are needed per panel, the smaller is the stride. The stride is at most 4 if half
-    # as many rows are needed as there are panels.
+    # The more rows are needed per panel, the smaller the stride must be: it is at most 4 if the
+    # number of needed rows is half the number of panels.
     max_stride = int(math.sqrt(n_panels / (2 * needed_rows)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
     panels = max(1, n_panels // stride)
     expected = needed_rows / stride
-    # The variance is binomial, because each of the best rows either is in the sample and may be
-    # found, or is not.
+    # The number of the best rows in the sample has a binomial variance, because each of the best
+    # rows either is in the sample and allowed in the results, or is not.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
     # If all panels are read, the deviation is 0, but codes have rounding errors, so the threshold
     # is too high for some queries, and these queries are searched twice.

@@ -49,10 +49,11 @@ MAX_THREADS = 4096
 # of these numbers. Otherwise, it marks the numbers in a mask of all items. Filling a mask of 30,000
 # items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
-# The number of numbers whose minimum and maximum are computed together. In float64, they take 2 MiB
-# and stay in a cache.
+# The minimum and the maximum are computed for this many numbers at a time. In float64, these
+# numbers take 2 MiB and stay in a cache.
 _PIECE = 1 << 18
-# For fewer numbers than this, a sum is faster than a minimum and a maximum.
+# If there are fewer numbers than this, computing their sum takes less time than computing their
+# minimum and maximum.
 _FEW_NUMBERS = 1 << 15
 
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -285,8 +286,8 @@ def as_rows(
 
 
 def _are_finite(rows: Rows) -> bool:
-    # One sum of a few rows takes less time than a minimum and a maximum. If the sum is not finite,
-    # the minimum and the maximum decide, because the sum of finite numbers may overflow.
+    # The sum of a few rows takes less time than their minimum and maximum. If the sum is not
+    # finite, the minimum and the maximum decide, because the sum of finite numbers may overflow.
     if rows.size < _FEW_NUMBERS:
         with np.errstate(all="ignore"):
             if math.isfinite(rows.sum()):

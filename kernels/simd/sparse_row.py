@@ -25,9 +25,9 @@ WIDTHS = (64, 32, 16, 8, 4, 1)
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
-# While a non-zero is multiplied, the row of a large dense matrix is prefetched that the non-zero
-# this many places later needs. With 8 to 24 places, X'(X Q) takes the same time (docs/dev/costs.md,
-# "Sparse products").
+# While a non-zero is multiplied, the kernel prefetches the row of a large dense matrix that will be
+# multiplied this many non-zeros later. With every number from 8 to 24, X'(X Q) takes the same time
+# (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
 # A sum reads a row of the dense matrix, and only rows of at least this many bytes are prefetched.
 # Shorter rows take the CPU less time to read than to prefetch. Rows that are changed, and not only
