@@ -7,7 +7,8 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A descriptor that raises an error on every access; the message names another attribute."""
+    """A descriptor that raises an error on access; the message names the attribute to use instead.
+    """
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement
@@ -21,7 +22,7 @@ class _MissingAttribute:
 
 
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a class decorator that makes access to each name in ``replacements`` an error.
+    """Return a class decorator; access to any attribute in ``replacements`` then raises an error.
 
     ``replacements`` maps each missing attribute to the attribute to use instead, which the error
     message names. The error is an AttributeError, so ``hasattr`` returns False for these names, on

@@ -70,7 +70,7 @@ def compile_searches(dtype: str) -> None:
 
 
 def main(dtype: str) -> None:
-    """Compile the kernels for a row type at low priority, unless another process is doing so.
+    """Compile the kernels for a row type at low priority, unless another process compiles them.
 
     If another process is compiling the kernels but takes longer than _SECONDS_OF_WAITING, this
     process compiles the kernels as well.

@@ -53,7 +53,7 @@ class Estimate:
         return max(self.memory, self.multiply) + self.scores + self.packing + self.overhead
 
     def plus(self, other: "Estimate", times: float = 1.0) -> "Estimate":
-        """Return the sum of this estimate and `times` times another estimate."""
+        """Multiply another estimate by ``times``, and return its sum with this estimate."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return Estimate(*(value + times * addend for value, addend in pairs))
 

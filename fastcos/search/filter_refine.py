@@ -165,7 +165,7 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return, for each query, the smallest raw score of the bound at which to score an item.
+    """Return, for each query, the raw score of the bound at or above which items are scored.
 
     No item with a lower raw score has an exact score of at least min_scores (n,). The function
     starts at last_scores (n,), the raw scores of the last candidates. It lowers the raw score by

@@ -48,7 +48,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return the ExcludedItems of n queries, which exclude nothing, or only item i for query i.
+    """Return the ExcludedItems of n queries: nothing, or only item i for query i.
 
     exclude_self says whether query i excludes item i.
     """

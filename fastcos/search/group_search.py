@@ -7,8 +7,8 @@ one thread. ``plan.plan_groups`` chooses one of three methods for each group::
     is_tiled          one thread searches the group by tiles, while others search other groups
     is_segment        all threads together search the group as a segment of its own
 
-A group is packed for tiles once enough queries have searched it, where this search and all earlier
-searches count.
+A group is packed for tiles once enough queries have searched it, in this search and in all earlier
+searches.
 """
 
 import itertools
@@ -99,7 +99,7 @@ class GroupSearch:
         self, queries: QueryBatch, codes: Integers, places: Integers,
         is_segment: npt.NDArray[np.bool_],
     ) -> Ranking:  # fmt: skip
-        """Search the groups that must be segments one by one, and all other groups together.
+        """Search the groups in ``is_segment`` one by one, and all other groups together.
 
         ``places`` contains the indices of the queries of the other groups in the batch. The result
         of a query whose group has no items is padding.

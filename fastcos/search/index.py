@@ -194,8 +194,8 @@ class SimilarityIndex:
         ----------
         items : array_like (p, d), float32, float64, float16, bfloat16 or int8
             One row per item. If the measure has the capability ``append``, rows of float16,
-            bfloat16 and int8 are stored in their type. Memory-mapped rows are checked whenever a
-            search reads them. ``np.empty((0, d))`` makes an empty index.
+            bfloat16 and int8 are stored without conversion. Memory-mapped rows are checked whenever
+            a search reads them. ``np.empty((0, d))`` makes an empty index.
         ids : array_like (p,), int64 or str, optional
             The ids of the items. The ids must be distinct, and no id may be -1 or "". Default: the
             positions.

@@ -201,7 +201,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part, which is only that of the mapped rows: there are no codes."""
+        """The memory of the part, which consists only of the memory-mapped rows, without codes."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:

@@ -168,7 +168,7 @@ def connected_contents(
 ) -> NearDuplicates:
     """Return the near-duplicates among the items of an index, which are identified by position.
 
-    contents contains the items that were not removed. The position of a removed item has the label
+    ``contents`` holds the items that were not removed. The position of a removed item has the label
     -1.
     """
     rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))

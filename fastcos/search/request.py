@@ -52,7 +52,7 @@ class QueryBatch(NamedTuple):
     exclusions: ExcludedItems
 
     def take(self, places: Integers) -> "QueryBatch":
-        """Return a batch of only some queries: those with these ascending indices in this batch."""
+        """Return a batch of only the queries with these ascending indices within this batch."""
         if len(places) == len(self.rows):
             return self
         return QueryBatch(
@@ -183,8 +183,8 @@ def as_min_score(value: Any, measure: Measure, model: str | None = None) -> floa
 def as_threshold(name: str, value: object, measure: Measure, model: str | None = None) -> float:
     """Return ``value`` if it is a score, or the threshold of ``value`` if it is a calibration.
 
-    ValueError is raised if the calibration was made for another measure than this one, or for
-    another model than that of the index.
+    ValueError is raised if the calibration was made for a measure other than ``measure``, or for a
+    model other than ``model``.
     """
     if not callable(getattr(value, "threshold", None)):
         score = validation.as_real(name, value)
