@@ -52,9 +52,10 @@ call is usually ``score_all``; it is ``unpacked`` for 4 to 7 queries of many flo
 CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
 
 If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the
-neighbours. If only an upper bound of the score is such an inner product, ``filter_refine`` finds
-candidates by the bound and ranks them by the measure. Inside the search, raw scores are compared,
-which have the same order as the scores; ``execute.finish`` converts raw scores to scores.
+neighbours. If the score is not an inner product but has an upper bound that is one,
+``filter_refine`` finds candidates by the bound and ranks them by the measure. Inside the search,
+raw scores are compared, which have the same order as the scores; ``execute.finish`` converts raw
+scores to scores.
 
 Only the pure functions of ``plan``, and the functions of ``task_grid`` and ``batches`` that
 ``plan`` calls, decide how a search runs: by which method, with which kernel, and in which parts.
@@ -68,13 +69,14 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI. ``fit`` has packed
 codes of a row are 16 words of 4 bytes, and the rows fill all but 24 slots of 32 panels with 32
 slots each (64 KiB). The first search is planned: the plan has the method "packed", the kernel
 "few_queries", ``first_rank`` 12, and a grid with one task. The plan is the same for any number of
-threads, so the index stores the launch under the key (1, 10): the numbers of queries and of
-neighbours. The second search finds this launch and calls ``few_queries.search_few_queries`` for the
-panels 0 to 32, in the calling thread. The kernel multiplies the codes of the query by the codes of
+threads, so the index stores the launch under the key (1, 10), the number of queries and the number
+of neighbours. The second search finds this launch and calls ``few_queries.search_few_queries`` for
+all 32 panels, in the calling thread. The kernel multiplies the codes of the query by the codes of
 every slot. The first threshold is a guess: the 12th largest of the largest products of the 32
 panels. On average, about 15 slots reach this threshold and are scored in float64. The 10th best of
-these scores is a proved threshold. In most searches, the upper bound of no other slot reaches it,
-so the 10 best of these scores are the result; the scores of the other 985 rows are never computed.
+these 15 scores is a proved threshold. In most searches, the upper bound of no other slot reaches
+the proved threshold. The 10 best of the 15 scores are then the result, and the scores of the other
+985 rows are never computed.
 
 The modules of the search, lower-level modules first:
 

@@ -9,8 +9,8 @@ searched::
     each query has a list of items             candidate_lists.best_of_lists
     all queries may find the same items        segment_search.search_segments
 
-All three methods return positions and raw scores, which ``finish`` converts to results. Workers of
-a cluster call ``search_segments`` directly, each for a part of the items.
+Each of these searches returns positions and raw scores, which ``finish`` converts to results.
+Workers of a cluster call ``search_segments`` directly, each for a part of the items.
 """
 
 import functools
@@ -86,7 +86,7 @@ def finish(
     raw_scores: Floats,
     min_score: float | None,
 ) -> Neighbors:
-    """Convert positions and raw scores (n, k) of the queries Q to the neighbours of the queries."""
+    """Convert positions and raw scores (n, k), found for the queries Q, to ``Neighbors``."""
     scores = rounded_scores(measure.to_score(raw_scores, Q))
     if min_score is not None:
         positions = np.where(scores < rounded_scores(min_score), -1, positions)

@@ -104,7 +104,7 @@ class SearchExplanation:
 
     @property
     def seconds(self) -> float:
-        """The estimated seconds of the search."""
+        """The estimated time of the search in seconds."""
         return self.estimate.seconds
 
     @property
@@ -191,7 +191,7 @@ def describe_method(plan: SearchPlan) -> str:
 
 
 def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
-    """Return in words how threads divide a search, and how many bytes they read."""
+    """Return in words how a search is divided among threads, and how many bytes are read."""
     grid = plan.grid
     threads = "1 thread" if grid.n_threads == 1 else f"{grid.n_threads} threads"
     bytes_text = f"{_bytes(estimate.bytes_read)} are read"
@@ -216,7 +216,7 @@ def explain_source(
     options: ExecutionOptions,
     allowed_positions: Integers | None = None,
 ) -> SearchExplanation:
-    """Explain a search of the items at allowed_positions; None allows all items."""
+    """Explain a search of the items at allowed_positions, or of all items if it is None."""
     n_columns = items.rows.shape[1] if items.n_live else 0
     n_allowed = items.n_live if allowed_positions is None else len(allowed_positions)
     k = min(k, n_allowed)
@@ -284,7 +284,7 @@ def explain_groups(
 ) -> SearchExplanation:
     """Explain a search in which each query finds only items of its group.
 
-    codes (n,) holds the number of each query's group, which ``groups.find`` returns.
+    codes (n,) contains the code of each query's group, as ``groups.find`` returns it.
     """
     k, costs, isa = min(k, items.n_live), cost_model.COSTS, config.isa()
     n_columns = items.rows.shape[1] if items.n_live else 0
@@ -368,7 +368,7 @@ def explain_top_k(
     dtype : str
         Type of the items.
     is_packed : bool
-        Whether an index has packed the items before. If not, the call packs them, as
+        Whether an index has packed the items before. If False, the search packs the items, as
         :func:`fastcos.top_k` does.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
@@ -443,7 +443,10 @@ def _explain(
     code: str,
     reasons: tuple[str, ...] = (),
 ) -> SearchExplanation:
-    """Combine the plans of all segments for one batch; overhead is added to each batch's time."""
+    """Combine the plans of all segments for one batch into the explanation of a search.
+
+    ``overhead`` is added to the time of each batch.
+    """
     costs, total = cost_model.COSTS, Estimate()
     sizes, request, *_ = planned[0]
     for segment, segment_request, machine, plan in planned:
@@ -463,7 +466,7 @@ def _explain(
 
 
 def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
-    """Return the plans, without plans that repeat the method and the division of another plan."""
+    """Return only the first of all plans that have the same method and the same division."""
     by_shape: dict[tuple[str, TaskGrid], SearchPlan] = {}
     for plan in plans:
         by_shape.setdefault((plan.method, plan.grid), plan)
@@ -473,7 +476,7 @@ def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
 def _alternative(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
-    """Say how long scoring all pairs in float64 would take, if the plan avoids it."""
+    """Say how long scoring all pairs in float64 would take, unless the plan does so."""
     if plan.method in ("score_all", "numpy"):
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed
@@ -503,7 +506,7 @@ def _bytes(value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Return a number with two digits, or all digits before the point."""
+    """Return a number as text, with two digits or with all digits before the point."""
     if value <= 0:
         return "0"
     digits = max(0, 1 - math.floor(math.log10(value)))

@@ -1,10 +1,10 @@
 """The launch of a kernel for few queries: a planned search in which only the queries are missing.
 
 If a plan says so (``SearchPlan.is_one_launch``), a search of few queries is a single call of the
-kernel that the plan names, or, if there are several threads, one call for each range of the rows or
-for each block of queries. All arguments of these calls except the queries follow from the plan and
-from the packed rows. ``prepared`` stores launches for the next searches of an index, and ``scan``
-runs a launch once.
+kernel that the plan names. With several threads, the search is one call for each range of the rows
+or for each block of queries. All arguments of the kernel except the queries follow from the plan
+and from the packed rows. ``prepared`` stores launches for the next searches of an index, and
+``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ class Launch(NamedTuple):
     packed : PackedItems
         The packed rows that the kernel reads.
     settings : kernels.records.FewQuerySearch, ProjectedSearch or BlockSearch
-        The plan, in the form that the kernel reads.
+        The plan, in the format that the kernel reads.
     filters : kernels.records.QueryFilters
         The rows that are allowed in the results.
     grid : TaskGrid
@@ -58,10 +58,10 @@ class Launch(NamedTuple):
     def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
 
-        The queries are C-contiguous and read-only rows, and the kernel measures their norms. If
-        the launch was made with ``must_check`` and the norm of a query is zero, not finite or far
-        from 1, row_numbers[0, 0] is ``few_queries.NOT_ORDINARY``, and the other results are not
-        valid.
+        The queries must be C-contiguous, read-only rows. The kernel computes the norms of the
+        queries. If the launch was made with ``must_check`` and the norm of a query is zero, not
+        finite or far from 1, row_numbers[0, 0] is ``few_queries.NOT_ORDINARY``, and the other
+        results are not valid.
         """
         packed, grid, rows = self.packed, self.grid, queries
         row_type = packed.arrays.rows.dtype
@@ -100,9 +100,10 @@ class Launch(NamedTuple):
 def launch_of(
     plan: SearchPlan, packed: PackedItems, filters: Any, k: int, *, must_check: bool
 ) -> Launch:
-    """Return the launch that runs a plan that is one launch.
+    """Return the launch of a plan whose ``is_one_launch`` is True.
 
-    must_check says that the queries will be neither validated nor measured before the launch.
+    must_check means that the kernel must check the norms of the queries, because the queries are
+    neither validated nor measured before the launch.
     """
     grid, sample, settings = plan.grid, plan.sample, None
     if plan.kernel == "few_queries":

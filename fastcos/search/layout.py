@@ -33,7 +33,7 @@ class TileLayout(NamedTuple):
     error: float
 
     def empty_array(self) -> npt.NDArray[Any]:
-        """Return an empty array of the type that packed rows and tile scores have."""
+        """Return an array of length 0, of the type that packed rows and tile scores have."""
         return np.empty(0, np.int32 if self.quantised else np.float32)
 
 
@@ -53,6 +53,6 @@ def tile_layout(isa: str, n_columns: int) -> TileLayout:
 
 
 def float_layout(isa: str, n_columns: int) -> TileLayout:
-    """Return the layout of float32 rows that an instruction set can read."""
+    """Return the layout in which an instruction set reads float32 rows."""
     isa = "avx512" if INSTRUCTION_SETS[isa].float_lanes == 16 else "generic"
     return TileLayout(isa, False, n_columns, 1.1 * (n_columns + 8) * 2.0**-24)

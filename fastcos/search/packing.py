@@ -1,8 +1,8 @@
-"""Rows packed for the tiles, and queries in the form in which the tiles compare them.
+"""Pack rows for the tiles, and convert queries to the format that the tiles read.
 
 ``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set.
 ``match_type`` returns queries in the number type in which the items are searched, and
-``pack_queries`` computes the scale, the offset and the bound with which the tiles compare queries.
+``pack_queries`` computes the scale, the offset and the error bound of each query.
 """
 
 import functools
@@ -63,10 +63,10 @@ _MIN_NORM_RATIO = 0.5
 
 
 class RowScaling(NamedTuple):
-    """The scaling of rows for the tiles, which read factor * row - coefficient * shift.
+    """The scaling of rows: the tiles read factor * row - coefficient * shift instead of row.
 
-    factors (n,) and coefficients (n,) hold one number per row. shift (d,) is one vector for all
-    rows; if it is empty, coefficients is not used.
+    factors (n,) and coefficients (n,) contain one number per row. shift (d,) is one vector for all
+    rows; if shift is empty, coefficients is not used.
     """
 
     factors: Floats
@@ -75,7 +75,7 @@ class RowScaling(NamedTuple):
 
 
 class ItemScaling(NamedTuple):
-    """The scaling of all items of a segment, whether they will be packed or not.
+    """The scaling of all items of a segment, including items that will not be packed.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class ItemScaling(NamedTuple):
 
 
 class PackedItems(NamedTuple):
-    """Items in panels of 32 rows, in the two forms that kernels read: Items and ItemAddresses."""
+    """Items in panels of 32 rows, as the two records that kernels read: Items and ItemAddresses."""
 
     metric_type: str
     layout: TileLayout
@@ -119,12 +119,15 @@ class PackedItems(NamedTuple):
 
     @property
     def units(self) -> Any:
-        """The factors and the error bounds of the items, a kernels.records.ScalingUnits."""
+        """The factors and the error bounds of the items, as a ``kernels.records.ScalingUnits``."""
         return self.addresses.units
 
 
 def norms_repeat(norms: Floats) -> bool:
-    """Return in O(n log n) time whether so many norms repeat that grouping rows may save time."""
+    """Return whether so many norms repeat that grouping equal rows may save time.
+
+    The function takes O(n log n) time.
+    """
     sorted_norms = np.sort(norms)
     return pays_grouping(np.flatnonzero(sorted_norms[1:] != sorted_norms[:-1]) + 1, len(norms))
 
@@ -132,9 +135,9 @@ def norms_repeat(norms: Floats) -> bool:
 def scale_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
 ) -> ItemScaling:
-    """Return the scaling and the shift of the items with these ascending numbers.
+    """Return the scaling of all items, and the shift for the items with these ascending numbers.
 
-    The function takes O(p) time, or O(p d) time with a shift.
+    For p items, the function takes O(p) time, or O(p d) time if the items are shifted.
     """
     norms = items.norms
     factors, bias, unit, bias_unit = _scaling(metric_type, items)
@@ -232,7 +235,7 @@ def panel_layout(layout: TileLayout, depth: int) -> Any:
 
 
 def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | None) -> RowScaling:
-    """Return the factors and coefficients of all items, and the shift, that packing has used."""
+    """Return the factors, the coefficients and the shift with which these items were packed."""
     factors, shift = _scaling(packed.metric_type, items)[0], packed.arrays.shift
     coefficients = factors
     if len(shift):
@@ -241,7 +244,7 @@ def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | No
 
 
 def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
-    """Return the factors and the bias of the items, the unit and the bias_unit of ItemScaling."""
+    """Return the factors of all items, and the fields bias, unit and bias_unit of ItemScaling."""
     norms, bias = items.norms, items.bias
     if metric_type == "euclidean":
         bias = -0.5 * norms * norms
@@ -318,8 +321,8 @@ def pack_queries(
 ) -> Any:
     """Scale queries so that their norm is about 1 and a bias weighs at most 2^20.
 
-    The queries are converted to the type in which the items are searched. allowed holds the rows
-    that are allowed in the results; None means all packed items.
+    The queries are converted to the type in which the items are searched. allowed contains the rows
+    that are allowed in the results; None allows all packed items.
     """
     queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
     scaling = records.QueryScaling(
@@ -353,19 +356,19 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 
 
 def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
-    """Return queries in the type in which these items are searched, which keeps all scores.
+    """Convert queries to the type in which these items are searched; all scores stay the same.
 
     If the items are not float32, queries are searched in float64, which represents all their
-    numbers exactly. If the items are float32, float64 queries, such as a list of Python's floats,
-    are searched in float32 if float32 represents their numbers exactly, as for the output of a
-    float32 model.
+    numbers exactly. If the items are float32, float64 queries (such as a list of Python floats) are
+    searched in float32 if float32 represents all of their numbers exactly. This is the case for the
+    output of a float32 model.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)
 
 
 def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
-    """Return the rows of queries as ``match_type`` does, for items of this type."""
+    """Convert the rows of queries as ``match_type`` does, for items of this type."""
     if rows.dtype == item_type:
         return rows
     if item_type != np.float32:
@@ -380,7 +383,7 @@ def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
 
 
 def _power_of_two(size: float) -> float:
-    """Return 1 / (the power of two above size), at most 2^1000, or 1 if size is 0."""
+    """Return the reciprocal of the power of two above size, at most 2^1000; 1 if size is 0."""
     return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
 
 
@@ -432,9 +435,9 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
-    """Return the direction (d,) that many of the scaled rows share; empty if there is none.
+    """Return the direction (d,) that many of the scaled rows share; empty if they share none.
 
-    The decision is made by a sample of at most 2,048 items, in O(128^2 d + 2048 d) time.
+    The direction is computed from a sample of at most 2,048 items, in O(128^2 d + 2048 d) time.
     """
     n = len(numbers)
     if n < _MIN_ITEMS:

@@ -1,33 +1,35 @@
-"""Decide how a search runs: pure functions from sizes to plans.
+"""Plan searches: pure functions that compute a plan from the sizes of a search.
 
-The functions read only sizes: the sizes of the rows, of the request and of the machine. They read
-no array and start no thread, so plans for any machine can be tested without data. No other module
-decides how a search runs:
+The functions depend only on the sizes of the rows, of the request and of the machine. The functions
+read no array and start no thread, so plans for any machine can be tested without data. No other
+module decides how a search runs:
 
 * ``plan_search`` chooses the method of the search of one segment, its kernel, and the division of
   its work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
-* ``plan_groups`` and ``plan_group_panels`` do the same for searches within groups, and
-  ``plan_candidates`` for range searches;
+* ``plan_groups`` and ``plan_group_panels`` plan searches within groups, and ``plan_candidates``
+  plans range searches;
 * ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` say when
   duplicates are grouped and when a projection is added;
 * ``n_candidates`` and ``drops_excluded_ids`` say how many items a search finds if some of them may
   be dropped afterwards.
 
-``task_grid`` divides the work of a method among threads, ``batches`` computes how many queries and
-rows fit the working memory, and ``cost_model`` has the numbers by which methods are compared; these
-modules are pure as well. ``scan`` runs a plan, and ``explain`` describes it in words.
+Three other modules are pure as well: ``task_grid`` divides the work of a method among threads,
+``batches`` computes how many queries and rows fit the working memory, and ``cost_model`` contains
+the numbers by which methods are compared. ``scan`` runs a plan, and ``explain`` describes it in
+words.
 
-Two kinds of facts are known only while a search runs, because they depend on values and not on
+Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
 
 * an index runs a prepared search only if its queries need no conversion, and if the kernel finds
   that the norms of all queries are neither zero nor very small or large (``prepared``);
 * a kernel stops using a projection for queries that the projection does not make faster. If an
   estimated threshold was too high, the kernel scores more slots, or reads all rows once more. A
-  query of zeros is not compared with any row, because all of its scores are equal.
+  query of zeros is not compared with any row if all of its scores are equal.
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
-scores. Here a panel is 32 packed rows, and a slot is the place of a row in the packed order.
+scores. In this module, a panel is a block of 32 packed rows, and a slot is the place of a row in
+the packed order.
 """
 
 import dataclasses
@@ -83,10 +85,10 @@ class SegmentSizes:
         The number of slots of the packed rows, including rows that were deleted later.
     projected_words : int
         The number of words of 4 bytes in a projected row; 0 if there is no projection. If duplicate
-        rows are grouped, the projection is the projection of the distinct rows.
+        rows are grouped, only the distinct rows are projected.
     projection_max_k : tuple of float
-        The largest k for which the projection makes searches faster: with few queries, and with
-        many queries.
+        The largest k for which the projection makes searches with few queries faster, and the
+        largest k for which it makes searches with many queries faster.
     n_distinct : int or None
         The number of distinct rows if duplicate rows are grouped; ``n_live`` if grouping does not
         save time; and None if the distinct rows have not been counted.
@@ -141,27 +143,28 @@ class SearchPlan:
         "numpy" computes matrix products in NumPy, while the kernels are not compiled. "score_all"
         computes the float64 scores of every pair. "unpacked" multiplies unpacked rows by
         float32 tiles. "packed" multiplies packed rows, drops most pairs by bounds that follow from
-        these products, and scores the other pairs in float64. "distinct" does the same for one row
-        of each group of duplicates. "repack" packs the allowed rows only for this search, and
-        ``inner`` searches them.
+        these products, and scores the other pairs in float64. "distinct" searches one row of each
+        group of duplicates, by the plan ``inner``. "repack" packs only the allowed rows, for this
+        search alone, and searches them by the plan ``inner``.
     needs : str or None
         A fact that must be looked up before the search can be planned. ``plan_search`` is then
         called again with sizes that contain the fact.
     kernel : str or None
         The kernel that multiplies the rows; None for a method that has no such kernel.
-        "few_queries" compares each query with the packed rows by itself, while threads share the
-        rows, and "projected_queries" does the same by projected codes; both are the names of
-        modules of ``fastcos.kernels``. "few_blocks" compares the queries as one block, or as one
-        block for each thread, and "query_blocks" compares many blocks (``kernels.tile_top_k``).
-        With every kernel except "query_blocks", a call of the kernel is a whole search
-        (``is_one_launch``).
+        "few_queries" compares one query after another with the packed rows, which are divided among
+        the threads. "projected_queries" also compares one query after another, but by projected
+        codes. Both names are modules of ``fastcos.kernels``. "few_blocks" compares the queries as
+        one block, or as one block for each thread, and "query_blocks" compares many blocks
+        (``kernels.tile_top_k``). With every kernel except "query_blocks", a call of the kernel is a
+        whole search (``is_one_launch``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid
         The division of the search into tasks for threads.
     first_rank : int
-        For "few_queries" and "projected_queries": the rows that are scored first are those whose
-        products reach the first_rank-th largest among the largest products of all panels.
+        For "few_queries" and "projected_queries": the rank of the first threshold. The kernel
+        computes the largest product of each panel, and the first_rank-th largest of these products
+        is the first threshold. Rows whose products reach this threshold are scored first.
     sample : ThresholdSample
         For the other kernels and "projected_queries": the panels from which the first threshold of
         a query is estimated.
@@ -175,8 +178,8 @@ class SearchPlan:
     fits_all_options : bool
         Whether the plan is the same for every number of threads and every usual working memory.
     needed_rows : float
-        The average number of best packed rows that a query must consider, so that k of them are
-        allowed in the results.
+        The number of best packed rows that a query must consider, on average, so that k of these
+        rows are allowed in the results.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
@@ -203,7 +206,7 @@ class SearchPlan:
 
     @property
     def is_one_launch(self) -> bool:
-        """Whether one call of a kernel, for each block or range, performs the whole search.
+        """Whether one kernel call per block of queries or range of rows is the whole search.
 
         The kernel then scales and encodes the queries itself, and finds k rows for each query. An
         index can prepare such a search (``prepared``).
@@ -213,14 +216,14 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """The ways in which groups of items are searched, each for the queries of this group.
+    """How each group of items is searched for the queries of the group.
 
     Attributes
     ----------
     is_small : ndarray (g,), bool
         The groups that one launch searches together by scoring every pair of a query and an item.
     is_tiled : ndarray (g,), bool
-        The groups whose panels are searched by tiles, several groups at a time by one thread each.
+        The groups whose panels are searched by tiles: several groups at a time, each by one thread.
     is_segment : ndarray (g,), bool
         The groups that are searched as segments, one after the other by all threads.
     """
@@ -240,12 +243,13 @@ def plan_groups(
     has_tiles: bool = True,
     n_queries_so_far: Integers | None = None,
 ) -> GroupPlan:
-    """Return how groups of these sizes (g,) are searched; a pure function, like ``plan_search``.
+    """Return how groups of these sizes (g,) are searched.
 
     needs_segments says whether every group must be searched as a segment, for example because the
-    measure is not an inner product. has_tiles is described in Machine. n_queries_so_far (g,) holds
-    the number of queries of each group in this search and all earlier searches, because packing a
-    group saves time only for many queries; None means n_queries.
+    scores of the measure are not inner products. has_tiles is described in Machine.
+    n_queries_so_far (g,) contains the number of queries of each group in this search and all
+    earlier searches, because packing a group saves time only for many queries. None means that
+    there were no earlier searches.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -270,8 +274,8 @@ def plan_group_panels(
 
     n_queries is the largest number of queries of one group that are searched at once, and n_panels
     the largest number of panels of a group. The threads of the plan search different groups at the
-    same time, as many as the working memory allows. The sample of a group depends on its own number
-    of panels (``task_grid.sample_of_group``), so the plan contains no sample.
+    same time; there are as many threads as the working memory allows. The sample of a group depends
+    on its own number of panels (``task_grid.sample_of_group``), so the plan contains no sample.
     """
     grid, capacity, buffers = plan_query_blocks(
         n_queries, float(k), k, layout, n_columns, n_panels,
@@ -287,13 +291,13 @@ def plan_group_panels(
 
 @dataclass(frozen=True)
 class CandidatePlan:
-    """The way in which the rows that may reach a score are found, for a range search.
+    """How a range search finds the rows that may reach a score.
 
     Attributes
     ----------
     kernel : str or None
-        "few_queries" and "query_blocks" are described in SearchPlan. With None, there are no
-        kernels, and every allowed row is a candidate.
+        "few_queries" and "query_blocks" are described in SearchPlan. None means that there are no
+        kernels, and that every allowed row is a candidate.
     queries_per_block : int
     use_projection : bool
         Whether the kernel multiplies projected codes first.
@@ -307,7 +311,7 @@ class CandidatePlan:
 def plan_candidates(
     n_queries: int, n_packed: int, layout: TileLayout, *, has_projection: bool, has_tiles: bool
 ) -> CandidatePlan:
-    """Return how the candidates of a range search are found; pure, like ``plan_search``.
+    """Return how the candidates of a range search are found.
 
     has_tiles is described in Machine.
     """
@@ -464,7 +468,7 @@ def _plan_score_all(
 def _plan_distinct(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search of one row per group of duplicates, whose copies are added afterwards."""
+    """Plan a search of one row per group of duplicates; the other rows are added afterwards."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
     # k + 1 groups are searched, because one of them may be the query's own group, whose only member
@@ -482,24 +486,27 @@ def _plan_distinct(
 
 
 def n_candidates(k: int, n_items: int) -> int:
-    """Return how many of n_items items a measure scores that has only an upper bound.
+    """Return how many of n_items items are scored first by a measure with only an upper bound.
 
-    These items have the largest upper bounds; if the k best of them might not be the k best of all
-    items, more items are scored (``filter_refine``).
+    The items with the largest upper bounds are scored first. If the k best of them might not be the
+    k best of all items, more items are scored (``filter_refine``).
     """
     return min(n_items, k + cost_model.COSTS.extra_candidates)
 
 
 def drops_excluded_ids(n_excluded: int) -> bool:
-    """Return whether a search finds n_excluded additional neighbours, and drops excluded items.
+    """Return whether n_excluded items are dropped after a search, not masked before it.
 
-    If not, a mask excludes the items before the search.
+    A search that drops items afterwards finds n_excluded additional neighbours.
     """
     return n_excluded <= cost_model.COSTS.max_dropped_ids
 
 
 def pays_grouping(ends: Integers, n: int) -> bool:
-    """Return whether grouping n rows saves time; ends holds all group ends except the last."""
+    """Return whether grouping equal rows saves time.
+
+    If the n rows are ordered by group, ``ends`` contains the end of every group except the last.
+    """
     sizes = np.diff(np.concatenate([[0], ends, [n]])).astype(np.float64)
     # BLAS is not used, because its threads would keep cores busy for some milliseconds after each
     # product, and the search needs these cores.
@@ -519,7 +526,7 @@ def _plan_allowed(
     costs: CostModel,
     reasons: list[str],
 ) -> SearchPlan | None:
-    """Plan a search of some of the rows, or return None if a mask of all rows is faster.
+    """Plan a search of only the allowed rows, or return None if masking all rows is faster.
 
     Times are compared in units of the time in which the tiles read one row for the first query.
     """
@@ -690,7 +697,7 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return grid, capacity and sample for queries that are unfinished after n_passes passes.
+    """Return the grid, capacity and sample for queries that n_passes passes have not finished.
 
     Only the first pass, which follows the plan, estimates thresholds. In the last passes, tasks
     share no thresholds, because these passes are needed only if a shared threshold was damaged.
@@ -716,7 +723,7 @@ def may_project(
 
 
 def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
-    """Return the total of multiply-adds after which a search for k rows adds a projection."""
+    """Return the number of multiply-adds after which a search for k rows adds a projection."""
     share = 1.0
     if layout.isa == "avx2":
         # A projection does not reduce the number of float64 scores, which grows with k.

@@ -1,20 +1,22 @@
 """Prepared searches: an index stores how it searches few queries, as databases prepare statements.
 
 A warm search of one query takes ten microseconds. Checking and encoding the queries and planning
-the search would take longer. An index therefore stores the kernel calls of a search by its numbers
-of queries and neighbours, with all of their arguments except the queries (``launch.Launch``). The
-next search with the same numbers passes its queries to the kernel without conversion. The kernel
-measures the norms of the queries, and reports queries with unusual norms.
+the search would take longer than the search itself. An index therefore stores the kernel calls of a
+search with all of their arguments except the queries (``launch.Launch``). The key is the number of
+queries and k. The next search with the same number of queries and the same k passes its queries to
+the kernel without conversion. The kernel measures the norms of the queries, and reports queries
+with unusual norms.
 
-A search can be prepared under three conditions. Every other search returns the same results, but
-``PreparedSearches.search`` returns None for it, and ``execute.execute`` runs it.
+A search can be prepared under three conditions. For every other search, ``PreparedSearches.search``
+returns None, and ``execute.execute`` runs the search, with the same results.
 
 1. The call limits the results by nothing except k and a mask, and it has no option except the
-   number of threads. ``SimilarityIndex.search`` does not come here with other arguments.
+   number of threads. ``SimilarityIndex.search`` calls this module only for such calls.
 2. The plans of all parts of the index say that one call of a kernel is the whole search, and the
-   measure compares original rows (``can_be_prepared``). ``explain`` applies the same function.
-3. The kernel can read the queries as they are (``_can_be_read``), and their norms are ordinary.
-   This condition depends on the queries and not on their number, so no plan contains it.
+   measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
+3. The kernel can read the queries without conversion (``_can_be_read``), and the norms of the
+   queries are neither zero nor very small or large. This depends on the queries and not only on
+   their number, so no plan can contain it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +45,7 @@ _MAX_PREPARED = 256
 
 
 class PreparedSearches:
-    """The searches that an index has prepared, by their numbers of queries and neighbours."""
+    """The searches that an index has prepared, by the number of queries and k."""
 
     def __init__(self, items: FittedItems, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = items.measure, tuple(parts)
@@ -119,7 +121,7 @@ class PreparedSearches:
     def _prepare(
         self, n: int, k: int, options: ExecutionOptions, allowed: Any
     ) -> tuple[Launch, ...]:
-        """Return stored or new launches for all parts; none if the search cannot be prepared.
+        """Return stored or new launches for all parts, or () if the search cannot be prepared.
 
         New launches are stored, unless ``allowed`` restricts the search.
         """
@@ -146,7 +148,7 @@ class PreparedSearches:
         return launches
 
     def _stored_launches(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
-        """Return what is stored under a key, or None if nothing is stored.
+        """Return the launches that are stored under a key, or None if there are none.
 
         If the rows of a part have been packed again since the launches were stored, because a
         projection was added, the launches are outdated, and the result is None as well.
@@ -161,10 +163,10 @@ class PreparedSearches:
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
     ) -> tuple[tuple[Launch, ...], bool]:
-        """Plan a search of every part, and return the launches of a search that can be prepared.
+        """Plan the search of every part; return its launches, and whether they fit all options.
 
-        mask says which positions are allowed in the results; None allows all positions. The second
-        result says whether the launches are the same for all options.
+        If the search cannot be prepared, there are no launches. mask says which positions are
+        allowed in the results; None allows all positions.
         """
         launches, fits_all_options = [], True
         for part in self._parts:
@@ -190,7 +192,7 @@ class PreparedSearches:
 
 
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
-    """Return whether an index prepares searches of its parts by these plans.
+    """Return whether an index prepares a search, given the plan for each of its parts.
 
     Each part must be searched by one launch, and the measure must compare original rows, because a
     kernel reads the queries of a prepared search without conversion.

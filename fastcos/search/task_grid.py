@@ -2,7 +2,7 @@
 
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
 of ``cost_model``, and read no array. ``plan`` calls one function of this module for each search
-method that it compares. Here a panel is 32 packed rows, or 32 queries.
+method that it compares. In this module, a panel is a block of 32 packed rows or of 32 queries.
 """
 
 import math
@@ -18,7 +18,7 @@ from fastcos.search.layout import TileLayout
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts about the machine, and about its use by a call, that a plan depends on.
+    """The facts about the machine and about the options of a call on which a plan depends.
 
     Attributes
     ----------
@@ -90,7 +90,8 @@ def plan_exhaustive(
 ) -> TaskGrid:
     """Divide the scoring of n queries with m rows in float64 into tasks of about 2 ms.
 
-    A task is a block of queries; if there are few queries, it is a part of the rows for one query.
+    A task scores a block of queries with all rows or, if there are few queries, one query with a
+    part of the rows.
     """
     per_task = max(1, costs.pairs_per_task // (1 + n_columns // 64))
     n_ranges = min(max(1, m // max(per_task, 4 * k)), max(1, costs.max_tasks_per_search // n))
@@ -106,7 +107,7 @@ def are_few(
     *,
     has_projection: bool = False,
 ) -> bool:
-    """Return whether comparing the queries one by one is faster than comparing them as a block."""
+    """Return whether comparing the queries with the rows one by one is faster than as a block."""
     if not layout.quantised or n_queries > PANEL:
         return False
     # With a projection, a block reads the codes that the projection has not dropped only once for
@@ -123,7 +124,7 @@ def are_few(
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
-    """Return how many threads a search for few queries can use: each must read enough codes."""
+    """Return how many threads can search few queries, so that each thread reads enough codes."""
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
     # The bytes of the codes, multiplied by the number of times that the search reads them.
@@ -143,17 +144,17 @@ def plan_query_blocks(
     *,
     may_share: bool = True,
 ) -> tuple[TaskGrid, int, float]:
-    """Divide the queries among threads; return the grid, the capacity and the buffers' bytes.
+    """Divide the queries among threads; return the grid, and the capacity and bytes of buffers.
 
     Every thread sweeps all rows for one block of queries after the other. A machine with many cores
     and little memory uses only some of its cores, and smaller buffers. All threads get the same
-    number of blocks: of 192 queries, two threads search 96 each, and not 64 and 128. If each thread
-    has one block, the blocks have equal numbers of queries. The rows are divided among the threads
-    instead if there are so few queries that some threads would have no block (``share_rows``). If
-    many threads would read large codes once for each of many small blocks, the rows are also
-    divided into ranges, so that blocks are larger (``_divide_rows``). may_share says whether the
-    rows may be divided.
-    ValueError is raised if the buffers of one query exceed the working memory.
+    number of blocks: two threads divide 192 queries into 96 and 96, and not into 64 and 128. If
+    each thread has one block, the blocks have equal numbers of queries. The rows are divided among
+    the threads instead if there are so few queries that some threads would have no block
+    (``share_rows``). If many threads would read large codes once for each of many small blocks, the
+    rows are also divided into ranges, so that blocks are larger (``_divide_rows``). may_share says
+    whether the rows may be divided. ValueError is raised if the buffers of one query exceed the
+    working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
     # queries, which may be partly filled. The other buffers of search_block take less than the
@@ -219,7 +220,7 @@ def share_rows(
     machine: Machine,
     costs: CostModel,
 ) -> TaskGrid:
-    """Divide the panels for one block of n queries into the same number of ranges per thread."""
+    """Divide the panels for one block of n queries into ranges, with equally many per thread."""
     n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
     rounds = max(1, -(-n_panels // (n_threads * max_panels)))
     per_range = max(1, -(-n_panels // (n_threads * rounds)))
@@ -237,12 +238,12 @@ def _divide_rows(
     max_ranges: int,
     costs: CostModel,
 ) -> TaskGrid:
-    """Return a grid that also divides the rows, if this saves enough of the time.
+    """Return a grid that divides the rows as well as the queries, if this saves enough time.
 
-    largest is the largest number of panels of queries in a block. The estimated time has two parts.
-    The first part is the longer of two times: the time of reading the codes once for each query
-    block, and the time of the products of the busiest thread. The second part is the time of
-    scoring the candidates of every range. With two threads, dividing the rows saves no time.
+    ``largest`` is the largest number of query panels in a block. The estimated time is the sum of
+    two parts. The first part is either the time of reading the codes once for each query block, or
+    the time of the products of the busiest thread, whichever is longer. The second part is the time
+    of scoring the candidates of every range. With two threads, dividing the rows saves no time.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -279,7 +280,7 @@ def _divide_rows(
 def guess_in_range(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
 ) -> ThresholdSample:
-    """Return the sample of a range of panels, which may hold fewer rows than needed_rows."""
+    """Return the sample for a range of panels, which may have fewer than needed_rows rows."""
     needed_rows = min(needed_rows, n_panels * 4)
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
     return _guess_threshold(min(k, needed_rows), needed_rows, n_panels, min_sample, costs)
@@ -310,16 +311,16 @@ def _guess_threshold(
 
 
 def _min_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return the smallest capacity, in candidates, that the buffer of a query must have."""
+    """Return the smallest number of candidates for which the buffer of a query must have space."""
     entries = costs.min_candidates_per_neighbor * needed_rows + costs.candidates_besides
     return 1 << math.ceil(entries).bit_length()
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return a capacity of a query's buffer, in candidates, with which few buffers become full.
+    """Return for how many candidates a query's buffer must have space, so that few become full.
 
-    For an out-of-distribution query among 30,000 rows of 1,536 columns, 650 candidates reach the
-    thresholds of the tiles with k = 10, and 1,100 with k = 100.
+    For example, an out-of-distribution query among 30,000 rows of 1,536 columns has 650 candidates
+    if k is 10, and 1,100 candidates if k is 100.
     """
     entries = costs.candidates_per_neighbor * needed_rows + costs.candidates_besides
     return max(costs.min_capacity, 1 << math.ceil(entries).bit_length())
@@ -328,8 +329,8 @@ def full_capacity(needed_rows: float, costs: CostModel) -> int:
 def sample_of_group(k: int, n_panels: int) -> ThresholdSample:
     """Return the sample for the panels of a group of items.
 
-    Half of the usual number of sampled panels is enough, because the sample is then a large part of
-    the few panels of a group.
+    Half of the usual number of sampled panels is enough, because a group has few panels, so that
+    the sample is a large part of them.
     """
     costs = cost_model.COSTS
     return guess_in_range(k, k, n_panels, costs, costs.min_sampled_panels // 2)
