@@ -25,8 +25,8 @@ A kernel is compiled when it is first called. ``jit`` then imports ``compiler``,
 dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the dispatcher's cache
 with the files of ``code_cache``, which stores compiled code under a digest of everything that a
 kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles the code and
-saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. If a
-process finds native code for a kernel (``native``), it never imports Numba.
+saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
+that finds native code for every kernel that it calls (``native``) never imports Numba.
 
 In the following table, an arrow points from a file to a file that uses it; in the last row, an
 arrow points from a file to the file that it uses.

@@ -69,7 +69,7 @@ def attack_towards(x, units, edge, first, last, k, K, w):
     """Return whether an edge is lost at a vertex w at which some other rows are nearer to x.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
-    units[edge]. A vertex is chosen by a gradient: that of the mean Fisher z of the rows
+    units[edge]. A vertex is chosen by the gradient of the mean Fisher z of the rows
     units[first:last] minus the Fisher z of units[edge]. The weight is K in each dimension in which
     the gradient is positive, and 1 elsewhere. The gradient at w = 1 gives the first vertex. If the
     edge is not lost at the first vertex, the gradient at the first vertex gives a second vertex.
@@ -89,7 +89,7 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 
 @kernel
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
-    """Search for a w in [1, K]^d at which units[edge] is not among the k nearest; return success.
+    """Return whether a search finds weights w at which units[edge] is not among the k nearest.
 
     The search first tries to bring all of the k rows that follow units[edge] nearer to x. The
     search then tries to bring each of the n_targets nearest competitors nearer to x, and tries the

@@ -20,7 +20,7 @@ _ROUNDING_MARGIN = 1.0 - 1e-12
 
 @kernel
 def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, rows):
-    """Find the best k items of queries lo to hi; equal scores are ordered by lower item number.
+    """Find the best k items of queries lo to hi; items with equal scores are ordered by number.
 
     `query_rows` and `item_rows` are BitRows. If is_cosine is 0, a score is minus the number of bits
     that differ. If is_cosine is 1, a score is the cosine of rows of zeros and ones, which is 0 if a

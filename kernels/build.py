@@ -161,8 +161,7 @@ def _link(scratch, texts, features, path):
     """Link the object files in the folder `scratch`, native.c and some texts into a library.
 
     Each text becomes a string variable of the library, and only names that begin with fc_ are
-    exported. When the library is asked whether the CPU supports it, it answers yes if the CPU has
-    all `features`.
+    exported. The library reports that it can be used if the CPU has all `features`.
     """
     texts = [f"const char {name}[] = {json.dumps(text)};" for name, text in texts.items()]
     (scratch / "texts.c").write_text("\n".join(texts))

@@ -1,7 +1,7 @@
 """Candidate filter of the dense searches, which drops pairs that cannot reach a query's threshold.
 
 Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at
-most 1 (``query_scaling``). The score of the pair is an increasing function of K = <a', b'> + w o,
+most 1 (``query_scaling``). The score of the pair is an increasing function of K = a' · b' + w o,
 where o is the offset of the item and w the weight with which the query multiplies offsets. A
 threshold tau is a lower bound of the k-th best K of the query.
 
@@ -12,10 +12,10 @@ SLACK.
 
 Bound. Both rows are quantised: a' = s q + e and b' = t c + f. The quantisation steps are s and t,
 the integer codes are q and c, and the residuals e and f are the rounding errors of the codes. A
-tile computes the integer product v = <q, c>. By the inequality of Cauchy and Schwarz,
+tile computes the integer product v = q · c. By the inequality of Cauchy and Schwarz,
 
-    <a', b'> - s t v = <e, b'> + <s q, f>,
-    |<a', b'> - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
+    a' · b' - s t v = e · b' + (s q) · f,
+    |a' · b' - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
 
 where SLACK (``packing.SLACK``) bounds the rounding errors, relative to the norms. So K differs from
 s t v + w o by at most the right-hand side of the second line. Let N be the largest norm |b'| in a
@@ -38,13 +38,13 @@ pair has a float64 score strictly below the threshold by which it was dropped.
 
 Shift. Rows of embeddings often share a common direction c. If c is subtracted from the rows before
 packing, a' and b' become shorter, and every term of the bound becomes smaller. For unit rows, a =
-alpha c + a' and b = beta c + b' with alpha = <a, c> and beta = <b, c> in float64, and
+alpha c + a' and b = beta c + b' with alpha = a · c and beta = b · c in float64, and
 
-    <a, b> = <a', b'> + alpha (beta - 1) + alpha.
+    a · b = a' · b' + alpha (beta - 1) + alpha.
 
 The right-hand side of this equation consists of an inner product, an offset beta - 1 times the
 weight alpha, and a constant of the query. The offset and its weight may be positive or negative.
-The equation leaves out the terms that contain <a', c> or <b', c>, because these products are 0
+The equation leaves out the terms that contain a' · c or b' · c, because these products are 0
 except for rounding errors. The field `shift_error` of the queries, which ``fastcos.search.packing``
 computes, is a bound on these rounding errors. Squared distances do not change if c is subtracted
 from both rows.
@@ -95,8 +95,9 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
     The result is 1 less than the smallest product with which an item of the panel may reach the
     threshold. The first four arguments are the bound terms of the query. If residual_norm and
     code_norm are 0, the threshold is compared with the product itself instead of an upper bound of
-    the product. `statistics` (panels, 5) belongs to ItemPanels. float32 represents the products of
-    up to 1,024 columns exactly; ``packing.SLACK`` covers the rounding errors of larger products.
+    the product. `statistics` (panels, 5) is described in ItemPanels. The products of up to 1,024
+    columns are represented exactly in float32; ``packing.SLACK`` covers the rounding errors of
+    larger products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]

@@ -75,13 +75,13 @@ def norm_ratios(y, m, K):
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether a test at both ends of the norm ratio certifies that y beats m on the box.
+    """Return whether tests at the ends of the norm ratio's range certify that y beats m on the box.
 
     The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
-    the norm ratio (norm_ratios). Let ρ be independent of w. The minimum of this sum over w is then
-    a concave function of ρ, so the sum is positive for all ρ in a range and all w if the minimum is
-    positive at both ends of the range. `ratios` holds the two ends of the range, and the test takes
-    O(d) time.
+    the norm ratio (norm_ratios). For a fixed number ρ, the minimum of this sum over all w is a
+    concave function of ρ. The sum is therefore positive for all w and all ρ in a range if the
+    minimum is positive at both ends of the range. `ratios` holds the two ends of the range, and the
+    test takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)

@@ -135,7 +135,7 @@ def sole_process(name):
 def sources_digest():
     """Return a digest of all kernel source files.
 
-    A native library is used only if it holds the same digest.
+    A native library is used only if its digest is equal to the digest of the sources.
     """
     content = hashlib.sha256()
     folder = Path(__file__).parent

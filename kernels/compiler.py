@@ -177,7 +177,7 @@ def prange_driver(rows_kernel):
 
 @numba.njit(parallel=True, nogil=True)
 def _loop(entry, place, boundaries, done):
-    """Run entry(lo, hi, place) for the rows lo to hi between every two consecutive boundaries."""
+    """Run entry(lo, hi, place) for every block, whose lo and hi are consecutive boundaries."""
     for block in prange(boundaries.shape[0] - 1):
         _run_block(entry, boundaries[block], boundaries[block + 1], place)
         done[block] = 1

@@ -1,7 +1,7 @@
 """Exact top-k of dense rows, for small inputs and large k: all pairs are scored in float64.
 
-Further kernels of this file score lists of items, merge the results of searches, and replace an
-item in the results by its copies.
+Further kernels of this file score lists of items, merge the results of searches, and replace items
+in the results with all copies of these items.
 """
 
 import numpy as np
@@ -129,10 +129,10 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 
 @kernel
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
-    """Replace each neighbour of queries lo to hi by all its copies, and write the best k items.
+    """Replace each neighbour of queries lo to hi with all its copies, and write the best k items.
 
     `distinct` is a DistinctResults, in which one item stands for all items that are equal to it,
-    and `groups` is the CopyGroups of the items. Each neighbour in distinct is replaced by all
+    and `groups` is the CopyGroups of the items. Each neighbour in distinct is replaced with all
     members of its group. `self_rows` (n,) holds, for each query, the number of the item that is the
     query itself, or -1. The results are written to `scores` (n, k) float64 and `rows` (n, k) int64.
     """

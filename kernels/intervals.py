@@ -1,6 +1,6 @@
 """Range of the cosine of a pair under rescalings of the latent dimensions.
 
-A rescaling D turns <x, y> into sum w x y with weights w = D^-2. The *condition* of D is the ratio
+A rescaling D turns x · y into sum w x y with weights w = D^-2. The *condition* of D is the ratio
 of its largest to its smallest entry. If the condition is at most κ, the weights, after division by
 a common factor, lie in the *box* [1, K]^d with K = κ². The common factor does not change a cosine.
 All computations use float64 and begin with unit vectors x and y.

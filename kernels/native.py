@@ -2,14 +2,14 @@
 
 A library holds the code of some signatures of some kernels, a table of these signatures, and the
 digest of the sources from which it was compiled. A library is used if its digest equals the digest
-of the installed sources and if the CPU has the instructions of the tier. Numba compiles a kernel if
-no library that is used contains the signature.
+of the installed sources and if the CPU has the instructions of the tier. If no library that is used
+contains the signature of a call, Numba compiles the kernel.
 
 The libraries lie beside this file, or in the folder that the environment variable
-``FASTCOS_NATIVE`` names. If ``FASTCOS_NATIVE`` is 0, no library is used. Nor is any library used if
-an environment variable or a settings file changes the code that Numba would generate. With
-``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of the
-libraries set this environment variable.
+``FASTCOS_NATIVE`` names. If ``FASTCOS_NATIVE`` is 0, no library is used. The libraries are not
+used, either, if an environment variable or a settings file changes the code that Numba would
+generate. With ``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the
+tests of the libraries set this environment variable.
 """
 
 import ctypes
@@ -173,7 +173,7 @@ class _Entry:
 
 
 def _of_numpy(name):
-    """Return the NumPy type of this name, and its format character padded to 8 bytes."""
+    """Return the NumPy type with a given name, and its format character padded to 8 bytes."""
     dtype = np.dtype(name)
     return dtype.type, f"{_FORMATS[dtype.str[1:]]}{8 - dtype.itemsize}x"
 

@@ -3,9 +3,10 @@
 Every quantised row is x = s q + e, where s is the quantisation step, q holds the codes, which are
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
-change an inner product by at most 2^-17.8 |x||y|. This bound adds the errors of both rows. The
-errors of one row are those of two transforms of at most 15 passes of butterflies, of two roundings,
-and of the rounding when the row is loaded. SLACK is more than three times this bound.
+change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the errors of
+both rows. The errors of one row are those of two transforms of at most 15 passes of butterflies, of
+two roundings, and of the rounding when the row is loaded. SLACK is more than three times as large
+as 2^-17.8.
 """
 
 import numpy as np
@@ -58,7 +59,7 @@ def padded_width(depth):
 
 @borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
-    """Set out[j] to factor rows[row, j] - coefficient shift[j] for j < d, and to 0 from d on.
+    """Set out[j] to factor rows[row, j] - coefficient shift[j], or to 0 for j from d on.
 
     `rows` has the shape (n, d); numbers of one or two bytes are represented as in ``pair_scores``.
     `shift` (d,) is float64, or empty if nothing is subtracted. The entries are computed in float64
@@ -74,7 +75,10 @@ def load_row(rows, row, factor, coefficient, shift, out):
 
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
-    """Write <shift, factors[i] rows[i] - shift> to products (n,) float64, for rows lo to hi."""
+    """Write the inner products of shift and factors[i] rows[i] - shift to products (n,) float64.
+
+    The kernel does this for the rows i from lo to hi.
+    """
     flat, depth = rows.reshape(-1), rows.shape[1]
     square = product(shift, 0, shift, 0, depth)
     for i in range(lo, hi):
@@ -101,7 +105,7 @@ def query_step(isa, x, largest):
     between -255 N and 255 P, so the sums fit in int16 if N and P are at most 128, because 255 * 128
     < 2^15. Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
     int16_words before rounding. It would also be safe to limit every code to 64 / int16_words, but
-    then the step would be coarser: the codes of a group are seldom large at the same time.
+    the step would then be unnecessarily coarse, because the codes of a group are seldom all large.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:

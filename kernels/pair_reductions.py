@@ -145,7 +145,8 @@ def rank_excess(scores, self_row, neighbors):
     """Return the sum, over the k rows in neighbors, of the amount by which the rank exceeds k.
 
     Rows are ranked by descending score, and rows with equal scores by row number; self_row has no
-    rank. A rank of at most k counts as 0. Trustworthiness is computed from these sums.
+    rank. Rows with a rank of at most k add nothing to the sum. Trustworthiness is computed from
+    these sums.
     """
     total, k = 0, neighbors.shape[0]
     for j in neighbors:
@@ -163,7 +164,7 @@ def rank_excess(scores, self_row, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """Write to excess (n, 2) the rank excess between the neighbours in X and in Y of rows lo to hi.
+    """Write the rank excess of the neighbours in X and in Y of rows lo to hi to excess (n, 2).
 
     `excess` is int64. excess[i, 0] is the result of rank_excess for the scores in X and the k rows
     that are nearest to row i in Y. excess[i, 1] is the result for the scores in Y and the k rows

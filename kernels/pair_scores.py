@@ -49,9 +49,10 @@ def score_pairs(
     `queries` (n, d) and `items` (p, d) have any supported type, and `query` is the number of the
     query. `norms` (p,) holds the norms of the items. `offsets` holds the offsets of the items, or
     is empty if all offsets are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a
-    score is <x, y> + offset. With COSINE, a score is <x, y> / (|x| |y|) clipped to [-1, 1], or 0 if
-    a norm is 0. With EUCLIDEAN, a score is -|x - y|^2, computed from differences, because |x|^2 +
-    |y|^2 - 2 <x, y> loses its significant digits for near-duplicates.
+    score is the inner product of x and y, plus the offset. With COSINE, a score is the inner
+    product divided by |x| |y| and clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, a score
+    is -|x - y|^2, computed from differences, because computing it from norms and an inner product
+    would lose significant digits for near-duplicates.
     """
     depth = items.shape[1]
     start = query * depth

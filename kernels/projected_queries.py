@@ -1,14 +1,15 @@
 """Exact top-k of a few queries among items that have a projection.
 
-The kernel follows the steps of ``few_queries`` with an exception: the full codes of most slots are
-not multiplied. In a sample of the panels, the full codes are multiplied, and a threshold is
-estimated: a rank among the largest scores of these panels. In the other panels, the projected codes
-are multiplied first (``projection_filter``), and the full codes are multiplied only for the slots
-whose bound reaches the threshold. If the k-th best score shows in the end that the estimate was too
-high, the query is compared with the full codes of all slots, so no neighbour is lost.
+The kernel follows the steps of ``few_queries``, except that the full codes of most slots are not
+multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
+panel is computed; the score with a given rank among these is the estimated threshold. In the other
+panels, the projected codes are multiplied first (``projection_filter``), and the full codes are
+multiplied only for the slots whose upper bounds reach the threshold. If the k-th best score shows
+at the end that the estimated threshold was too high, the query is compared with the full codes of
+all slots, so no neighbour is lost.
 
-If queries are unlike the items, almost every slot reaches the threshold. Such queries are not made
-faster by the projection, and stop using it after a few panels.
+If queries are unlike the items, almost every slot reaches the threshold. Such queries do not gain
+from the projection, and stop using it after a few panels.
 """
 
 import numpy as np
@@ -45,10 +46,10 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @inlined_kernel
 def projection_costs_more(n_hits, n_panels, n_queries, items):
-    """Return whether multiplying all full codes of the panels would have been faster.
+    """Return whether it would have been faster to multiply all full codes of some panels.
 
-    The projected codes of n_panels panels had n_hits hits, whose full codes were multiplied one by
-    one.
+    The projected codes of n_panels panels had n_hits hits, and the full codes of the hits were
+    multiplied one by one.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -56,7 +57,7 @@ def projection_costs_more(n_hits, n_panels, n_queries, items):
 
 @kernel
 def project_few_queries(queries, items, codes):
-    """Return the ProjectedQueries of few queries, and the words of their projected codes.
+    """Return the ProjectedQueries of few queries, and the words of the queries' projected codes.
 
     Each word is repeated 8 times, except with AMX. If the queries are unlike the items, or if the
     items have no projection, the queries are not projected, and uses_full_codes[0] is 1.
@@ -77,9 +78,9 @@ def project_few_queries(queries, items, codes):
 
 @kernel
 def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, scores, rows):
-    """Search as ``search_few_queries`` does, among items that have a projection.
+    """Find the best k rows as ``search_few_queries`` does, among items with a projection.
 
-    search is a ProjectedSearch.
+    The argument search is a ProjectedSearch.
     """
     task, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -118,9 +119,9 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, sco
 def _find_best_of_multiplied(
     i, lo, k, first_rank, dropped_below, queries, items, codes, products, largest_products, buffers
 ):
-    """Find the best k rows of query i as ``find_best`` does, where some products are missing.
+    """Find the best k rows of query i as ``find_best`` does, although some products are missing.
 
-    The missing products are below the threshold dropped_below. The function returns -1 if rows
+    All missing products are below the threshold dropped_below. The function returns -1 if rows
     whose products are missing may be among the best k.
     """
     rank = min(first_rank, largest_products.shape[0])
@@ -145,7 +146,7 @@ def _find_best_of_multiplied(
 def _multiply_by_projection(
     lo, hi, search, queries, items, codes, products, largest_products, buffers, dropped_below
 ):
-    """Multiply the full codes of the slots whose projected codes reach an estimated threshold.
+    """Multiply the full codes of the slots whose upper bounds reach an estimated threshold.
 
     The products of other slots become _DROPPED. The threshold of each query is written to
     dropped_below.
@@ -169,7 +170,7 @@ def _multiply_by_projection(
 
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
-    """Raise the threshold of query i to a rank among the largest scores of the panels so far."""
+    """Raise the threshold of query i to the rank-th largest of the largest scores of the panels."""
     bound_terms = codes.bound_terms
     bound_terms[THRESHOLD, i] = guess_threshold(
         i, lo, min(rank, hi - lo), bound_terms[THRESHOLD, i], items, codes, largest_products[i],
@@ -182,7 +183,7 @@ def _search_other_panels(
     lo, hi, search, items, codes, projected, projected_words, products, largest_products, buffers,
     dropped_below,
 ):  # fmt: skip
-    """Multiply the full codes of slots outside the sample whose bounds reach the threshold."""
+    """Multiply the full codes of slots outside the sample if their bounds reach the threshold."""
     n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
     for panel in range(lo, hi):
@@ -216,11 +217,11 @@ def _search_other_panels(
 def multiply_reaching_slots(
     panel, lo, i, items, codes, projected, projected_words, products, largest_products, hits
 ):
-    """Multiply the full codes of a panel's slots whose projected codes reach the threshold.
+    """Multiply the full codes of the slots of a panel whose upper bounds reach the threshold.
 
-    The products of the other slots become _DROPPED. lo is the panel to which the first products
-    belong, and hits (32,) int32 is overwritten. The function returns how many slots reach the
-    threshold of query i.
+    The products of the other slots become _DROPPED. The products begin with panel lo, and `hits`
+    (32,) int32 is overwritten. The function returns the number of slots that reach the threshold of
+    query i.
     """
     isa, words, projection = items.isa, items.words, items.projection
     n_hits = list_panel_hits_by_projection(

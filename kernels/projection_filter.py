@@ -1,35 +1,35 @@
-"""First level of the candidate filter, which drops most pairs by their projected codes.
+"""The first level of the candidate filter, which drops most pairs by their projected codes.
 
-Rows of embeddings have most of their norm in few directions. The codes of the coordinates along p
-axes (``projection``) are multiplied first, and these projected codes suffice to drop most pairs.
-The full codes are multiplied only for the remaining pairs (``candidate_filter``).
+The norm of rows of embeddings is concentrated in few directions. The codes of the coordinates along
+p axes (``projection``), called projected codes, are multiplied first and suffice to drop most
+pairs. The full codes are multiplied only for the remaining pairs (``candidate_filter``).
 
-Bound. The notation is that of ``candidate_filter``: a' is the scaled query, b' the scaled item, K
-the score and tau a threshold. The axes are the columns of V (d, p), which are nearly orthonormal:
-|V'V - I| <= eps. The coordinates u = V'b' and w = V'a' have rounding errors of at most rho |b'| and
-rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
+Bound. As in ``candidate_filter``, a' is the scaled query, b' is the scaled item, K is the score,
+and tau is a threshold. The axes are the columns of V (d, p), which are nearly orthonormal: |V'V -
+I| <= eps. The computed coordinates u of V'b' and w of V'a' have rounding errors of at most rho |b'|
+and rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
 
-    <a', b'> = <V w, V u> + <V w, g> + <h, V u> + <h, g>,
-    <V w, V u> <= <w, u> + eps |w| |u|,
-    <V w, g> = <w, V'b' - u - (V'V - I) u> <= |w| (rho |b'| + eps |u|), and so <h, V u>,
-    |g|^2 = |b'|^2 - |u|^2 - 2 <V'b' - u, u> + <(V'V - I) u, u>
+    a' · b' = (V w) · (V u) + (V w) · g + h · (V u) + h · g,
+    (V w) · (V u) <= w · u + eps |w| |u|,
+    (V w) · g = w · (V'b' - u - (V'V - I) u) <= |w| (rho |b'| + eps |u|), and so h · (V u),
+    |g|^2 = |b'|^2 - |u|^2 - 2 (V'b' - u) · u + ((V'V - I) u) · u
          <= |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and |h| <= t alike.
 
 Here r is an upper bound of the remainder norm |g|, and t is the corresponding bound of |h|. Apart
-from rho, |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'|, so <a', b'> <= <w, u> + t r + ETA |a'|
-|b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product <w, u> is bounded as in
-``candidate_filter``, by the quantised coordinates w = s q + e and u = t' c + f, with |e| |u| <=
-(1 + ETA) |e| |b'|. Let v = <q, c> be the product of the projected codes, r the bound of the item, R
-the largest residual norm |f| in the item's panel, and N and W the numbers of ``candidate_filter``.
-An item can have K >= tau only if
+from rho, |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'|, so a' · b' <= w · u + t r + ETA |a'|
+|b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is bounded as in
+``candidate_filter``, by the quantised coordinates w = s q + e and u = t' c + f, with |e| |u| <= (1
++ ETA) |e| |b'|. Let v = q · c be the product of the projected codes. Let r be the bound of the
+item, and R the largest residual norm |f| in the panel of the item. N and W are defined in
+``candidate_filter``. An item can have K >= tau only if
 
     v >= (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
 
-The bound holds for any V. It drops many pairs if rows have most of their norm along the columns of
-V (``fastcos.search.projection`` chooses V).
+The bound holds for any V with nearly orthonormal columns. The bound drops many pairs if the norms
+of rows are concentrated along the columns of V, which ``fastcos.search.projection`` chooses.
 
-If the queries are unlike the items, the projected codes drop few pairs, and are then no longer
-used.
+If the queries are unlike the items, the projected codes drop few pairs, and the search stops using
+projected codes.
 """
 
 import numpy as np
@@ -65,16 +65,16 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(n_queries, words):
-    """Return the cycles of a tile per word, and the cycles of scoring one pair outside a tile."""
+    """Return the CPU cycles of a tile per word, and the cycles of scoring one pair on its own."""
     cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
     return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 
 
 @borrowing_kernel
 def abandon_costly_projections(factor, items, block):
-    """Stop using projected codes for each panel of queries whose tiles so far had too many hits.
+    """Stop using projected codes for those panels of queries whose tiles had too many hits.
 
-    The tiles so far had `factor` times as many hits as the tiles that follow are expected to have.
+    The following tiles are expected to have 1 / factor times as many hits as the tiles so far.
     """
     projected, words = block.projected, items.words
     for q in range(projected.uses_full_codes.shape[0]):
@@ -102,10 +102,10 @@ def fetch_item(isa, packed, start, item, words):
 def find_hits_by_projection(isa, p, q, items, block):
     """Write the hits of panel p of the items with panel q of the queries to block.hits.
 
-    The function returns the number of hits, which are the pairs that may reach the threshold of
-    their query, or -1 if there are no projected codes, or if multiplying the full codes of the tile
-    takes less time. The hits have the form that ``list_tile_hits`` writes, and block.scores holds
-    the scores of the hits by their full codes.
+    The hits are the pairs that may reach the threshold of their query. The function returns the
+    number of hits; it returns -1 if there are no projected codes, or if multiplying the full codes
+    of the tile takes less time. The hits have the format of ``list_tile_hits``, and block.scores
+    receives the products of the full codes of the hits.
     """
     if items.projection.words == 0 or block.projected.uses_full_codes[q]:
         return -1
@@ -117,7 +117,7 @@ def find_hits_by_projection(isa, p, q, items, block):
 
 @borrowing_kernel
 def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block):
-    """List the hits by projected codes, and keep those that are also hits by their full codes."""
+    """List the hits of a tile by projected codes, and keep those that are hits by full codes."""
     projected, size = block.projected, PANEL * projection.words
     n_queries = min(block.n_queries - q * PANEL, PANEL)
     score_panel(

@@ -1,11 +1,12 @@
-"""Blocks of queries in panels of 32, and the tiles in which they are compared with panels of items.
+"""Blocks of queries, whose panels are compared with panels of items in tiles.
 
-A tile consists of the 32 x 32 scores of a panel of items with a panel of queries. ``find_hits``
-computes a tile and lists its hits, the pairs that may reach the threshold of their query. A hit is
-stored as the number 32 i + j, where i is the item and j the query in the two panels.
-``candidate_filter`` proves that no other pair can reach its threshold.
+A panel consists of 32 queries or 32 items, and a tile consists of the 32 x 32 scores of a panel of
+items with a panel of queries. ``find_hits`` computes a tile and lists its hits, which are the pairs
+that may reach the threshold of their query. A hit is stored as the number 32 i + j, where i is the
+position of the item in its panel, and j is the position of the query in its panel.
+``candidate_filter`` proves that no other pair can reach the threshold of its query.
 
-In this file, p is the number of a panel of items, and q the number of a panel of queries.
+In this file, p is the number of a panel of items, and q is the number of a panel of queries.
 """
 
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ class Block(NamedTuple):
     size : int
         The number of words of a panel.
     n_queries : int
-        The number of queries. If it is no multiple of 32, the last panel contains padding.
+        The number of queries. If it is not a multiple of 32, the last panel contains padding.
     bound_terms : float32 array (panels, 4, 32)
         The bound terms of each panel of queries, in the rows that ``simd.panel`` names.
     steps : float32 array (panels, 32)
@@ -51,6 +52,7 @@ class Block(NamedTuple):
     scores, hits : arrays (1024,)
         The scores and the hits of the current tile.
     projected : ProjectedQueries
+        The projected codes of the queries.
     """
 
     packed: Any
@@ -66,11 +68,11 @@ class Block(NamedTuple):
 
 @kernel
 def pack_block(lo, hi, batch, queries, items, n_projected):
-    """Return the Block of the queries batch[lo:hi], with thresholds that all scores reach.
+    """Return a Block of the queries batch[lo:hi], with thresholds that all scores reach.
 
     If the items have a projection, the first n_projected panels of queries are projected. The
-    buffer for the scores of a tile has the type of packed rows. The scores of padding never reach a
-    threshold.
+    buffer for the scores of a tile has the type of packed rows. The scores of padding never reach
+    their thresholds.
     """
     isa, scaling = items.isa, queries.scaling
     n_panels = (hi - lo + PANEL - 1) // PANEL
@@ -128,8 +130,8 @@ def score_tile(isa, p, q, items, block):
 def find_hits(isa, p, q, items, block):
     """Write the hits of panel p of the items with panel q of the queries to block.hits.
 
-    The function returns the number of hits, which are the pairs that may reach the threshold of
-    their query. block.scores holds the scores of the hits by their full codes.
+    The hits are the pairs that may reach the threshold of their query, and the function returns the
+    number of hits. The scores of the hits by their full codes are written to block.scores.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -140,7 +142,7 @@ def find_hits(isa, p, q, items, block):
 
 @inlined_kernel
 def list_hits(p, q, items, block):
-    """Write the hits of the tile in block.scores to block.hits, and return their number."""
+    """Write the hits of the tile in block.scores to block.hits, and return the number of hits."""
     return list_tile_hits(
         block.scores, block.bound_terms, q * N_BOUND_TERMS * PANEL, items.statistics, p,
         items.order.shape[0] - p * PANEL, block.hits,
@@ -149,10 +151,10 @@ def list_hits(p, q, items, block):
 
 @borrowing_kernel
 def _scale_tile(p, weights, scaling, scores):
-    """Scale the scores (32, 32) of a tile of unpacked rows, as the field Items.scaling describes.
+    """Scale the scores (32, 32) of a tile of unpacked rows, as Items.scaling describes.
 
-    Each score is multiplied by the factor of its item, and an upper bound of the item's rounded
-    offset times the weight of the query is added.
+    Each score is multiplied by the factor of its item. The product of the item's offset and the
+    query's weight, rounded up, is then added.
     """
     for i in range(PANEL):
         factor, offset = scaling[p * PANEL + i, 0], scaling[p * PANEL + i, 1]
@@ -166,8 +168,8 @@ def _scale_tile(p, weights, scaling, scores):
 def _insert_scores(new_scores, best):
     """Insert one score per query into best (rank, 32), whose columns are in descending order.
 
-    The columns keep their length, so the smallest entry is dropped. new_scores (32,) is
-    overwritten.
+    The columns keep their length, so the smallest score of each column is dropped. `new_scores`
+    (32,) is overwritten.
     """
     last = best.shape[0] - 1
     has_larger = False
@@ -184,10 +186,10 @@ def _insert_scores(new_scores, best):
 
 @borrowing_kernel
 def rank_maxima(p, q, items, block, best, largest):
-    """Insert each query's largest score in the tile into best (rank, 32), and raise its threshold.
+    """Insert the largest score of each query in a tile into best, and raise the threshold.
 
-    The threshold of a query becomes the last entry of best, which is the rank-th largest of these
-    scores. largest (32,) float32 is overwritten.
+    The array `best` (rank, 32) holds the `rank` largest of these scores for each query, and the
+    threshold of a query becomes the smallest of them. `largest` (32,) float32 is overwritten.
     """
     bound_terms = block.bound_terms[q]
     step = np.float32(1.0) / items.statistics[p, INVERSE_STEP]
@@ -203,7 +205,7 @@ def rank_maxima(p, q, items, block, best, largest):
 
 @borrowing_kernel
 def rank_hits(p, q, n_hits, items, block, best, largest):
-    """Raise thresholds as rank_maxima does, by the scores of the n_hits hits of the tile."""
+    """Raise thresholds as rank_maxima does, from the scores of the n_hits hits of a tile."""
     bound_terms = block.bound_terms[q]
     step = np.float32(1.0) / items.statistics[p, INVERSE_STEP]
     max_offset, min_offset = items.statistics[p, MAX_OFFSET], items.statistics[p, MIN_OFFSET]

@@ -1,13 +1,15 @@
-"""Records: named tuples of kernel arguments, which Python builds and kernels read.
+"""Named tuples of kernel arguments, called records, which Python builds and kernels read.
 
-A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, then
-outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most records,
-and a kernel reads their fields by name. To pass a new number to a kernel, add a field here and in
-the function that builds the record; the other arguments stay the same.
+A kernel that Python calls takes at most eight arguments, which are lo and hi, then records of
+inputs, and then outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build
+most records, and a kernel reads their fields by name. To pass a further value to a kernel, add a
+field to the record and set the field in the function that builds the record; the arguments of the
+kernel stay the same.
 
-The number of a row is its position in its segment of an index. Packed rows are in another order,
-and a slot is a position in this packed order. All arrays are C-contiguous, and inputs are
-read-only. An empty array stands for numbers that are all 0, or for a filter that allows all items.
+The number of a row is the position of the row in its segment of an index. Packed rows are in
+another order, and a slot is a position in the order of the packed rows. All arrays are
+C-contiguous, and inputs are read-only. An empty array stands for an array of zeros, or for a filter
+that allows all items.
 """
 
 from typing import Any, NamedTuple
@@ -21,12 +23,13 @@ class PairScoring(NamedTuple):
     metric_type : int
         DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     queries, items : array (n, d) and (m, d)
-        The rows. Rows of one- or two-byte numbers are passed as the bits that ``pair_scores``
+        The rows to compare. Numbers of one or two bytes are represented as ``pair_scores``
         describes.
     query_norms, item_norms : float64 array (n,) and (m,)
-        The norms of the rows. item_norms is empty for kernels that measure the norms.
+        The norms of the rows. If the kernel itself computes the norms of the items, `item_norms` is
+        empty.
     item_offsets : float64 array (m,)
-        The number that is added to every inner product with an item, or empty.
+        For each item, the number that is added to its inner products; empty if all numbers are 0.
     """
 
     metric_type: Any
@@ -38,13 +41,13 @@ class PairScoring(NamedTuple):
 
 
 class QueryFilters(NamedTuple):
-    """Filters that determine which items each query must not return.
+    """The items that must not be returned for each query.
 
     Attributes
     ----------
     self_rows : int64 array (n,)
-        For each query, the number of the item that is the query itself, or -1. If no query excludes
-        an item, self_rows and excluded_indptr may be empty.
+        For each query, the number of the item that is the query itself, or -1. If no item is
+        excluded for any query, self_rows and excluded_indptr may be empty.
     excluded_indptr, excluded_rows : int64 array (n + 1,) and (e,)
         The items that are excluded for query i are excluded_rows[excluded_indptr[i] :
         excluded_indptr[i + 1]], in ascending order.
@@ -60,10 +63,10 @@ class QueryFilters(NamedTuple):
 
 
 class ScaledRows(NamedTuple):
-    """Rows and their scaling for the tiles, which read factors[i] rows[i] - coefficients[i] shift.
+    """Rows with their scaling: the tiles use factors[i] rows[i] - coefficients[i] shift.
 
-    rows has the shape (n, d). factors and coefficients (n,) are float64. shift (d,) is float64, or
-    empty; without a shift, coefficients is not used.
+    `rows` has the shape (n, d), and `factors` and `coefficients` (n,) are float64. `shift` (d,) is
+    float64, or empty if nothing is subtracted; `coefficients` is then not used.
     """
 
     rows: Any
@@ -73,10 +76,10 @@ class ScaledRows(NamedTuple):
 
 
 class PanelLayout(NamedTuple):
-    """The format of packed rows: instruction set, number of words, and signs of the rotation.
+    """The instruction set, the number of words and the signs of the rotation of packed rows.
 
-    isa is described in ``simd.instruction_sets``. words is the number of words of 4 bytes of a
-    packed row. signs (2, max(d, 16)) float32 holds +1 and -1.
+    `isa` is described in ``simd.instruction_sets``. `words` is the number of 4-byte words of a
+    packed row. `signs` (2, max(d, 16)) float32 holds the random signs of the rotation, +1 or -1.
     """
 
     isa: Any
@@ -108,8 +111,8 @@ class ItemPanels(NamedTuple):
 class ProjectedPanels(NamedTuple):
     """Packed coordinates of items along the axes of a projection.
 
-    packed and statistics have the form that ItemPanels describes. The remainder of an item is the
-    item minus its projection on the axes, and remainder_norms (32 panels,) float32 holds an upper
+    The arrays packed and statistics are laid out as in ItemPanels. The remainder of an item is the
+    item minus its projection on the axes, and `remainder_norms` (32 panels,) float32 holds an upper
     bound of the norm of each remainder.
     """
 
@@ -130,7 +133,7 @@ class Items(NamedTuple):
     rows, norms, offsets
         The fields items, item_norms and item_offsets of PairScoring.
     order, packed, small_offsets, statistics
-        The fields of ItemPanels. If rows are searched without packing, packed holds the rows
+        The fields of ItemPanels. If rows are searched without packing, `packed` holds the rows
         themselves. With a projection, the panels of packed are laid out by item, except with AMX
         (see ``simd.panel``).
     words : int
@@ -143,9 +146,10 @@ class Items(NamedTuple):
         The configuration of the tile registers of AMX.
     scaling : float32 array (slots, 2)
         For items that are searched without packing, the factor and the offset of the row in each
-        slot; otherwise empty. If a tile computes the score v for a row, the scaled score is
-        v factor + weight offset.
+        slot; otherwise empty. If v is the score that a tile contains for a row, the scaled score is
+        v factor + weight offset, where weight is the weight of the query.
     projection : Projection
+        The projection of the items, which is empty if there is none.
     """
 
     isa: Any
@@ -166,7 +170,7 @@ class Items(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """Items projected on a few axes; without a projection, words is 0 and all arrays are empty.
+    """The projection of items on a few axes; if there is none, words is 0 and arrays are empty.
 
     Attributes
     ----------
@@ -179,8 +183,8 @@ class Projection(NamedTuple):
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
-        The largest k for which a search uses the projection: for few queries, and for many queries.
-        Kernels do not read it; ``fastcos.search.plan`` does.
+        The largest k for which a search with few queries uses the projection, and the largest k for
+        which a search with many queries does. Only ``fastcos.search.plan`` reads this array.
     """
 
     axes: Any
@@ -193,20 +197,20 @@ class Projection(NamedTuple):
 
 
 class ScalingUnits(NamedTuple):
-    """The factors that scale all items of a segment, and bounds on the errors of their scores.
+    """The factors that scale the items of a segment, and bounds on the errors of scores.
 
     Attributes
     ----------
     unit : float
-        The factor by which rows are multiplied; 1 for cosines, whose rows are divided by their
-        norms.
+        The factor by which rows are multiplied. For cosines, rows are divided by their norms, and
+        the factor is 1.
     offset_unit : float
         The factor by which the offsets of items are multiplied.
     tile_error : float
-        A bound on the rounding error of a score of a float32 tile, relative to the product of the
-        norms; 0 for int8 codes.
+        For float32 tiles, a bound on the rounding error of a score, relative to the product of the
+        norms; for int8 codes, 0.
     shift_error : float
-        A bound on the rounding error that a shift adds to a score.
+        A bound on the additional rounding error of a score if rows are shifted.
     """
 
     unit: Any
@@ -216,7 +220,7 @@ class ScalingUnits(NamedTuple):
 
 
 class ItemAddresses(NamedTuple):
-    """The addresses of the arrays of Items, which take less time to pass than the arrays.
+    """The addresses of the arrays of an Items, which Numba passes faster than the arrays.
 
     Attributes
     ----------
@@ -228,6 +232,7 @@ class ItemAddresses(NamedTuple):
     row_type, packed_type : arrays (0,)
         Empty arrays with the types of the rows and of the packed rows.
     units : ScalingUnits
+        The factors that scale the items.
     """
 
     isa: Any
@@ -239,11 +244,12 @@ class ItemAddresses(NamedTuple):
 
 
 class QueryScaling(NamedTuple):
-    """The scaling of each query for the tiles.
+    """The factors, weights and offsets by which the queries of tiles are scaled.
 
-    The arrays have the shape (n,); weights is float32, and the other arrays are float64. A query a
-    becomes factor a - coefficient shift, the offsets of items are multiplied by the weight of the
-    query, and the raw score of a pair becomes K = slope score + intercept (``candidate_filter``).
+    The arrays have the shape (n,); `weights` is float32, and the other arrays are float64. A query
+    a is scaled to factor a - coefficient shift. The offsets of items are multiplied by the weight
+    of the query. The raw score of a pair is converted to K = slope score + intercept (see
+    ``candidate_filter``).
     """
 
     factors: Any
@@ -261,13 +267,14 @@ class Queries(NamedTuple):
     rows, norms
         The fields queries and query_norms of PairScoring.
     scaling : QueryScaling
+        The scaling of the queries.
     tile_error, shift_error : float
         The fields of ScalingUnits.
     filters : QueryFilters
-        The filters of the queries; here, self_rows and excluded_indptr are not empty.
+        The filters of the queries, in which self_rows and excluded_indptr are not empty.
 
-    A kernel that performs a whole search measures and scales the queries itself. Python then passes
-    the rows and the filters only, and the arrays of the filters may be empty.
+    A kernel that performs a whole search computes the norms and the scaling of the queries itself.
+    Python then passes only the rows and the filters, and the arrays of the filters may be empty.
     """
 
     rows: Any
@@ -284,12 +291,13 @@ class FewQuerySearch(NamedTuple):
     Attributes
     ----------
     first_rank : int
-        The first value of the number r in ``few_queries``, whose step 4 scores the slots that reach
-        the r-th largest of the panels' largest products.
+        The first value of the rank r in step 4 of ``few_queries``, which scores the slots that
+        reach the r-th largest of the panels' largest products.
     panels_per_range : int
         The number of panels that a task searches.
     must_check : bool
-        Whether the kernel must check that the queries are ordinary, because no caller has checked.
+        Whether the kernel must check that the norms of the queries are ordinary (see
+        ``query_scaling.are_ordinary``), because no caller has checked them.
     """
 
     first_rank: Any
@@ -305,8 +313,9 @@ class ProjectedSearch(NamedTuple):
     first_rank, panels_per_range, must_check
         The fields of FewQuerySearch.
     sample_stride, sample_rank : int
-        Every sample_stride-th panel is part of a sample, and the first threshold is the
-        sample_rank-th largest of the largest scores of these panels. sample_stride is at least 2.
+        Every sample_stride-th panel belongs to a sample, where `sample_stride` is at least 2. The
+        largest score of each panel of the sample is computed, and the first threshold is the
+        sample_rank-th largest of these scores.
     """
 
     first_rank: Any
@@ -319,20 +328,21 @@ class ProjectedSearch(NamedTuple):
 class BlockSearch(NamedTuple):
     """The settings of a search with many queries, whose tasks are blocks of queries.
 
-    A task searches one block of queries in one range of panels. Task t searches block
-    t // n_ranges in range t % n_ranges.
+    A task searches one range of panels for one block of queries: task t searches range t % n_ranges
+    for block t // n_ranges.
 
     Attributes
     ----------
     queries_per_block, panels_per_range, n_ranges : int
+        The number of queries of a block, the number of panels of a range, and the number of ranges.
     capacity, sample_stride, sample_rank, use_projection
         The fields of PanelSearch.
     is_whole_search : bool
-        Whether the kernel performs the whole search of a block of queries in a range of panels, as
-        the kernels for few queries do. The kernel then reads no list of queries.
+        Whether a task computes the final results of a block of queries in a range of panels, as the
+        kernels for few queries do. The kernel then does not read the argument batch.
     must_check : bool
-        For a whole search: whether the kernel checks that the queries are ordinary, because no
-        other code has checked them.
+        For a whole search, whether the kernel must check that the norms of the queries are ordinary
+        (see ``query_scaling.are_ordinary``), because no other code has checked them.
     """
 
     queries_per_block: Any
@@ -352,16 +362,17 @@ class PanelSearch(NamedTuple):
     Attributes
     ----------
     first_panel, last_panel : int
-        The range of panels, without last_panel.
+        The first panel of the range, and the panel after the last panel of the range.
     capacity : int
-        The number of candidates that the buffer of a query holds, at least 4 k.
+        The number of candidates for which the buffer of a query has room, at least 4 k.
     sample_stride, sample_rank : int
-        The first threshold of a query is the sample_rank-th largest of the largest scores of every
-        sample_stride-th panel. If sample_stride is 0, no threshold is estimated.
+        The largest score of a query in every sample_stride-th panel is computed, and the first
+        threshold of the query is the sample_rank-th largest of these scores. If sample_stride is 0,
+        no threshold is estimated.
     use_projection : bool
-        Whether projected codes are multiplied first, if the items have a projection.
+        Whether projected codes, if the items have any, are multiplied before full codes.
     is_shared : bool
-        Whether other tasks search the same queries in other panels, and share their thresholds.
+        Whether other tasks search other panels for the same queries, and share their thresholds.
     """
 
     first_panel: Any
@@ -379,16 +390,17 @@ class SearchResults(NamedTuple):
     Attributes
     ----------
     thresholds : float32 array (n,)
-        For each query, a lower bound of its k-th best score, in terms of K (``candidate_filter``).
-        The array is an input and an output.
+        For each query, a lower bound of its k-th best score, expressed as K (see
+        ``candidate_filter``). Kernels read this array and raise its values.
     scores, rows : float64 and int64 array (n, k)
-        The best items of each query, equal scores by lower row, padded by -inf and -1.
+        The best items of each query, padded with -inf and -1. Items with equal scores are ordered
+        by row number.
     unproved : float32 array (n,)
-        For each query, the largest threshold by which a row of the best k may have been dropped, in
-        terms of K; -3e38 if there is no such threshold. The query must be searched again unless its
-        k-th best score in all panels reaches this threshold.
+        For each query, the largest threshold, expressed as K, by which one of the best k rows may
+        have been dropped, or -3e38 if there is no such threshold. The query must be searched again
+        unless the k-th best score among all panels reaches this threshold.
 
-    thresholds and unproved are empty for a kernel that performs a whole search.
+    If a kernel performs a whole search, the arrays thresholds and unproved are empty.
     """
 
     thresholds: Any
@@ -400,9 +412,9 @@ class SearchResults(NamedTuple):
 class CandidateLists(NamedTuple):
     """The outputs of a range search: the candidates of each query.
 
-    starts (n,) int64 holds the position in rows at which the list of each query begins. A list
-    holds at most `capacity` candidates. counts (n,) int64 holds the number of candidates of each
-    query, which may be larger than the capacity.
+    `starts` (n,) int64 holds the position in rows at which the list of each query begins. A list
+    has room for `capacity` candidates. `counts` (n,) int64 holds the number of candidates of each
+    query, including candidates for which the list had no room.
     """
 
     capacity: Any
@@ -412,10 +424,10 @@ class CandidateLists(NamedTuple):
 
 
 class CandidateRanges(NamedTuple):
-    """The candidates of each query, as ranges of one array rows (c,) of item numbers.
+    """The candidates of each query, which are a range of one array of item numbers.
 
-    The candidates of query i are rows[firsts[i] : lasts[i]], ascending; firsts and lasts (n,) are
-    int64.
+    The candidates of query i are rows[firsts[i] : lasts[i]], in ascending order. `rows` has the
+    shape (c,), and `firsts` and `lasts` (n,) are int64.
     """
 
     rows: Any
@@ -424,10 +436,10 @@ class CandidateRanges(NamedTuple):
 
 
 class CopyGroups(NamedTuple):
-    """Groups of equal items: the group of each item, and the members of each group.
+    """The groups of equal items, with the number of each item's group and each group's members.
 
-    group_of (m,) holds the number of each item's group. The members of group g are the entries of
-    members from starts[g] to starts[g + 1], in ascending order.
+    `group_of` (m,) holds the number of each item's group. The items of group g are
+    members[starts[g] : starts[g + 1]], in ascending order.
     """
 
     group_of: Any
@@ -436,10 +448,10 @@ class CopyGroups(NamedTuple):
 
 
 class DistinctResults(NamedTuple):
-    """The neighbours of distinct queries: rows and scores (u, w), best first, padded by -1.
+    """The neighbours of u distinct queries, best first, as arrays rows and scores (u, w).
 
-    distinct_query (n,) holds, for each query, the number of the distinct query that has the same
-    entries.
+    The array rows is padded with -1. `distinct_query` (n,) holds, for each of n queries, the number
+    of the distinct query that has equal entries.
     """
 
     distinct_query: Any
@@ -450,7 +462,7 @@ class DistinctResults(NamedTuple):
 class Csr(NamedTuple):
     """A sparse matrix in compressed sparse rows: indptr (n + 1,) int64, indices and data (nnz,).
 
-    data is None if all values are 1, or if a kernel does not read the values.
+    `data` is None if all values are 1, or if a kernel does not read the values.
     """
 
     indptr: Any
@@ -461,8 +473,9 @@ class Csr(NamedTuple):
 class BitViews(NamedTuple):
     """The arrays of a Csr as unsigned integers, which the compiler compares in vector registers.
 
-    columns holds the indices of the matrix, and values the bits of its data. magnitude is a mask of
-    all bits of a value except the sign bit, and infinity holds the bits of positive infinity.
+    `columns` holds the indices of the matrix, and `values` holds the bits of its data. `magnitude`
+    is a mask of all bits of a value except the sign bit, and `infinity` holds the bits of positive
+    infinity.
     """
 
     columns: Any
@@ -472,10 +485,10 @@ class BitViews(NamedTuple):
 
 
 class SampledRows(NamedTuple):
-    """Items and a sample of them.
+    """All items, and the numbers of the items in a sample.
 
-    items has the shape (p, d), norms (p,) holds the norms of all items, and rows (n,) the numbers
-    of the items in the sample.
+    `items` has the shape (p, d), and `norms` (p,) holds the norms of all items. `rows` (n,) holds
+    the numbers of the items in the sample.
     """
 
     items: Any
@@ -486,7 +499,8 @@ class SampledRows(NamedTuple):
 class RowPairs(NamedTuple):
     """Pairs of rows x[i] and y[i].
 
-    x and y (n, d) are float64, and x_norms and y_norms (n,) hold the norms of their rows.
+    `x` and `y` (n, d) are float64, and `x_norms` and `y_norms` (n,) hold the norms of the rows of x
+    and of y.
     """
 
     x: Any
@@ -501,9 +515,9 @@ class CertificateSearch(NamedTuple):
     Attributes
     ----------
     first : int
-        The competitors of a neighbour are the listed items from this position on.
+        The position in a list of neighbours at which the competitors of the neighbours begin.
     complete : bool
-        Whether each list contains all items.
+        Whether each list of neighbours contains all other items.
     levels : float64 array
         The conditions (see ``certificates``) that a certified radius may have, in ascending order.
     depth : int
@@ -518,11 +532,12 @@ class CertificateSearch(NamedTuple):
 
 
 class Attacks(NamedTuple):
-    """The settings of ``attacks.attacked_radii``, which searches rescalings that drop a neighbour.
+    """The settings of ``attacks.attacked_radii``, which looks for rescalings that drop a neighbour.
 
-    n_targets is the number of competitors that an attack tries to bring nearer one by one.
-    certified (n, k) holds the condition up to which each neighbour is certified to remain, so that
-    no attack is needed. levels and depth are described in CertificateSearch.
+    `n_targets` is the number of competitors each of which an attack tries to bring nearer.
+    `certified` (n, k) holds the condition up to which each neighbour is certified to remain a
+    neighbour, so that no attack is needed up to this condition. `levels` and `depth` are described
+    in CertificateSearch.
     """
 
     n_targets: Any
@@ -532,10 +547,11 @@ class Attacks(NamedTuple):
 
 
 class BitRows(NamedTuple):
-    """Rows of packed bits, and their norms.
+    """Rows of packed bits, and the norms of the rows.
 
-    words (n, w) uint64 holds the bits of each row. The norm of a row is the square root of the
-    number of its bits that are 1. For items, norms has 8 more entries than there are items.
+    `words` (n, w) uint64 holds the bits of each row. The norm of a row is the square root of the
+    number of bits of the row that are 1. For items, `norms` has 8 more entries than there are
+    items.
     """
 
     words: Any
@@ -543,10 +559,10 @@ class BitRows(NamedTuple):
 
 
 class LabelCodes(NamedTuple):
-    """The labels of m columns, as codes.
+    """The labels of m columns, represented by codes.
 
-    codes (m,) int64 holds the code of the label of each column, and sizes (C,) the number of
-    columns with each of C codes.
+    `codes` (m,) int64 holds the code of the label of each column, and `sizes` (C,) holds the number
+    of columns with each of C codes.
     """
 
     codes: Any
@@ -554,9 +570,11 @@ class LabelCodes(NamedTuple):
 
 
 class LabelRanks(NamedTuple):
-    """The outputs for n queries: auc and precision (n,) float64, and voted (n,) int64.
+    """The outputs of label ranking for n queries.
 
-    voted holds the label code that most of a query's nearest columns have.
+    `auc` (n,) float64 and `precision` (n,) float64 hold the AUC and the average precision at R of
+    each query (see ``label_ranks``). `voted` (n,) int64 holds the label code that is most frequent
+    among the nearest columns of each query.
     """
 
     auc: Any
@@ -565,9 +583,9 @@ class LabelRanks(NamedTuple):
 
 
 class ScoreMoments(NamedTuple):
-    """The means and the standard deviations (n,) of the scores of each row.
+    """The means (n,) and the standard deviations (n,) of the scores of n rows.
 
-    The standard deviations are positive.
+    Every standard deviation is positive.
     """
 
     means: Any
@@ -575,7 +593,7 @@ class ScoreMoments(NamedTuple):
 
 
 class ClusteredRows(NamedTuple):
-    """Unit rows, sorted by cluster, and the levels by which their pairs are put into strata.
+    """Unit rows, sorted by cluster, and the levels that assign pairs of rows to strata.
 
     Attributes
     ----------
@@ -585,8 +603,8 @@ class ClusteredRows(NamedTuple):
     levels : float64 array (n,)
         The level of a pair is the sum of the levels of its rows.
     boundaries : float64 array (strata - 1,)
-        The boundaries of the strata, ascending. The stratum of a pair is the number of boundaries
-        below its level.
+        The boundaries of the strata, in ascending order. The stratum of a pair is the number of
+        boundaries below the level of the pair.
     """
 
     rows: Any
@@ -599,9 +617,9 @@ class ClusteredRows(NamedTuple):
 class Drawing(NamedTuple):
     """The settings of ``sampling.sample_rows``, which draws items.
 
-    key_0 and key_1 are the two words of the random key. For a row with race_from items or more, the
-    exponential race draws all items. For every other row, up to max_draws repeated draws come
-    first.
+    The two words of the random key are key_0 and key_1. If race_from or more items are to be drawn
+    for a row, the exponential race draws all of them; otherwise, up to max_draws repeated draws
+    precede the race.
     """
 
     key_0: Any

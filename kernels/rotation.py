@@ -1,13 +1,13 @@
 """Random rotation of one row, computed in vectors of 16 float32 numbers (``simd.hadamard``).
 
 The rotation is orthogonal, so inner products do not change. If one coordinate of a row is much
-larger than the others, the rotation distributes it over the row, so the largest entry and with it
-the quantisation step become smaller. For rows of the Magic: The Gathering decks, the rotation
-reduces the norm of the quantisation error from 0.020 to 0.011. The rotation multiplies the
-coordinates by random signs and applies the fast Hadamard transform. A transform covers as many
-coordinates as the largest power of two that is at most d. If d is not a power of two, a first
-transform covers the first coordinates and a second transform covers the last coordinates, so no
-padding is needed. Rows of fewer than 16 coordinates are padded to 16.
+larger than the others, the rotation distributes this coordinate over the row, which makes the
+largest entry, and therefore the quantisation step, smaller. For rows of the Magic: The Gathering
+decks, the rotation reduces the norm of the quantisation error from 0.020 to 0.011. The rotation
+multiplies the coordinates by random signs and applies the fast Hadamard transform. A transform
+covers as many coordinates as the largest power of two that is at most d. If d is not a power of
+two, a first transform covers the first coordinates and a second transform covers the last
+coordinates, so no padding is needed. Rows of fewer than 16 coordinates are padded to 16.
 
 Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """

@@ -1,8 +1,8 @@
 """Sampling of items without replacement, one after another, in proportion to their weights.
 
 For row i, the weight of an item of cluster c is preference[i, c] times a weight that does not
-depend on the row, so no row needs a list of the weights of all p items. Two algorithms sample from
-this distribution:
+depend on the row, so no row needs a list of the weights of all p items. There are two algorithms
+for sampling with these weights:
 
 - Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
   O(log p) time.
@@ -10,9 +10,9 @@ this distribution:
   (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. The race
   adds logarithms of weights, which do not underflow, so weights may be arbitrarily small.
 
-After some items have been drawn repeatedly, the items that further draws would add are a sample
-without replacement from the remaining items. Repeated draws may therefore be broken off at any
-time, and replaced by a race among the remaining items.
+Once repeated draws have selected some items, the items that further draws would select are a sample
+without replacement from the remaining items. Repeated draws may therefore be stopped at any time,
+and replaced with a race among the remaining items.
 """
 
 import math

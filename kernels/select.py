@@ -171,7 +171,7 @@ def select_best(keys, rows, count, k, scratch):
 def keep_best(keys, rows, count, k, scratch):
     """Move the best k of the first `count` entries to the front, sorted; return min(k, count).
 
-    A key that is NaN is replaced by -inf. `scratch` (>= count,) has the type of the keys and is
+    A key that is NaN is replaced with -inf. `scratch` (>= count,) has the type of the keys and is
     overwritten.
     """
     if count > k:
@@ -208,7 +208,7 @@ def _move_best(keys, rows, count, bound, ties):
 def _nth_lowest_row(keys, rows, count, bound, n):
     """Return the n-th lowest row among the entries whose keys equal the bound, by bisection.
 
-    The rows must differ.
+    No two entries may have the same row.
     """
     low, high = rows[0] * 0, rows[0]
     for i in range(count):

@@ -49,9 +49,9 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
-    Only one entry of each row of Y is tested, which lies in the last panel of columns. The test
-    finds every value of X that is not finite, because such a value makes all entries of the row of
-    Y non-finite.
+    Only one entry of each row of Y, in the last panel of columns, is tested. The test finds every
+    value of X that is not finite, because such a value makes all entries of the row of Y
+    non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)

@@ -4,7 +4,7 @@ The inner products of one query and all items are accumulated in an array of sum
 For each non-zero column of the query, in order, the kernel adds the products with the entries of
 the inverted list of this column. Integers are summed in int32, and other values in float64. The
 sums are then read once, 64 sums at a time, to find the items that reach the k-th best score so far.
-Only these items are scored in float64 and may become results.
+Only items that reach this score are scored in float64 and may become results.
 
 Items with equal scores are ordered by item number, so results depend only on the rows.
 """
@@ -61,11 +61,13 @@ class Items(NamedTuple):
         The values that belong to list_items, or None if all values are 1 or if list_items also
         contains the values (see ``inverted_lists``).
     norms : float64 array (m,)
+        The norms of the items.
     factors : float32 or float64 array (m rounded up to a multiple of STRIP,)
         The factor by which the sum of each item is multiplied. The factor is 1 / norm for cosines
         and 1 for inner products; it is 0 for zero rows and for the padding. The factors are float32
         if the sums are int32, and otherwise float64.
     is_cosine : bool
+        Whether scores are cosines; otherwise, scores are inner products.
     sum_type : array (0,)
         An empty array of the type of the sums, int32 or float64.
     """

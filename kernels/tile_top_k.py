@@ -1,42 +1,45 @@
-"""Exact top-k of dense rows: candidates of the filter are collected, reduced and rescored.
+"""Exact top-k of many queries: candidates are collected in tiles, and rescored in float64.
 
-Threshold. The first threshold tau of a query is an estimate: a rank among the largest scores of a
-sample of panels. The panels in the first half of the sample are scored twice, the first time only
-for this estimate. From the panels in the other half, candidates are collected while the estimate
-rises. A candidate is a slot that reaches tau, and each query has a buffer of candidates. When the
-buffer is full, and at the end, the k candidates with the best tile scores are scored in float64.
-The k-th best of these float64 scores is a lower bound of the k-th best of all scores, and becomes
-the next tau. This bound is close, because these candidates are nearly the best k. The other
-candidates are scored in float64 only if their upper bound reaches the new tau. All candidates are
-scored in two cases: if more than half of the candidates of a full buffer reach the new tau, because
-there are many near-duplicates, and if a block ends with few candidates. In the end, the k-th best
+Threshold. The first threshold tau of a query is an estimate: the largest score of each panel of a
+sample is computed, and tau is the score with a given rank among these. The panels in the first half
+of the sample are scored twice, the first time only for this estimate. In the panels of the second
+half, candidates are collected while the estimate rises. A candidate is a slot that reaches tau, and
+each query has a buffer of candidates. When the buffer is full, and at the end, the k candidates
+with the best tile scores are scored in float64. The k-th best of these float64 scores is a lower
+bound of the k-th best of all scores, and becomes the next tau. This bound is close, because the
+candidates with the best tile scores are nearly the best k. The other candidates are scored in
+float64 only if their upper bounds reach the new tau. In two cases, all candidates are scored: if
+more than half of the candidates of a full buffer reach the new tau, because there are many
+near-duplicates, and if there are few candidates at the end of a block. In the end, the k-th best
 score shows whether the estimate was low enough. If the estimate was too high, the query is marked
 and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
-panels at once. Each task writes the k-th best score that it has proved to one float32 array, and
-reads the scores that the other tasks wrote, without a lock. Two arguments show that results do not
-depend on the numbers that a task reads in this array:
+panels at once. Each task writes the k-th best score that it has proved to an array of float32 that
+all tasks share, and reads the scores that the other tasks wrote, without a lock. Two arguments show
+that results do not depend on the numbers that a task reads in this array:
 
 - Every value that is written is a lower bound of the k-th best score among all panels, because k
-  rows whose scores reach the value have been scored. An update that comes late, or is lost when two
-  tasks write at once, leaves an older and therefore lower bound, and fewer pairs are dropped.
-- Nothing relies on the first argument. Each task reports the largest threshold that it used and
-  that its own k-th best score does not reach (``unproved``). The report includes every threshold:
-  an estimate, the threshold of another task, a torn or damaged value. A pair that the task dropped
-  has a float64 score strictly below the threshold. When the results of all ranges have been merged
-  and the k-th best score of a query does not reach one of these thresholds, the query is searched
-  again without estimates, and the last time without sharing. NaN never becomes a threshold.
+  rows whose scores reach the value have been scored. If an update is delayed, or is lost because
+  two tasks write at once, an older and therefore lower bound remains, and fewer pairs are dropped.
+- Even if the first argument were wrong, results would be exact. Each task reports the largest
+  threshold that it used and that its own k-th best score does not reach (``unproved``). The report
+  includes every kind of threshold: estimates, thresholds of other tasks, and even torn or damaged
+  values. A pair that the task dropped has a float64 score strictly below the threshold. If, after
+  the results of all ranges have been merged, the k-th best score of a query does not reach one of
+  the reported thresholds, the query is searched again without estimates and, if necessary, once
+  more without sharing. NaN never becomes a threshold.
 
-At the end of a task, all queries of the block are treated together, and their pairs are scored in
-the order of the items. Scoring in this order is 1.7 times as fast as reading the rows query by
-query (60,000 rows of 768 columns).
+At the end of a task, the remaining candidates of all queries of the block are scored together, in
+the order of the items. For 60,000 rows of 768 columns, scoring in this order is 1.7 times as fast
+as scoring query by query.
 
-Equal scores are ordered by lower item number. Results contain only float64 scores
+Items with equal scores are ordered by item number. Results contain only float64 scores
 (``pair_scores``), so results do not depend on tiles, blocks and estimates.
 
-In this file, `query` is the number of a query of the search, i is its position in the block, and q
-and j are the number of its panel and its position in this panel. p is a panel of items.
+In this file, `query` is the number of a query of the search, i is the position of the query in the
+block, q is the number of its panel, and j is its position in the panel. The number of a panel of
+items is p.
 """
 
 from typing import Any, NamedTuple
@@ -88,15 +91,16 @@ class _Candidates(NamedTuple):
     Attributes
     ----------
     entries : int64 array (n, capacity)
-        The candidates that have no float64 score yet, each as (tile score << 32) | slot.
+        The candidates that have not been scored in float64, each stored as (tile score << 32) |
+        slot.
     counts : int64 array (n,)
-        The number of these candidates of each query.
+        The number of candidates of each query that have not been scored in float64.
     scores, rows : float64 and int64 array (n, k)
-        The best rows among those that were scored in float64, in any order.
+        The best of the rows that have been scored in float64, in any order, and their scores.
     lengths : int64 array (n,)
-        The number of these rows of each query.
+        The number of best rows of each query so far, at most k.
     kth_scores : float64 array (n,)
-        The k-th best of the scores of each query, or -inf if fewer rows have been scored.
+        The k-th best float64 score of each query, or -inf if fewer than k rows have been scored.
     """
 
     entries: Any
@@ -126,10 +130,11 @@ class _Sample(NamedTuple):
 
 
 class _Scratch(NamedTuple):
-    """Buffers for one query at a time.
+    """Buffers that are reused for each query.
 
-    values holds tile scores in their own type, estimates holds estimates of K, and bounds holds
-    lower bounds of K (see ``candidate_filter``). scores and rows hold pairs that are merged.
+    `values` holds tile scores in the type of the tiles, `estimates` holds estimates of K, and
+    `bounds` holds lower bounds of K (see ``candidate_filter``). `scores` and `rows` hold the pairs
+    that are being merged into the best k.
     """
 
     values: Any
@@ -141,7 +146,7 @@ class _Scratch(NamedTuple):
 
 @kernel
 def _buffers(n, k, capacity, packed):
-    """Return _Candidates without any candidate, and _Scratch for tile scores of packed's type."""
+    """Return _Candidates without candidates, and _Scratch for tile scores of the type of packed."""
     counts, lengths, kth_scores = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     counts[:], lengths[:], kth_scores[:] = 0, 0, -np.inf
     candidates = _Candidates(
@@ -158,7 +163,7 @@ def _buffers(n, k, capacity, packed):
 
 @inlined_kernel
 def _estimate(i, query, queries, items, block, candidates, scratch):
-    """Drop the candidates of a query that a filter excludes, and estimate K of the others.
+    """Drop the candidates of a query that a filter excludes, and estimate K of the remaining ones.
 
     The estimates are written to scratch.estimates.
     """
@@ -192,7 +197,7 @@ def _estimate(i, query, queries, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _best_to_front(i, query, queries, items, block, candidates, scratch, max_count):
-    """Move the candidates with the k best estimates to the front, and return their number.
+    """Move the candidates with the k best estimates to the front; return the number moved.
 
     If there are at most max_count candidates, all of them are moved.
     """
@@ -219,7 +224,7 @@ def _best_to_front(i, query, queries, items, block, candidates, scratch, max_cou
 
 @borrowing_kernel
 def _keep_reaching(n_front, i, items, block, candidates, scratch):
-    """Drop the first n_front candidates, and all others whose upper bounds do not reach tau."""
+    """Drop the first n_front candidates, and all candidates whose upper bounds do not reach tau."""
     entries, values = candidates.entries[i], scratch.values
     bits = values.view(np.int32)
     offsets, statistics = items.small_offsets, items.statistics
@@ -242,9 +247,10 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """Raise every query's tau to the k-th best lower bound that the codes of its candidates give.
+    """Raise tau of each query to the k-th best of the lower bounds that its candidates' codes give.
 
-    The codes bound K, and the K that follows from a float64 score may be lower by score_rounding.
+    The codes give bounds on K, but the K that corresponds to a float64 score may be lower than the
+    bound by score_rounding, which is therefore subtracted.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -289,7 +295,7 @@ def _merge_scores(i, count, scratch, candidates):
 
 @inlined_kernel
 def _raise_threshold(i, query, queries, block, candidates):
-    """Raise a query's tau to its k-th best score, once k of its candidates have been scored."""
+    """Raise tau of query i to the k-th best score, if at least k candidates have been scored."""
     if candidates.lengths[i] == candidates.scores.shape[1]:
         q, j = i >> 5, i & 31
         inverse_step = np.float32(1.0) / block.steps[q, j]
@@ -312,7 +318,7 @@ def _score_front(metric_type, i, query, n_front, queries, items, block, candidat
 
 @borrowing_kernel
 def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
-    """Raise tau of query i, whose buffer is full, and drop candidates that do not reach tau."""
+    """Make room in the full buffer of query i: raise tau, and drop candidates below tau."""
     n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
     # This function calls _score_front in only one place, inside a loop, because LLVM would inline a
     # second call.
@@ -329,7 +335,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
     """List the pairs of each query i of the block with its first front_counts[i] candidates.
 
     The function returns the query and the row of each pair, and the order in which the pairs are to
-    be scored: pairs whose items are adjacent in memory follow each other.
+    be scored, which visits the items roughly in the order of memory.
     """
     total = 0
     for n_front in front_counts:
@@ -341,7 +347,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
 
 @borrowing_kernel
 def _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows):
-    """Write the pairs of _list_pairs to query_numbers and rows."""
+    """Write the pairs that _list_pairs returns to query_numbers and rows."""
     at = 0
     for i in range(front_counts.shape[0]):
         for entry in range(front_counts[i]):
@@ -356,7 +362,7 @@ def _score_together(
 ):
     """Score the first front_counts[i] candidates of every query i of the block, and raise tau.
 
-    The scores are merged into the best k of each query.
+    The scores are merged into the best k rows of each query.
     """
     query_numbers, rows, order = _list_pairs(front_counts, lo, batch, items, candidates)
     scores = np.empty(rows.shape[0])
@@ -369,7 +375,7 @@ def _score_together(
 
 @borrowing_kernel
 def _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch):
-    """Merge the scores of all pairs of _list_pairs into the best k of each query, and raise tau."""
+    """Merge the scores of the pairs of _list_pairs into the best k of each query, and raise tau."""
     at = 0
     for i in range(front_counts.shape[0]):
         count = 0
@@ -383,10 +389,10 @@ def _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candida
 
 @kernel
 def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scratch):
-    """Score the candidates that remain in the buffers.
+    """Score the candidates that remain in the buffers at the end of a block.
 
-    The candidates with the best estimates are scored first, and then the candidates whose upper
-    bounds reach the thresholds that follow from these scores.
+    The candidates with the best estimates are scored first and raise the thresholds. The candidates
+    whose upper bounds reach the raised thresholds are scored next.
     """
     front_counts = np.empty(candidates.counts.shape[0], np.int64)
     max_count = _SCORED_AT_ONCE // front_counts.shape[0]
@@ -411,8 +417,8 @@ def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scr
 def _find_hits(stage, p, q, items, block, sample):
     """Write the hits of a tile to block.hits, and return the number of hits.
 
-    In a tile of the sample, the largest scores are also ranked. The first half of the sample, which
-    is stage 0, is not searched for hits.
+    If the tile belongs to the sample, the largest score of each query is also ranked. In stage 0,
+    which covers the first half of the sample, no hits are listed.
     """
     isa, n_hits = items.isa, -1
     if stage > 0:
@@ -429,13 +435,14 @@ def _find_hits(stage, p, q, items, block, sample):
 
 @borrowing_kernel
 def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch, thresholds):
-    """Collect the candidates that reach the thresholds in a range of panels, in three stages.
+    """Collect, in three stages, the candidates in a range of panels that reach the thresholds.
 
-    Stage 0 ranks the largest scores of one half of the sample. Stage 1 does the same for the other
-    half, and collects its candidates. Stage 2 collects the candidates of all panels except those of
-    stage 1. Thresholds only rise, so every slot of stage 1 that reaches the last threshold has been
-    collected. Stage 1 tries projected codes with the first 32 queries, and stage 2 uses projected
-    codes for all queries unless they were too costly for the first 32 queries in stage 1.
+    Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
+    the largest scores of the panels in the second half, and collects their candidates. Stage 2
+    collects the candidates of all panels except those of stage 1. Thresholds only rise, so every
+    slot of stage 1 that reaches the last threshold has been collected. Stage 1 uses projected codes
+    only for the first 32 queries, as a trial. If projected codes were not too costly for these
+    queries, stage 2 uses projected codes for all queries.
     """
     metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
@@ -480,10 +487,10 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Write the proved k-th best scores of a block, and raise its thresholds to shared thresholds.
+    """Write the proved thresholds of a block, and raise its thresholds to those of other tasks.
 
-    The thresholds are written without a lock, for the reason that the docstring of this module
-    gives. A shared threshold that is NaN is ignored, because NaN fails the comparison.
+    The thresholds are written without a lock; the docstring of this module explains why this is
+    safe. A shared threshold that is NaN is ignored, because every comparison with NaN is false.
     """
     k = candidates.scores.shape[1]
     for i in range(candidates.counts.shape[0]):
@@ -503,11 +510,11 @@ def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
 def search_block(lo, hi, items, queries, batch, search, results):
     """Find the neighbours of queries batch[lo:hi] in a range of panels.
 
-    items is an Items, queries a Queries, batch (n',) an int64 array of query numbers, and search a
-    PanelSearch. The neighbours of query batch[i] are written to row batch[i] of the arrays of
-    results, a SearchResults. The tiles perform
-    O((hi - lo) m d) operations. The kernel allocates 36 capacity + 24 k + 4 sample_rank bytes and
-    the packed bytes per query, 56 capacity + 32 k bytes per call, and up to 5 bytes per panel.
+    `items` is an Items, `queries` is a Queries, `batch` (n',) int64 holds query numbers, `search`
+    is a PanelSearch, and `results` is a SearchResults. The neighbours of query batch[i] are written
+    to row batch[i] of the arrays of results. The tiles perform O((hi - lo) m d) operations. The
+    kernel allocates memory for the packed queries, 36 capacity + 24 k + 4 sample_rank bytes per
+    query, up to 5 bytes per panel, and 56 capacity + 32 k bytes per call.
     """
     n, k = hi - lo, results.rows.shape[1]
     n_panels = search.last_panel - search.first_panel
@@ -537,7 +544,7 @@ def search_block(lo, hi, items, queries, batch, search, results):
 
 @borrowing_kernel
 def _write_results(lo, queries, batch, search, block, candidates, initial_thresholds, results):
-    """Write the best rows of each query of the block, its proved and its unproved threshold."""
+    """Write the best rows, the proved threshold and the unproved threshold of each query."""
     k = results.rows.shape[1]
     for i in range(candidates.counts.shape[0]):
         query, step = batch[lo + i], block.steps[i >> 5, i & 31]
@@ -565,19 +572,20 @@ def _write_results(lo, queries, batch, search, block, candidates, initial_thresh
 
 @kernel
 def _lowered(bound):
-    """Return a threshold rounded down by more than the rounding error of a float32 product."""
+    """Return a threshold, lowered by more than the rounding error of a float32 product."""
     return bound - abs(bound) * SLACK - np.float32(1e-30)
 
 
 @kernel
 def search_grid(lo, hi, addresses, queries, batch, search, results):
-    """Find the neighbours of queries batch (n',) in all panels, by tasks lo to hi of a search.
+    """Run tasks lo to hi of the search for the neighbours of queries batch (n',) in all panels.
 
-    addresses is an ItemAddresses, queries a Queries, and search a BlockSearch. The neighbours are
-    written to results, a SearchResults whose scores, rows and unproved have an axis of ranges in
-    front, and whose thresholds are shared by all tasks. If search.is_whole_search is true,
-    _search_whole_block performs each task, for blocks of all queries. The kernel then reads only
-    the rows and the filters of queries, and writes only the scores and the rows of results.
+    `addresses` is an ItemAddresses, `queries` is a Queries, and `search` is a BlockSearch.
+    `results` is a SearchResults; the first axis of scores, rows and unproved is the range of
+    panels, and the thresholds are shared by all tasks. If search.is_whole_search is true,
+    _search_whole_block performs each task, and the blocks consist of all queries instead of batch.
+    The kernel then reads only the rows and the filters of queries, and writes only the scores and
+    the rows of results.
     """
     items = items_at(addresses)
     n_queries = queries.rows.shape[0] if search.is_whole_search else batch.shape[0]
@@ -609,15 +617,16 @@ def search_grid(lo, hi, addresses, queries, batch, search, results):
 def _search_whole_block(
     first, last, first_panel, last_panel, addresses, items, queries, search, scores, rows
 ):
-    """Find the best k rows of a range of panels for each of the queries first to last.
+    """Find the best k rows of a range of panels for queries first to last, without help of Python.
 
-    The kernel performs the steps that Python performs around other searches of blocks: the queries
-    are measured and scaled, searched with estimated thresholds, and those whose estimate was too
-    high are searched again. For 33 queries among 1,000 rows of 64 columns, these steps would take
-    longer in Python than the search. The results are written to the rows first to last of scores
-    and rows (n, k). If search.must_check is true and any of the n queries is not ordinary,
-    rows[first, 0] becomes NOT_ORDINARY and nothing is searched. The kernel allocates the memory of
-    search_block, and 72 bytes for each of the n queries.
+    Other searches of blocks leave some steps to Python, which this kernel performs itself: it
+    computes the norms and the scaling of the queries, searches with estimated thresholds, and
+    searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
+    columns, these steps would take longer in Python than the search. The results are written to
+    positions first to last of `scores` (n, k) and `rows` (n, k). If search.must_check is true and
+    the norm of any of the n queries is not ordinary, rows[first, 0] becomes NOT_ORDINARY and
+    nothing is searched. The kernel allocates the memory of search_block, and 72 bytes for each of
+    the n queries.
     """
     n = queries.rows.shape[0]
     queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)

@@ -82,8 +82,8 @@ class StepByItem(NamedTuple):
     """The interactions of one step, grouped by item.
 
     `starts`, `users` and `entries` form the transpose of the CSR matrix of the step. The users of
-    item i are users[starts[i] : starts[i + 1]]. The positions of the corresponding interactions in
-    the values (nnz,) of the CSR matrix are entries[starts[i] : starts[i + 1]].
+    item i are users[starts[i] : starts[i + 1]]. The positions of the interactions of item i in the
+    values (nnz,) of the CSR matrix are entries[starts[i] : starts[i + 1]].
     """
 
     starts: Any
@@ -196,7 +196,7 @@ def mask(items, position_of, logits):
 def prepare_pool(softmax, counts, logits):
     """Return the largest logit of the pool, and the sum of the pool's terms in the softmax.
 
-    The sum is that of counts exp(logit - largest) over the pool, and each logit is replaced with
+    The terms of the sum are counts exp(logit - largest), and each logit is replaced with
     exp(logit - largest). If softmax is false, the sum is 0 and the logits stay unchanged. If the
     whole pool is masked, the largest logit is -inf.
     """

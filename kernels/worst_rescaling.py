@@ -53,7 +53,7 @@ class LocalSearch(NamedTuple):
 
 @kernel
 def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
-    """Add the terms of one dimension, times `weight`, to the products and squares of rows.
+    """Add `weight` times the terms of one dimension to products and squares.
 
     `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
     weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner

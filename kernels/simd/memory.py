@@ -78,9 +78,9 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    The arrays that a kernel receives are read-only. A kernel that calls another kernel both with
-    such arrays and with arrays that it creates should make the latter read-only, too; the other
-    kernel is then compiled only once.
+    The arrays that a kernel receives are read-only. A kernel that passes both arrays that it has
+    received and arrays that it has created to another kernel should make the created arrays
+    read-only, too, so that the other kernel is compiled only once.
     """
 
     def codegen(context, builder, signature, arguments):

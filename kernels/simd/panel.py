@@ -2,8 +2,8 @@
 
 A row has ``words`` words of 4 bytes, each of which holds 4 int8 codes or one float32. The words of
 a panel are stored in the order in which they are read, so the CPU prefetches them. The following
-table gives this order. With int8 codes but without AMX, for example, a panel of items begins with
-word 0 of each of the first 8 items, followed by word 1 of each of these 8 items.
+table gives the order of the words. With int8 codes but without AMX, for example, a panel of items
+begins with word 0 of each of the first 8 items, followed by word 1 of each of these 8 items.
 
 =========== ================ ================================ =====================================
 set         words of a row   order of the words of items      order of the words of queries

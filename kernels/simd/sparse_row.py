@@ -128,7 +128,7 @@ class _RowCode:
         )  # fmt: skip
 
     def for_each_entry_ahead(self, carried, step, panel, is_ahead):
-        """Emit the loop of ``for_each_entry`` with prefetches if is_ahead, and else without them.
+        """Emit the loop of ``for_each_entry``, which prefetches rows if is_ahead is true.
 
         The loop is emitted twice, because is_ahead is known only at run time. One loop prefetches
         the row of a panel that is needed AHEAD non-zeros later, where the later non-zero may belong
@@ -178,7 +178,7 @@ class _RowCode:
         return step
 
     def weighted_sum(self, panel, is_ahead):
-        """Emit the sum, over the non-zeros, of the value times the row of a panel at the index.
+        """Emit the sum, over the non-zeros, of the value times a row of a panel.
 
         If is_ahead is true, rows of the panel are prefetched.
         """
@@ -188,7 +188,7 @@ class _RowCode:
         return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
 
     def scatter(self, vectors, panel, is_ahead):
-        """Emit a loop that adds each value times vectors to the row of a panel at the index.
+        """Emit a loop that adds the value of each non-zero times vectors to a row of a panel.
 
         If is_ahead is true, rows of the panel are prefetched.
         """

@@ -71,7 +71,7 @@ def _sums_reaching_plain(sums, start, factors, bound):
 
 @intrinsic_of(_sums_reaching_plain)
 def sums_reaching(typingctx, sums, start, factors, bound):
-    """Return a word of the scaled sums that reach a bound, as _sums_reaching_plain does."""
+    """Return a word whose bits mark the sums that reach a bound; see _sums_reaching_plain."""
 
     def codegen(context, builder, sig, arguments):
         places = (0, arguments[1]), (2, arguments[1])

@@ -1,4 +1,4 @@
-"""Products of tall-skinny matrices, by tiles of 8 x 16 sums; every operation is rounded."""
+"""Tall-skinny products in tiles of 8 x 16 sums; every operation is rounded separately."""
 
 from ..jit import intrinsic, ir, types
 from .emit import I64, broadcast, load, loop, store

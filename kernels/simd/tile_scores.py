@@ -16,10 +16,10 @@ GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   
 ============= ================================================================= ================
 
 Except for tdpbssd, these instructions multiply unsigned codes by signed codes, so 128 is added to
-the codes of items. The sum of products is then too large by 128 times the sum of the query's codes.
-To compensate for this, the *correction* of the query, which is -128 times the sum of its codes, is
-added to every score. Scores of int8 codes are exact for up to ``kernels.tiles.MAX_CODED_COLUMNS``
-columns.
+the codes of items. This addition makes the sum of products too large by 128 times the sum of the
+query's codes. To compensate for this, the *correction* of the query, which is -128 times the sum of
+its codes, is added to every score. Scores of int8 codes are exact for up to
+``kernels.tiles.MAX_CODED_COLUMNS`` columns.
 """
 
 from ..jit import cgutils, intrinsic, ir, types
