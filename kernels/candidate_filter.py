@@ -15,14 +15,14 @@ the integer codes are q and c, and the residuals e and f are the rounding errors
 tile computes the integer product v = q · c. By the inequality of Cauchy and Schwarz,
 
     a' · b' - s t v = e · b' + (s q) · f,
-    |a' · b' - s t v| <= |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
+    |a' · b' - s t v| ≤ |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
 
 where SLACK (``packing.SLACK``) bounds the rounding errors, relative to the norms. So K differs from
 s t v + w o by at most the right-hand side of the second line. Let N be the largest norm |b'| in a
 panel of 32 items, R the largest norm |f| of a residual, and W the largest value of w o. An item of
-this panel can have K >= tau only if
+this panel can have K ≥ tau only if
 
-    v >= (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
+    v ≥ (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
 The bound terms of a query (``simd.panel``) are tau, the factors by which N and R are multiplied,
 and the weight of the offsets, all of them divided by s. The statistics of a panel are 1 / t, N, R
@@ -33,7 +33,7 @@ bound on the relative rounding error of a float32 sum.
 Rounding. SLACK also covers the rounding errors of this expression, of tau as a float32, and of
 float64 products. The rounding error of a squared distance may be larger by a factor of |a| / |b|;
 ``score_rounding`` returns a bound on this error. The rounding errors of tau and w o are
-proportional to |tau| <= |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped
+proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped
 pair has a float64 score strictly below the threshold by which it was dropped.
 
 Shift. Rows of embeddings often share a common direction c. If c is subtracted from the rows before

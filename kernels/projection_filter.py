@@ -6,24 +6,24 @@ pairs. The full codes are multiplied only for the remaining pairs (``candidate_f
 
 Bound. As in ``candidate_filter``, a' is the scaled query, b' is the scaled item, K is the score,
 and tau is a threshold. The axes are the columns of V (d, p), which are nearly orthonormal: |V'V -
-I| <= eps. The computed coordinates u of V'b' and w of V'a' have rounding errors of at most rho |b'|
+I| ≤ eps. The computed coordinates u of V'b' and w of V'a' have rounding errors of at most rho |b'|
 and rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
 
     a' · b' = (V w) · (V u) + (V w) · g + h · (V u) + h · g,
-    (V w) · (V u) <= w · u + eps |w| |u|,
-    (V w) · g = w · (V'b' - u - (V'V - I) u) <= |w| (rho |b'| + eps |u|), and so h · (V u),
+    (V w) · (V u) ≤ w · u + eps |w| |u|,
+    (V w) · g = w · (V'b' - u - (V'V - I) u) ≤ |w| (rho |b'| + eps |u|), and likewise for h · (V u),
     |g|^2 = |b'|^2 - |u|^2 - 2 (V'b' - u) · u + ((V'V - I) u) · u
-         <= |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and |h| <= t alike.
+         ≤ |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and likewise |h| ≤ t.
 
 Here r is an upper bound of the remainder norm |g|, and t is the corresponding bound of |h|. Apart
-from rho, |u| <= (1 + eps) |b'| and |w| <= (1 + eps) |a'|, so a' · b' <= w · u + t r + ETA |a'|
-|b'| with ETA >= 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is bounded as in
-``candidate_filter``, by the quantised coordinates w = s q + e and u = t' c + f, with |e| |u| <= (1
-+ ETA) |e| |b'|. Let v = q · c be the product of the projected codes. Let r be the bound of the
-item, and R the largest residual norm |f| in the panel of the item. N and W are defined in
-``candidate_filter``. An item can have K >= tau only if
+from rho, |u| ≤ (1 + eps) |b'| and |w| ≤ (1 + eps) |a'|, so a' · b' ≤ w · u + t r + ETA |a'| |b'|
+with ETA ≥ 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is bounded as in ``candidate_filter``,
+by the quantised coordinates w = s q + e and u = t' c + f, with |e| |u| ≤ (1 + ETA) |e| |b'|. Let v
+= q · c be the product of the projected codes. Let r be the bound of the item, and R the largest
+residual norm |f| in the panel of the item. N and W are defined in ``candidate_filter``. An item can
+have K ≥ tau only if
 
-    v >= (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
+    v ≥ (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
 
 The bound holds for any V with nearly orthonormal columns. The bound drops many pairs if the norms
 of rows are concentrated along the columns of V, which ``fastcos.search.projection`` chooses.

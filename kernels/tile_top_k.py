@@ -22,13 +22,13 @@ that results do not depend on the numbers that a task reads in this array:
 - Every value that is written is a lower bound of the k-th best score among all panels, because k
   rows whose scores reach the value have been scored. If an update is delayed, or is lost because
   two tasks write at once, an older and therefore lower bound remains, and fewer pairs are dropped.
-- Even if the first argument were wrong, results would be exact. Each task reports the largest
-  threshold that it used and that its own k-th best score does not reach (``unproved``). The report
-  includes every kind of threshold: estimates, thresholds of other tasks, and even torn or damaged
-  values. A pair that the task dropped has a float64 score strictly below the threshold. If, after
-  the results of all ranges have been merged, the k-th best score of a query does not reach one of
-  the reported thresholds, the query is searched again without estimates and, if necessary, once
-  more without sharing. NaN never becomes a threshold.
+- Even if such a value were wrong, results would be exact. Each task reports the largest threshold
+  that it used and that its own k-th best score does not reach (``unproved``). The report includes
+  every kind of threshold: estimates, thresholds of other tasks, and even torn or damaged values. A
+  pair that the task dropped has a float64 score strictly below the threshold. If, after the results
+  of all ranges have been merged, the k-th best score of a query does not reach one of the reported
+  thresholds, the query is searched again without estimates and, if necessary, once more without
+  sharing. NaN never becomes a threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
 the order of the items. For 60,000 rows of 768 columns, scoring in this order is 1.7 times as fast
