@@ -47,12 +47,12 @@ the kernel (``prepared``). The next search with the same number of queries and t
 the kernel at once.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
-computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of such a
-call is usually ``score_all``; it is ``unpacked`` for 4 to 7 queries of many float32 rows on
-CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
+computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
+with so few queries is usually ``score_all``. The method is ``unpacked`` for 4 to 7 queries of many
+float32 rows on CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
 
 If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the
-neighbours. If the score is not an inner product but has an upper bound that is one,
+neighbours. If only an upper bound on the score is an inner product of encoded rows,
 ``filter_refine`` finds candidates by the bound and ranks them by the measure. Inside the search,
 raw scores are compared, which have the same order as the scores; ``execute.finish`` converts raw
 scores to scores.
@@ -70,13 +70,13 @@ codes of a row are 16 words of 4 bytes, and the rows fill all but 24 slots of 32
 slots each (64 KiB). The first search is planned: the plan has the method "packed", the kernel
 "few_queries", ``first_rank`` 12, and a grid with one task. The plan is the same for any number of
 threads, so the index stores the launch under the key (1, 10), the number of queries and the number
-of neighbours. The second search finds this launch and calls ``few_queries.search_few_queries`` for
-all 32 panels, in the calling thread. The kernel multiplies the codes of the query by the codes of
-every slot. The first threshold is a guess: the 12th largest of the largest products of the 32
-panels. On average, about 15 slots reach this threshold and are scored in float64. The 10th best of
-these 15 scores is a proved threshold. In most searches, the upper bound of no other slot reaches
-the proved threshold. The 10 best of the 15 scores are then the result, and the scores of the other
-985 rows are never computed.
+of neighbours. The second search finds the stored launch and calls
+``few_queries.search_few_queries`` for all 32 panels, in the calling thread. The kernel multiplies
+the codes of the query by the codes of every slot. The first threshold is a guess: the 12th largest
+of the largest products of the 32 panels. On average, about 15 slots reach this threshold and are
+scored in float64. The 10th best of these 15 scores is a proved threshold. In most searches, the
+upper bound of no other slot reaches the proved threshold. The 10 best of the 15 scores are then the
+result, and the remaining 985 rows are never scored in float64.
 
 The modules of the search, lower-level modules first:
 

@@ -7,7 +7,7 @@ Class = TypeVar("Class", bound=type)
 
 
 class _MissingAttribute:
-    """A descriptor that raises an error on access, which names the attribute to use instead."""
+    """A descriptor whose access raises an error that says which attribute to use instead."""
 
     def __init__(self, name: str, replacement: str) -> None:
         self._name, self._replacement = name, replacement

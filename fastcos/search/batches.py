@@ -17,7 +17,7 @@ SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return the number of queries per batch; their rows and results fit the working memory."""
+    """Return how many queries a batch has, so that their rows and results fit in memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
@@ -51,8 +51,8 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the bytes that blocks of low-precision rows may take after conversion to float32.
 
-    n_bytes is the size of all original rows. The result is at least n_bytes, so that a search of
-    low-precision rows at most doubles the memory that the rows take.
+    n_bytes is the size of all original rows. The result is n_bytes or a fixed minimum, whichever is
+    larger, so a search of many low-precision rows at most doubles the memory that the rows take.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

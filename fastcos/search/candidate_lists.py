@@ -164,7 +164,7 @@ def score_pairs_by_measure(
 
 
 def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield consecutive ranges (lo, hi) of lists that can be padded to the length of the longest.
+    """Yield consecutive ranges (lo, hi) of lists to be padded to the longest list of the range.
 
     ``counts`` holds the length of each list. With the padding, the lists of a range have at most
     _PADDED_ENTRIES entries in total, unless a single longer list forms a range of its own.

@@ -20,8 +20,8 @@ class CostModel:
 
     Tiles are the fastest way to search many rows. The rows are packed in panels: a panel stores the
     int8 codes (or float32 numbers) of 32 rows together. A tile consists of the scores of one panel
-    of rows with a panel of 32 queries. These scores are approximate, so they only select
-    candidates, the rows that may be among the best; candidates are then scored exactly in float64.
+    of rows with a panel of 32 queries. The scores of a tile are approximate and only select
+    candidates: rows that may be among the best, which are then scored exactly in float64.
 
     The thresholds by which methods are compared are in multiply-adds, in bytes, or in units of the
     time in which the tiles read one row. No threshold is in seconds, so the thresholds are valid

@@ -9,7 +9,7 @@ searched::
     each query has a list of items             candidate_lists.best_of_lists
     all queries may find the same items        segment_search.search_segments
 
-Each of these searches returns positions and raw scores, which ``finish`` converts to results.
+The search of a batch returns positions and raw scores, which ``finish`` converts to results.
 Workers of a cluster call ``search_segments`` directly, each for a part of the items.
 """
 

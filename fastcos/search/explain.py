@@ -466,7 +466,7 @@ def _explain(
 
 
 def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
-    """Return only the first of all plans that have the same method and the same division."""
+    """Return the plans, but only one plan per combination of a method and a task grid."""
     by_shape: dict[tuple[str, TaskGrid], SearchPlan] = {}
     for plan in plans:
         by_shape.setdefault((plan.method, plan.grid), plan)

@@ -48,7 +48,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return the ExcludedItems of n queries: nothing, or only item i for query i.
+    """Return ExcludedItems by which each of n queries excludes nothing, or query i only item i.
 
     exclude_self says whether query i excludes item i.
     """

@@ -117,7 +117,7 @@ class GroupSearch:
         return positions, raw_scores
 
     def _search_alone(self, queries: QueryBatch, group: int) -> Ranking:
-        """Search one group, to which all queries belong, in segments of only its items."""
+        """Search the items of one group, to which all of the queries belong."""
         segments = [
             order.restrict(segment, group)
             for segment, order in zip(self._items.segments, self._orders, strict=True)

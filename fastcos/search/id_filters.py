@@ -31,8 +31,8 @@ class SearchFilters:
     exclude : sparse matrix or None
         A matrix of queries x positions, whose non-zeros are the pairs that must not be found.
     dropped : ndarray (m,)
-        A few positions that no query may find. The search itself does not exclude these positions:
-        instead, the caller searches for m additional neighbours and passes the result to
+        A few positions that no query may find. The search itself does not exclude the dropped
+        positions: instead, the caller searches for m additional neighbours and passes the result to
         ``drop_positions``.
     """
 

@@ -97,9 +97,9 @@ class SimilarityIndex:
     a new index that contains the same rows in the order of their positions.
 
     If the measure has the capability ``append``, the methods ``add``, ``upsert`` and ``remove``
-    take time proportional to the number of changed rows, on average. The measures with this
-    capability learn nothing from the items and compare the original rows (cosine, dot,
-    neg_euclidean, angular). With any other measure, every change fits the measure again and packs
+    take time proportional to the number of changed rows, on average. The measures with the
+    capability ``append`` (cosine, dot, neg_euclidean, angular) learn nothing from the items and
+    compare the original rows. With any other measure, every change fits the measure again and packs
     all items again. Many threads may search at the same time, even while another thread changes the
     index: a search uses either all items from before a change or all items from after the change.
     An index can be used in a forked child process.
@@ -110,9 +110,9 @@ class SimilarityIndex:
     If the measure has the capability ``blocks``, memory-mapped rows
     (``np.load(path, mmap_mode="r")``) stay on disk and are not packed. Every search of
     memory-mapped rows reads all of them once, in blocks that fit its working_memory. Therefore one
-    search with many queries is faster than many searches. The results are bit-for-bit identical to
-    those for rows in memory. An index of memory-mapped rows has ids, but cannot be changed or
-    saved. If the measure learns from the items, ``fit`` also reads all rows.
+    search with many queries is faster than many searches with one query each. The results are
+    bit-for-bit identical to those for rows in memory. An index of memory-mapped rows has ids, but
+    cannot be changed or saved. If the measure learns from the items, ``fit`` also reads all rows.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            An id occurs twice or is already in the index. If this error is raised, the index is
+            An id occurs twice or is already in the index. After a ValueError, the index is
             unchanged.
         """
         return self._add_or_replace(items, ids, groups, may_replace=False)
@@ -285,7 +285,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            An id occurs twice. If this error is raised, the index is unchanged.
+            An id occurs twice. After a ValueError, the index is unchanged.
         """
         if ids is None:
             raise TypeError("ids must be given to replace items, got None")
@@ -304,8 +304,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            An id occurs twice or is not in the index. If this error is raised, the index is
-            unchanged.
+            An id occurs twice or is not in the index. After a ValueError, the index is unchanged.
         """
         removed_ids, measure = as_ids("ids", ids), get_measure(self.measure)
         with parallel.writer_lock():
@@ -365,8 +364,8 @@ class SimilarityIndex:
             Ids that are not in the index have no effect.
         groups : array_like (n,) of groups, or one group for all queries, optional
             The group of each query, if the index was fitted with groups. A query finds only items
-            of its own group. The group may be empty. The search takes as long as if the index
-            contained only the groups of the queries.
+            of its own group, which may be empty. The search takes as long as if the index contained
+            only the groups of the queries.
         min_score, n_threads, working_memory, progress
             The same arguments as in :func:`fastcos.top_k`.
 
@@ -630,8 +629,8 @@ class SimilarityIndex:
         """Return the k best of each query's candidates, and how many true neighbours are missing.
 
         The method works like :func:`fastcos.search.rescore`, but ``missing`` is an exact number and
-        not a bound, because the method also searches the index for the true neighbours. This takes
-        as long as ``search``.
+        not a bound, because the method also searches the index for the true neighbours. The search
+        for the true neighbours takes as long as ``search``.
 
         Parameters
         ----------
@@ -759,7 +758,7 @@ class SimilarityIndex:
             Whether to read every file and compare it with its checksum.
         model : str, optional
             The name of the model that embeds your queries. An error is raised if the index has
-            another model name or none.
+            another model name than this one, or none.
 
         Returns
         -------
@@ -799,8 +798,8 @@ class SimilarityIndex:
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
             if the directory now contains an index of another model: its number of columns differs,
-            or this index has a model name and the saved index has another name or none. After an
-            error, searches continue to use the old items.
+            or this index has a model name and the saved index has another name or none. After a
+            ValueError, searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()

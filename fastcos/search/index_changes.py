@@ -26,8 +26,8 @@ def add_or_replace(
     """Return the state of the index after items are added, and the ids of the new items.
 
     If may_replace is True and an id is already in the index, the new item replaces the item with
-    this id. The caller has validated rows and ids, but has not fitted measure. If ids is None, the
-    ids of the new items are their positions.
+    this id. The caller has validated rows and ids, but has not fitted the measure. If ids is None,
+    the ids of the new items are their positions.
     """
     parts, n_positions = state.parts_in_memory(), state.n_positions
     model_check.check_width("items", rows, state.width)

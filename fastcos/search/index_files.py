@@ -191,7 +191,7 @@ class _PartArrays:
         return FastcosFormatError(f"{file} is damaged: it {rule}")
 
     def of_shape(self, name: str, shape: tuple[int, ...], types: str) -> Any:
-        """Return an array of the part, which must have this shape and one of these types."""
+        """Return an array of the part; the array must have this shape and one of these types."""
         array = self.get(name)
         if array is None or array.shape != shape or array.dtype.char not in types:
             actual = "none" if array is None else f"{array.dtype} {array.shape}"

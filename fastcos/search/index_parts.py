@@ -60,7 +60,7 @@ class IndexMemory(NamedTuple):
         cannot rule out.
     mapped : int
         The number of bytes of codes and rows that are in memory-mapped files. The operating system
-        reads these files when they are needed, and can drop them from memory.
+        reads memory-mapped files when they are needed, and can drop them from memory.
     """
 
     codes: int

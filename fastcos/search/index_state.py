@@ -190,8 +190,8 @@ def changed_state(
 ) -> IndexState:  # fmt: skip
     """Return the state after a change, from the parts that remain and the new items, if any.
 
-    ``state`` is the state before the change. ``parts`` contains its parts without the removed and
-    replaced items. ``measure`` has not been fitted.
+    ``state`` is the state before the change. ``parts`` contains the parts of ``state`` without the
+    removed and replaced items. ``measure`` has not been fitted.
     """
     if capabilities(measure).append:
         fitted_measure = state.items.measure

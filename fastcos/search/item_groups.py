@@ -26,8 +26,8 @@ class SegmentOrder:
 
     numbers (m,) contains the row numbers of all items, one group after the other, in ascending
     order within each group. The row numbers of group g are numbers[starts[g] : starts[g + 1]]. A
-    ``SegmentOrder`` is the value of a WeakKeyDictionary whose key is the segment. It must not refer
-    to its segment, because the segment would then never be freed.
+    ``SegmentOrder`` must not refer to its segment: the order is the value of a WeakKeyDictionary
+    whose key is the segment, so a segment to which its order refers would never be freed.
     """
 
     def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
@@ -44,7 +44,7 @@ class SegmentOrder:
         return scale_items(self._metric_type, self._encoded, self.numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
-        """Add the queries of a search, and return each group's number of queries in all searches.
+        """Count the queries of a search, and return each group's number of queries in all searches.
 
         n_queries (g,) contains the number of queries of each group in the present search.
         """

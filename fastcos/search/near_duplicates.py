@@ -63,7 +63,7 @@ class NearDuplicates(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Two sentences: how many items are near-duplicates, and how many items would remain."""
+        """Two sentences: how many items are near-duplicates, and how many are left without them."""
         n_items, n_groups = int((self.labels >= 0).sum()), len(self.representatives)
         n_shared = len(np.unique(self.labels[self.pairs[:, 0]]))
         return (
@@ -168,8 +168,7 @@ def connected_contents(
 ) -> NearDuplicates:
     """Return the near-duplicates among the items of an index, which are identified by position.
 
-    ``contents`` holds the items that were not removed. The position of a removed item has the label
-    -1.
+    ``contents`` holds the items that were not removed. For a removed item, the label is -1.
     """
     rows = memmap.read_rows("items", contents.rows, 0, len(contents.rows))
     exclusions = no_exclusions(len(rows))
@@ -193,7 +192,7 @@ def connected_contents(
 def connected_items(pairs: sp.csr_array) -> NearDuplicates:
     """Return the groups of items that are connected by the pairs in a sparse matrix (m, m).
 
-    The values of the matrix are the scores of the pairs. The function overwrites the values.
+    The values of the matrix are the scores of the pairs, and the function overwrites them.
     """
     from scipy.sparse.csgraph import connected_components
 

@@ -1,4 +1,4 @@
-"""Exact search in NumPy, with bit-for-bit the kernels' results, until kernels are compiled.
+"""Exact search in NumPy while kernels are not compiled, with bit-for-bit the same results.
 
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
 queries and a block gives approximate scores, whose error is proved to be at most a margin. A pair
@@ -27,8 +27,8 @@ All of these differences are below the margin c S with c = 1.1 (4 d + 24) u. S i
 |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, where the
 maxima are over the items of a block. The factor 1.1 covers the rounding of the norms and of S. If
 the norms of two rows are in the range of ``_SAFE_NORMS``, the inner product of the rows neither
-overflows nor loses more than c S to underflow. In a block that contains a row whose norm is outside
-this range, every pair is a candidate.
+overflows nor loses more than c S to underflow. In a block that contains a row with a norm outside
+of ``_SAFE_NORMS``, every pair is a candidate.
 
 The candidates include the k best items for the following reason. The approximate score of a pair
 minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
@@ -252,8 +252,8 @@ def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -
 def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
     """Return the pairs of a query and an item that must not be found, as two arrays of indices.
 
-    The first array contains the query of each pair. The second array contains the index of its item
-    in ``numbers``, in ascending order.
+    The first array contains the query of each pair. The second array contains, in ascending order,
+    the index in ``numbers`` of the item of each pair.
     """
     self_rows, indptr, indices = exclusions
     n = len(self_rows)
@@ -269,8 +269,8 @@ def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Inte
 def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
     """Return the candidates whose upper bounds reach the k-th best lower bound of their query.
 
-    Before that, kth_lower (n,) is raised in place to the k-th best lower bound among the candidates
-    of each query.
+    Before the candidates are selected, kth_lower (n,) is raised in place to the k-th best lower
+    bound among the candidates of each query.
     """
     order = np.lexsort((-candidates.lower, candidates.queries))
     query = candidates.queries[order]

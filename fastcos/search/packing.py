@@ -359,9 +359,9 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
     """Convert queries to the type in which these items are searched; all scores stay the same.
 
     If the items are not float32, queries are searched in float64, which represents all their
-    numbers exactly. If the items are float32, float64 queries (such as a list of Python floats) are
-    searched in float32 if float32 represents all of their numbers exactly. This is the case for the
-    output of a float32 model.
+    numbers exactly. If the items are float32, float64 queries are searched in float32 if float32
+    represents all of their numbers exactly. An example of such queries is the output of a float32
+    model as a list of Python floats.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)

@@ -69,7 +69,7 @@ Fact = Literal["distinct_rows", "moderate_norms"]
 
 @dataclass(frozen=True)
 class SegmentSizes:
-    """The facts about a segment that a plan depends on.
+    """The facts about a segment on which a plan depends.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class SegmentSizes:
 
 @dataclass(frozen=True)
 class RequestSizes:
-    """The facts about a request that a plan depends on.
+    """The facts about a request on which a plan depends.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class SearchPlan:
 
     @property
     def is_one_launch(self) -> bool:
-        """Whether one kernel call per block of queries or range of rows is the whole search.
+        """Whether the search is a single kernel call per block of queries or per range of rows.
 
         The kernel then scales and encodes the queries itself, and finds k rows for each query. An
         index can prepare such a search (``prepared``).
@@ -248,8 +248,8 @@ def plan_groups(
     needs_segments says whether every group must be searched as a segment, for example because the
     scores of the measure are not inner products. has_tiles is described in Machine.
     n_queries_so_far (g,) contains the number of queries of each group in this search and all
-    earlier searches, because packing a group saves time only for many queries. None means that
-    there were no earlier searches.
+    earlier searches, because packing a group saves time only for many queries.
+    n_queries_so_far=None means that there were no earlier searches.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -296,8 +296,8 @@ class CandidatePlan:
     Attributes
     ----------
     kernel : str or None
-        "few_queries" and "query_blocks" are described in SearchPlan. None means that there are no
-        kernels, and that every allowed row is a candidate.
+        "few_queries" and "query_blocks" are described in SearchPlan. If kernel is None, there are
+        no kernels, and every allowed row is a candidate.
     queries_per_block : int
     use_projection : bool
         Whether the kernel multiplies projected codes first.
@@ -488,8 +488,8 @@ def _plan_distinct(
 def n_candidates(k: int, n_items: int) -> int:
     """Return how many of n_items items are scored first by a measure with only an upper bound.
 
-    The items with the largest upper bounds are scored first. If the k best of them might not be the
-    k best of all items, more items are scored (``filter_refine``).
+    The items with the largest upper bounds are scored first. If the k best of these items might not
+    be the k best of all items, more items are scored (``filter_refine``).
     """
     return min(n_items, k + cost_model.COSTS.extra_candidates)
 

@@ -2,7 +2,7 @@
 
 A warm search of one query takes ten microseconds. Checking and encoding the queries and planning
 the search would take longer than the search itself. An index therefore stores the kernel calls of a
-search with all of their arguments except the queries (``launch.Launch``). The key is the number of
+search, with all of their arguments except the queries (``launch.Launch``), under the number of
 queries and k. The next search with the same number of queries and the same k passes its queries to
 the kernel without conversion. The kernel measures the norms of the queries, and reports queries
 with unusual norms.
@@ -11,12 +11,13 @@ A search can be prepared under three conditions. For every other search, ``Prepa
 returns None, and ``execute.execute`` runs the search, with the same results.
 
 1. The call limits the results by nothing except k and a mask, and it has no option except the
-   number of threads. ``SimilarityIndex.search`` calls this module only for such calls.
+   number of threads. If a call of ``SimilarityIndex.search`` passes any other argument, the search
+   is not prepared.
 2. The plans of all parts of the index say that one call of a kernel is the whole search, and the
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. The kernel can read the queries without conversion (``_can_be_read``), and the norms of the
-   queries are neither zero nor very small or large. This depends on the queries and not only on
-   their number, so no plan can contain it.
+   queries are neither zero nor very small or large. This condition depends on the values of the
+   queries, so a plan cannot decide it.
 """
 
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,8 @@ If rows of embeddings are rotated to their principal axes, most of their squared
 first third of the coordinates. A projection stores the first coordinates of every row as short
 codes. With a projection, the tiles multiply the short codes first, and an upper bound on the score
 rules out nearly all pairs of a query and a row (kernels.projection_filter). The full codes are
-multiplied only for pairs that this bound does not rule out. A sample of the items shows whether a
-projection saves time.
+multiplied only for pairs that the upper bound does not rule out. A sample of the items shows
+whether a projection saves time.
 """
 
 import atexit
@@ -105,9 +105,10 @@ def add_later(
 ) -> Pending | None:
     """Start a thread that adds a projection to packed items and calls ``store`` with the result.
 
-    The function returns the pending projection, or None if no thread was started. Searches can run
-    without the projection in the meantime: packing 60,000 rows of 768 columns takes 75 ms, but
-    projecting them takes another 250 ms (AMD Zen 4, two threads).
+    The function returns the pending projection, or None if no thread was started. Until the thread
+    has finished, searches run without the projection. The thread saves the first searches a delay:
+    packing 60,000 rows of 768 columns takes 75 ms, but projecting these rows takes another 250 ms
+    (AMD Zen 4, two threads).
     """
     if not _may_pay(packed, items):
         return None

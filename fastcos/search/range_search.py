@@ -147,8 +147,8 @@ def pairs_above(
     exclusions : ExcludedItems
         The positions that each query must not find.
     options : ExecutionOptions
-        The arguments of ``progress`` count queries. It is called first while the candidates are
-        counted, and again while the candidates are scored.
+        The arguments of ``progress`` count queries. ``progress`` is called first while the
+        candidates are counted, and again while the candidates are scored.
     allowed_positions : ndarray, optional
         The ascending positions of the items that are allowed in the results. None allows all items.
     bytes_per_pair : int

@@ -44,8 +44,8 @@ class Rescored(NamedTuple):
         The scores of these items, with -inf for the remaining entries.
     missing : ndarray (n,), int64, or None
         For each query, an upper bound on the number of its k nearest items that are not among the
-        returned items. If the bound is 0, the returned items are certainly the k nearest items.
-        ``missing`` is None if no ``upper_bounds`` were passed.
+        returned items. If ``missing`` is 0 for a query, the returned items are certainly its k
+        nearest items. ``missing`` is None if no ``upper_bounds`` were passed.
     """
 
     indices: npt.NDArray[np.int64]
@@ -68,15 +68,16 @@ def rescore(
 
     The candidates may come from an approximate index, from a vector database, or from a search by
     binary codes. If the measure has the capability ``append`` (cosine, dot, neg_euclidean,
-    angular), only the rows of the candidates are read. Other measures are fitted to all items. The
-    function takes O(n c d) time. The scores are bit-for-bit identical to those of
+    angular), only the rows of the candidates are read. Any other measure is fitted to all items.
+    The function takes O(n c d) time. The scores are bit-for-bit identical to those of
     :func:`fastcos.top_k`.
 
     The returned items are certainly the k nearest items if the k-th score exceeds every score that
-    an item outside of the candidates could have. If you know an upper bound on these scores, pass
-    it as ``upper_bounds``: for example, the lowest approximate score among the candidates plus the
-    largest error of the approximation. :meth:`fastcos.SimilarityIndex.rescore` needs no bounds,
-    because it searches for the true neighbours.
+    an item outside of the candidates could have. If you know an upper bound on the scores of all
+    items outside of the candidates, pass the bound as ``upper_bounds``: for example, the lowest
+    approximate score among the candidates plus the largest error of the approximation.
+    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds, because it searches for the true
+    neighbours.
 
     Parameters
     ----------

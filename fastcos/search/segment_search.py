@@ -63,9 +63,9 @@ def _segment_progress(
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
     """Return a function that makes a progress callback for a segment; None if progress is None.
 
-    The argument of the returned function is the start and the end of the segment, as fractions of
-    the number of items. The callback converts progress within the segment to the number of answered
-    queries, out of all n queries of the request.
+    The returned function takes the start and the end of the segment, as fractions of the number of
+    items. The callback converts progress within the segment to the number of answered queries, out
+    of all n queries of the request.
     """
     if progress is None:
         return None

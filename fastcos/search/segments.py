@@ -178,7 +178,7 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The items packed so far: of this segment, of ``distinct``, of both, or of neither."""
+        """The packed items of this segment and of ``distinct``, each if it has been packed."""
         forms = [self.packed_rows]
         if "distinct" in vars(self):
             forms.append(self.distinct.packed_rows)
@@ -264,9 +264,9 @@ class Segment:
     def count_work(self, n_queries: int, k: int) -> bool:
         """Pack the rows if necessary, and add the work of a search to the total of all searches.
 
-        The work is the number of multiply-adds. Once its total is large enough, a projection is
-        added to the packed rows, if a projection saves time. The method returns whether the packed
-        rows may have changed.
+        The work of a search is its number of multiply-adds. Once the total work is large enough, a
+        projection is added to the packed rows, if a projection saves time. The method returns
+        whether the packed rows may have changed.
         """
         packed = self.packed
         if self._work < 0 or not plan.gains_by_projection(n_queries, packed.layout):

@@ -75,7 +75,7 @@ class ItemSource(Protocol):
         """The original rows of the first segment, or all rows if they are read in blocks."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return the number of queries per batch; their rows and results fit the working memory."""
+        """Return how many queries a batch has, so that their rows and results fit in memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
@@ -263,9 +263,9 @@ def block_sizes(
 def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
     """Return whether X contains low-precision rows that are packed all at once, without conversion.
 
-    Other low-precision rows are converted to float32 block by block. Rows are converted if kernels
-    cannot read their type, if there are so few rows that compiling kernels for their type would
-    take longer than it saves, or if their codes would exceed the working memory.
+    Other low-precision rows are converted to float32 block by block: rows whose type kernels cannot
+    read, rows that are so few that compiling kernels for their type would take longer than it
+    saves, and rows whose codes would exceed the working memory.
     """
     if not memmap.has_kernels(X):
         return False

@@ -143,8 +143,8 @@ def sparse_neighbors_above(
     """Return all pairs of sparse rows with a score of at least min_score, for ``neighbors_above``.
 
     SciPy multiplies a block of queries at a time with all items. Products are summed in float64, in
-    the order of the columns. Two rows that have no non-zero in the same column have the score 0.
-    Such pairs are not computed, so min_score must be above 0.
+    the order of the columns. Two rows that have no non-zero in the same column have the score 0,
+    which is not computed, so min_score must be above 0.
     """
     import scipy.sparse as sp
 

@@ -220,7 +220,7 @@ def share_rows(
     machine: Machine,
     costs: CostModel,
 ) -> TaskGrid:
-    """Divide the panels for one block of n queries into ranges, with equally many per thread."""
+    """Divide the panels into ranges, equally many for each thread, for one block of n queries."""
     n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
     rounds = max(1, -(-n_panels // (n_threads * max_panels)))
     per_range = max(1, -(-n_panels // (n_threads * rounds)))
@@ -317,7 +317,7 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return for how many candidates a query's buffer must have space, so that few become full.
+    """Return for how many candidates a query's buffer has space, so that few buffers become full.
 
     For example, an out-of-distribution query among 30,000 rows of 1,536 columns has 650 candidates
     if k is 10, and 1,100 candidates if k is 100.
@@ -329,8 +329,8 @@ def full_capacity(needed_rows: float, costs: CostModel) -> int:
 def sample_of_group(k: int, n_panels: int) -> ThresholdSample:
     """Return the sample for the panels of a group of items.
 
-    Half of the usual number of sampled panels is enough, because a group has few panels, so that
-    the sample is a large part of them.
+    Half of the usual number of sampled panels is enough, because the sample is a large part of the
+    few panels of a group.
     """
     costs = cost_model.COSTS
     return guess_in_range(k, k, n_panels, costs, costs.min_sampled_panels // 2)

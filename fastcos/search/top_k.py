@@ -94,7 +94,7 @@ def top_k(
     out : path-like, optional
         A new directory to which the results are written batch by batch: indices.npy, scores.npy and
         run.json. If the search is interrupted, or the process crashes, the same call resumes the
-        search. With out, the returned arrays are memory maps, and the measure must have the
+        search. If you pass out, the returned arrays are memory maps, and the measure must have the
         capability ``blocks``.
 
     Returns
