@@ -215,7 +215,7 @@ class _Basis:
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
-        """Append the next block to the basis, and compute a new next block; return its width."""
+        """Append the next block to the basis, compute a new one; return the width of the former."""
         first, last = self.size, self.size + self._Q.shape[1]
         self._columns[:, first:last] = self._Q
         self.size = last
@@ -246,7 +246,7 @@ class _Basis:
         return values, weights, np.divide(r, reference, out=np.zeros(k), where=reference > 0)
 
     def rounding(self, values: Floats) -> float:
-        """Return the relative residual that rounding causes in the smallest non-zero value."""
+        """Return the relative residual that rounding causes at the smallest non-zero Ritz value."""
         positive = values[values > zero_level(np.dtype(np.float64)) * values[0]]
         return float(np.finfo(self.dtype).eps * values[0] / positive[-1]) if len(positive) else 0.0
 

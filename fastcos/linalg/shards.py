@@ -267,7 +267,7 @@ class InteractionShards:
                 memmap.read_ahead(array[indptr[first] : indptr[last]])
 
     def _rows_at_work(self, targets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the result of parallel.rows_at_work for the rows of all shards.
+        """Return, for each target, the first row i with i + (non-zeros before row i) >= the target.
 
         The targets must be in ascending order.
         """

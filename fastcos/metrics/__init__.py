@@ -1,7 +1,8 @@
 """Scores of embeddings, and of neighbour lists that the caller passes.
 
-No function needs an items x items matrix, and none calls the search: lists come from ``top_k`` or
-from another system. The functions are grouped by their inputs::
+No function of this package allocates an items x items matrix, and none searches for neighbours: the
+caller passes neighbour lists, which come from ``top_k`` or from another system. The functions are
+grouped by their inputs::
 
     rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
                        clustering_scores
@@ -12,18 +13,18 @@ from another system. The functions are grouped by their inputs::
                        model_change
     one embedding      effective_rank, participation_ratio, isoscore, mean_cosine
 
-A metric of rows validates its arguments, leaves out zero rows and divides the other rows by their
-norms (``labelled``). The metric then computes the score either from sums of rows, in O(p k k) time
-for p rows of width k, or by a kernel that computes the cosines of all pairs in tiles, in O(p p k)
-time and O(p k) memory::
+A metric of rows and labels validates its arguments, leaves out zero rows and divides the other rows
+by their norms (``labelled``). It then computes the score in one of two ways: from sums of rows, in
+O(p k k) time for p rows of width k, or by a kernel that computes the cosines of all pairs in tiles,
+in O(p p k) time and O(p k) memory::
 
     items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
 
-The metrics of rows compare rows by their cosine. For another measure, pass the rows to which the
-measure maps the items. Results are bit-for-bit identical for any number of threads. The field
-``n_left_out`` of a result is the number of rows that the score does not use. The functions raise
-ValueError for numbers that are not finite, rows or labels of different lengths, lists with a
-repeated or unknown item, and data for which the score is undefined.
+The metrics of rows compare rows by their cosine. To use another similarity measure, pass the rows
+to which this measure maps the items. Results are bit-for-bit identical for any number of threads.
+The field ``n_left_out`` of a result is the number of rows that the score does not use. The
+functions raise ValueError for numbers that are not finite, rows or labels of different lengths,
+lists with a repeated or unknown item, and data for which the score is undefined.
 """
 
 from fastcos.metrics.alignment import (

@@ -1,4 +1,4 @@
-"""Similarity of two embeddings of the same items, and of the predictions of two models.
+"""Similarity of two embeddings of the same items, and distance of two models' predictions.
 
 The measures in this module compare whole embeddings (CKA, CCA, Procrustes, RSA) and the
 neighbourhoods of their items (trustworthiness).
@@ -29,11 +29,14 @@ _NORMAL_95 = 1.959963984540054
 
 
 def cka(first: Any, second: Any) -> float:
-    """Linear centred kernel alignment (CKA): |Y'X|^2 / (|X'X| |Y'Y|) of the centred rows.
+    """Return the linear centred kernel alignment (CKA) of two embeddings.
+
+    CKA is |Y'X|^2 / (|X'X| |Y'Y|), where X and Y are the embeddings with centred columns and |.| is
+    the Frobenius norm.
 
     CKA lies between 0 and 1. CKA does not change if either embedding is rotated, translated, or
-    multiplied by a number; CKA does change if the columns are rescaled. The function takes O(p k k)
-    time.
+    multiplied by a number, but it usually changes if the columns are rescaled. The function takes
+    O(p k k) time.
 
     Source: Kornblith et al., ICML 2019, arXiv:1905.00414, section 3.
 
@@ -56,12 +59,12 @@ def cka(first: Any, second: Any) -> float:
 
 
 def cca_similarity(first: Any, second: Any) -> float:
-    """Mean squared canonical correlation: |Q_x'Q_y|^2 / r.
+    """Return the mean squared canonical correlation of two embeddings, |Q_x'Q_y|^2 / r.
 
     Q_x and Q_y are orthonormal bases of the centred columns of the two embeddings, and r is the
     smaller of the two ranks. The similarity lies between 0 and 1, and it is 1 if one embedding is a
-    linear function of the other. No invertible linear map or translation of either embedding
-    changes the similarity, so no rescaling changes it. The similarity therefore compares the
+    linear function of the other. Invertible linear maps and translations of either embedding do not
+    change the similarity, and neither do rescalings. The similarity therefore compares the
     information in two embeddings, not their cosines. The function takes O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
@@ -69,8 +72,8 @@ def cca_similarity(first: Any, second: Any) -> float:
     Parameters
     ----------
     first, second
-        As in :func:`cka`. There should be many more rows than columns, because otherwise the value
-        is near 1 for any two embeddings.
+        As in :func:`cka`. The embeddings should have many more rows than columns; otherwise, the
+        similarity is near 1 for any two embeddings.
 
     Examples
     --------
@@ -86,13 +89,13 @@ def cca_similarity(first: Any, second: Any) -> float:
 
 
 def procrustes(first: Any, second: Any) -> float:
-    """Disparity of two embeddings after the best translation, scaling and rotation.
+    """Return the disparity of two embeddings after the best translation, scaling and rotation.
 
     The disparity is 1 - |X'Y|_*^2, where X and Y are the embeddings, centred and scaled to
     Frobenius norm 1, and |.|_* is the nuclear norm. The disparity lies between 0 and 1, and it is 0
     if one embedding is a translated, rotated, reflected or scaled copy of the other. The embeddings
-    may have different numbers of columns. A rescaling of the columns changes the disparity. The
-    function takes O(p k k) time.
+    may have different numbers of columns. A rescaling of the columns usually changes the disparity.
+    The function takes O(p k k) time.
 
     Source: Schönemann, Psychometrika 31 (1966); scipy.spatial.procrustes.
 
@@ -117,7 +120,7 @@ def procrustes(first: Any, second: Any) -> float:
 
 
 class ModelChange(NamedTuple):
-    """Distance between the predictions of two models.
+    """The distance between the predictions of two models.
 
     Attributes
     ----------
@@ -135,11 +138,14 @@ class ModelChange(NamedTuple):
 def model_change(
     first_users: Any, first_items: Any, second_users: Any, second_items: Any
 ) -> ModelChange:
-    """|P1 Q1' - P2 Q2'|, the Frobenius norm of the difference between two models' predictions.
+    """Return the distance between the predictions of two models, |P1 Q1' - P2 Q2'|.
 
-    The result depends only on the predictions, so neither a rescaling nor another invertible map of
-    the factors that preserves the predictions changes the result. If the result is about 0, the
-    factors of both models differ only by such a map. The n x p matrix of predictions is never
+    P1 and P2 are the user factors of the models, Q1 and Q2 are their item factors, and |.| is the
+    Frobenius norm.
+
+    The result depends only on the predictions. Rescalings and other invertible maps of the factors
+    that preserve the predictions therefore do not change the result. If the result is about 0, the
+    factors of the two models differ only by such a map. The n x p matrix of predictions is never
     formed: the result is computed from the triangular factors of (P1, -P2) and (Q1, Q2), whose
     rounding errors are proportional to the predictions and not to their squares. The function takes
     O((n + p) k k) time.
@@ -181,9 +187,10 @@ def _size_of(matrix: Floats) -> float:
 
 
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
-    """Return both embeddings minus their means, each divided by a power of two.
+    """Return both embeddings with centred columns, each divided by a power of two.
 
-    The power of two is near the largest magnitude in the embedding, so that no square overflows.
+    The power of two is near the largest magnitude in the embedding, so that squares do not
+    overflow.
     """
     centred = []
     for name, rows in zip(
@@ -198,21 +205,22 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
 
 
 def _basis(rows: Floats) -> Floats:
-    """Return an orthonormal basis of the columns, without directions that are rounding errors."""
+    """Return an orthonormal basis of the columns, ignoring directions that are rounding errors."""
     with parallel.blas_lock():
         Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     return Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
 
 
 class RSA(NamedTuple):
-    """Correlation of the cosines of two embeddings.
+    """The correlation of the cosines in one embedding with the cosines in another embedding.
 
     Attributes
     ----------
     value : float
         Correlation, from -1 to 1.
     low, high : float
-        Ends of a 95 % confidence interval; both ends equal ``value`` if all pairs were used.
+        Ends of a 95 % confidence interval of the correlation. If all pairs of items were used, both
+        ends equal ``value``.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """
@@ -231,16 +239,18 @@ def rsa(
     n_pairs: int = 100_000,
     random_state: int = 0,
 ) -> RSA:
-    """Representational similarity: correlation, over pairs of items, of two embeddings' cosines.
+    """Return the representational similarity (RSA): the correlation of two embeddings' cosines.
 
-    The correlation "pearson" is computed exactly from k x k Gram matrices in O(p k k) time. Let A
-    and B be the unit rows of the two embeddings. Over all ordered pairs of different items, the
-    cosines in A sum to |sum of the rows of A|^2 - p, their squares sum to |A'A|^2 - p, and the
-    products of the cosines in A and in B sum to |A'B|^2 - p, where |.| is the Frobenius norm. The
-    correlation "spearman" is computed from the ranks of the cosines of n_pairs pairs that are drawn
-    with replacement, or of all pairs if there are at most n_pairs; its confidence interval is
-    computed from Fisher's z, with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the
-    columns changes both correlations.
+    The correlation is taken over pairs of items.
+
+    Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
+    B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines
+    in A sum to |sum of the rows of A|^2 - p, their squares sum to |A'A|^2 - p, and the products of
+    the cosines in A and in B sum to |A'B|^2 - p, where |.| is the Frobenius norm. Spearman's
+    correlation r is computed from n_pairs pairs of items that are drawn with replacement, or from
+    all pairs if there are at most n_pairs. Its confidence interval is computed from Fisher's z,
+    with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns usually changes both
+    correlations.
 
     Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); for the interval,
     Bonett and Wright, Psychometrika 65 (2000).
@@ -252,9 +262,9 @@ def rsa(
     method : {"pearson", "spearman"}
         The correlation coefficient.
     n_pairs : int
-        Number of pairs in the sample of "spearman".
+        Number of pairs of items that are sampled if method is "spearman".
     random_state : int or Generator
-        Seed of the sample.
+        Seed of the sample of pairs.
 
     Returns
     -------
@@ -280,9 +290,9 @@ def rsa(
 
 
 def _directed(name: str, first: Any, other_name: str, second: Any) -> tuple[Floats, Floats, int]:
-    """Return the unit rows of items that are non-zero in both embeddings.
+    """Return the unit rows of both embeddings, for the items with non-zero rows in both.
 
-    The third result is the number of items whose row is zero in at least one embedding.
+    The third result is the number of the other items, whose row is zero in at least one embedding.
     """
     X, Y = same_rows(name, first, other_name, second)
     is_used = X.any(axis=1) & Y.any(axis=1)
@@ -339,16 +349,16 @@ def _cosines(rows: Floats, i: Integers, j: Integers) -> Floats:
 
 
 class Trustworthiness(NamedTuple):
-    """The degree to which an embedding preserves the neighbourhoods of the original rows.
+    """The degree to which an embedding preserves the nearest neighbours of the original rows.
 
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1. The score is 1 if all neighbours in the embedding are neighbours in the
-        original.
+        Score from 0 to 1, which is 1 if all neighbours of items in the embedding are also their
+        neighbours in the original.
     continuity : float
-        Score from 0 to 1. The score is 1 if all neighbours in the original are neighbours in the
-        embedding.
+        Score from 0 to 1, which is 1 if all neighbours of items in the original are also their
+        neighbours in the embedding.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """
@@ -361,16 +371,18 @@ class Trustworthiness(NamedTuple):
 def trustworthiness(
     original: Any, embedding: Any, *, k: int = 5, n_threads: int | None = None
 ) -> Trustworthiness:
-    """1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k), and the continuity.
+    """Return the trustworthiness and the continuity of an embedding of the original rows.
 
-    n is the number of items. U_k(i) contains the items that are among the k nearest items of i in
-    the embedding but not among the k nearest items of i in the original. r(i, j) is the rank of j
-    among the neighbours of i in the original. The continuity is the same score with original and
-    embedding exchanged. Neighbours are ranked by cosine and, for equal cosines, by ascending row
-    number.
+    The trustworthiness is 1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k).
 
-    The function takes O(n n k) time, and O(n) memory per thread besides copies of the inputs.
-    Results are bit-for-bit identical for any number of threads.
+    n is the number of items with non-zero rows. U_k(i) contains the items that are among the k
+    nearest items of i in the embedding but not among the k nearest items of i in the original. r(i,
+    j) is the rank of j among the neighbours of i in the original. The continuity is the
+    trustworthiness after exchanging the original and the embedding. Neighbours are ranked by cosine
+    and, for equal cosines, by ascending row number.
+
+    For embeddings of k columns, the function takes O(n n k) time, and O(n) memory per thread
+    besides copies of the inputs. Results are bit-for-bit identical for any number of threads.
 
     Source: Venna and Kaski, ICANN 2001.
 

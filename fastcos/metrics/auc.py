@@ -1,6 +1,6 @@
-"""AUC over pairs of rows: whether pairs within clusters score higher than other pairs.
+"""AUC over pairs of rows: whether pairs with the same label have larger cosines than others.
 
-Other modules compute AUCs over other pairs or for other purposes:
+The following modules compute AUCs of other pairs or for other purposes:
 
 =================================== ================================================================
 ``metrics.label_permutation``       the AUC over the pairs of a sample of items, for each
@@ -47,8 +47,8 @@ class PairAUC(NamedTuple):
     value : float
         The AUC or, if only an interval is known, the middle of the interval.
     low, high : float
-        Ends of an interval that certainly contains the AUC, including rounding errors. If the AUC
-        was computed exactly, both ends equal value.
+        Ends of an interval that certainly contains the AUC; the interval accounts for rounding
+        errors. If the AUC was computed exactly, both ends equal ``value``.
     n_left_out : int
         Number of zero rows, which have no direction and are in no pair.
     """
@@ -62,16 +62,20 @@ class PairAUC(NamedTuple):
 def pair_auc(
     items: Any, labels: Any, *, exact: bool | None = None, n_threads: int | None = None
 ) -> PairAUC:
-    """P(cosine of a same-label pair > cosine of a different-label pair) + P(both are equal) / 2.
+    """Return the probability (AUC) that a same-label pair has a larger cosine than another pair.
 
-    The pairs are unordered pairs of different rows. If ``exact`` is false, every cosine is counted
-    in one of 2^16 bins of equal width, and of two cosines in different bins, the cosine in the
-    higher bin counts as larger. A comparison is undecided if both cosines lie in the same bin, or
-    if the rounding error of one cosine, which is at most (k + 8) 2^-51, may move it across the edge
-    of a bin. ``low`` is the AUC if the same-label pair has the lower cosine in all undecided
-    comparisons, and ``high`` is the AUC if it has the higher cosine in all of them. Apart from
-    rounding errors, the width of the interval is the sum, over the bins, of the share of same-label
-    pairs in the bin times the share of different-label pairs in it.
+    The AUC is P(cosine of a same-label pair > cosine of a different-label pair), plus half of the
+    probability that the two cosines are equal.
+
+    The pairs are unordered pairs of different rows. If ``exact`` is false, the function counts the
+    cosines in 2^16 bins of equal width. Two cosines in different bins are then compared by their
+    bins. A comparison of two cosines is undecided if they lie in the same bin, or if a rounding
+    error, which is at most (k + 8) 2^-51, may have moved one of them into a neighbouring bin.
+    ``low`` is the AUC if the same-label pair has the lower cosine in all undecided comparisons, and
+    ``high`` is the AUC if the same-label pair has the higher cosine in all undecided comparisons.
+    Apart from rounding errors, each bin widens the interval by the product of two shares: the share
+    of all same-label pairs that lie in the bin, and the share of all different-label pairs that lie
+    in the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by less than their
     rounding error count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
@@ -88,9 +92,9 @@ def pair_auc(
         The cluster of every item. The non-zero rows must have at least two different labels, one of
         them on several rows.
     exact : bool, optional
-        Whether to sort the cosines instead of counting them in bins. The sorted cosines must fit
-        into the setting ``working_memory``. Default: True if there are at most 2^22 pairs and their
-        cosines fit.
+        Whether to sort the cosines instead of counting them in bins. The cosines and a copy of them
+        must then fit into the setting ``working_memory``. Default: True if there are at most 2^22
+        pairs and their cosines fit into memory.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 
@@ -127,10 +131,12 @@ def pair_auc(
 def _histograms(
     grouped: LabelledRows, levels: Floats, boundaries: Floats, n_bins: int, n_threads: int | None
 ) -> tuple[Integers, Integers]:
-    """Return histograms of the scores of pairs, (strata, 2, bins), and counts of scores near edges.
+    """Return histograms of the cosines of pairs, and counts of the cosines near edges of bins.
 
-    The level of a pair is the sum of the levels of its two rows. The boundaries (ascending) are the
-    levels that separate the strata of pairs.
+    The shape of the histograms is (strata, 2, bins).
+
+    Pairs are divided into strata by their level, the sum of the levels of the two rows.
+    `boundaries` contains the ascending levels that separate the strata.
     """
     parts, rows = _n_parts(n_threads), validation.read_only(grouped.rows)
     counts = np.zeros((parts, len(boundaries) + 1, 2, n_bins), np.int64)
@@ -149,12 +155,12 @@ def _histograms(
 
 
 def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float]:
-    """Return the middle, the low end and the high end of the AUC from two histograms (2, bins).
+    """Return the middle and the two ends of an interval that contains the AUC.
 
-    counts[0] is the histogram of pairs with different labels, and counts[1] that of pairs with the
-    same label. near (2, 1) contains the numbers of scores that may belong to a neighbouring bin.
-    Each of these scores affects 1/n of the comparisons, where n is the number of scores in its
-    histogram.
+    counts[0] (bins,) is the histogram of the cosines of pairs with different labels, and counts[1]
+    is the histogram of the cosines of pairs with the same label. `near` (2, 1) contains, for each
+    histogram, how many cosines may belong to a neighbouring bin. If a histogram contains n cosines,
+    each of these cosines affects 1/n of the comparisons.
     """
     other_counts, same_counts = counts
     below = np.concatenate([[0], np.cumsum(other_counts)[:-1]])
@@ -171,9 +177,10 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 
 
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
-    """Return a bound on the rounding error of the position of a cosine, in units of one bin.
+    """Return a bound on the rounding error of the position of a cosine among the bins.
 
-    The error is the sum of the rounding errors of the cosine and of its position.
+    The bound is in units of a bin. It is the sum of the bounds for computing the cosine and for
+    converting the cosine into a position.
     """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
@@ -181,18 +188,19 @@ def _margin_in_bins(rows: Floats, n_bins: int) -> float:
 def _rounding(rows: Floats) -> float:
     """Return a bound on the rounding error of a cosine.
 
-    The norms and the product have up to k roundings each, and a division has one.
+    For rows of k columns, the two norms and the inner product have up to k rounding errors each,
+    and each division has one.
     """
     return float((rows.shape[1] + 8) * 2.0**-51)
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return for every row the position after the last row of its cluster."""
+    """Return for every row the index after the last row with the same label."""
     return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of strips of rows, each with about one task for each of the ``parts``."""
+    """Yield ranges of strips of rows, each of which is about one task for each of the `parts`."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -200,9 +208,9 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def _n_parts(n_threads: int | None) -> int:
-    """Return the number of partial histograms that are filled in parallel and then summed.
+    """Return the number of histograms that threads fill in parallel, before they are added.
 
-    The sum does not depend on this number, because the histograms contain integers.
+    The number does not affect the sum of the histograms, because their entries are integers.
     """
     if n_threads is None:
         return 2 * config.n_threads()
@@ -238,7 +246,7 @@ def _auc_of_scores(same_scores: Floats, other_scores: Floats, tolerance: float) 
 
 
 class StratifiedAUC(NamedTuple):
-    """AUC among pairs of similar popularity.
+    """The AUC of pairs within strata, which contain pairs of similar popularity.
 
     Attributes
     ----------
@@ -246,7 +254,7 @@ class StratifiedAUC(NamedTuple):
         Mean of the AUC over strata. The weight of a stratum is its number of comparisons: the
         number of same-label pairs times the number of different-label pairs.
     low, high : float
-        Ends of an interval that certainly contains the mean.
+        Ends of an interval that certainly contains the mean AUC.
     worst : float
         Smallest AUC of any stratum.
     strata : tuple of float
@@ -272,13 +280,13 @@ def stratified_auc(
     n_strata: int = 10,
     n_threads: int | None = None,
 ) -> StratifiedAUC:
-    """AUC of :func:`pair_auc` within strata of pairs that have similar popularity.
+    """Return the AUC of :func:`pair_auc` within strata of pairs that have similar popularity.
 
     The strata prevent a few popular items from dominating the score. The popularity of a pair is
     the geometric mean of the popularities of its two items. All strata contain the same number of
-    pairs (by default, they are deciles), except that pairs of equal popularity are in the same
-    stratum. Cosines are counted in 2^14 bins, as in :func:`pair_auc`. The function takes O(p p k)
-    time and O(p k) memory.
+    pairs (by default, a stratum is a decile), except that pairs of equal popularity are always in
+    the same stratum. Cosines are counted in 2^14 bins, as in :func:`pair_auc`. The function takes
+    O(p p k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -330,10 +338,10 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return the largest level of the pairs in each stratum except the last stratum.
+    """Return the largest level of a pair in each stratum except the last.
 
-    levels (n,): ascending levels of the rows. The level of a pair is the sum of the levels of its
-    rows.
+    `levels` (n,) contains the ascending levels of the rows. The level of a pair is the sum of the
+    levels of its two rows.
     """
     n_pairs = len(levels) * (len(levels) - 1) // 2
     levels = validation.read_only(levels)

@@ -15,7 +15,7 @@ _MAX_ITERATIONS = 100
 
 
 class ClusteringScores(NamedTuple):
-    """Agreement of a clustering with the labels.
+    """The agreement of a clustering with the labels.
 
     Attributes
     ----------
@@ -39,18 +39,19 @@ def clustering_scores(
     random_state: int = 0,
     n_threads: int | None = None,
 ) -> ClusteringScores:
-    """ARI and AMI between the labels and an equal number of clusters of spherical k-means.
+    """Return the agreement (ARI and AMI) of the labels with clusters of spherical k-means.
 
-    Spherical k-means runs from several random starts. The function scores the clustering with the
-    largest sum of cosines between the rows and the centres of their clusters. The scores depend on
-    the clustering method and on the seed, so report them for several seeds. KMeans of scikit-learn
-    on unit rows maximises the sum of |S_c|^2 / n_c instead of the sum of |S_c|, where S_c is the
-    sum of the n_c rows of a cluster; its rounding errors depend on the number of threads. The
-    results of this function are bit-for-bit identical for any number of threads. The function takes
-    O(n_starts iterations p k C) time and O(p (k + C)) memory.
+    There are as many clusters as labels. Spherical k-means runs from several random starts. The
+    function scores the clustering with the largest sum of cosines between the rows and the centres
+    of their clusters. The scores depend on the clustering method and on the seed, so report the
+    scores of several seeds. Spherical k-means maximises the sum of |S_c| over the clusters, where
+    S_c is the sum of the n_c unit rows of cluster c. The class KMeans of scikit-learn would
+    maximise the sum of |S_c|^2 / n_c on unit rows, and its rounding errors depend on the number of
+    threads. The results of this function are bit-for-bit identical for any number of threads. The
+    function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
-    Bailey, JMLR 11 (2010). scikit-learn computes the scores from the clusters.
+    Bailey, JMLR 11 (2010). ARI and AMI are computed by scikit-learn.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def clustering_scores(
     n_starts : int
         Number of random starts (k-means++ on cosine distance).
     random_state : int or Generator
-        Seed of the starts.
+        Seed of the random starts.
 
     Returns
     -------
@@ -98,10 +99,10 @@ def spherical_kmeans(
     random: np.random.Generator,
     n_threads: int | None = None,
 ) -> Integers:
-    """Return the cluster of every unit row.
+    """Return the number of the cluster of every unit row, by spherical k-means.
 
-    Of the clusterings from n_starts random starts, the result is the clustering with the largest
-    sum of cosines between the rows and the centres of their clusters.
+    The function clusters the rows from n_starts random starts, and returns the clustering with the
+    largest sum of cosines between the rows and the centres of their clusters.
     """
     best_total, best = -np.inf, np.zeros(len(rows), np.int64)
     for _ in range(n_starts):
@@ -115,9 +116,10 @@ def spherical_kmeans(
 def _far_rows(
     rows: Floats, n_clusters: int, random: np.random.Generator, n_threads: int | None
 ) -> Floats:
-    """Draw the initial centres by k-means++.
+    """Return rows that are drawn by k-means++ as the initial centres.
 
-    A row is drawn with a probability proportional to its cosine distance to the nearest centre.
+    A row is drawn with a probability proportional to its cosine distance from the nearest of the
+    centres drawn so far.
     """
     centres = [int(random.integers(len(rows)))]
     nearest = np.full(len(rows), np.inf)
@@ -133,7 +135,7 @@ def _far_rows(
 def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[float, Integers]:
     """Alternate between assigning rows to centres and averaging clusters until no row changes.
 
-    Return the sum of the cosines of rows and their centres, and the cluster of every row.
+    Return the sum of the cosines between the rows and their centres, and the cluster of every row.
     """
     codes = np.full(len(rows), -1)
     total = 0.0
@@ -150,10 +152,10 @@ def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[floa
 
 
 def _centres(rows: Floats, codes: Any, centre_cosines: Floats, centres: Floats) -> Floats:
-    """Return the new centres, which are the directions of the sums of the clusters.
+    """Return the new centre of every cluster, which is the direction of the sum of its rows.
 
-    centre_cosines (n,) contains the cosine of each row and the centre of its cluster. The rows with
-    the lowest cosines become the centres of empty clusters.
+    `centre_cosines` (n,) contains the cosine between each row and the centre of its cluster. The
+    rows with the lowest cosines become the centres of empty clusters.
     """
     n = len(rows)
     members = sp.csc_array((np.ones(n), codes, np.arange(n + 1)), shape=(len(centres), n))

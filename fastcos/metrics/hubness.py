@@ -1,4 +1,4 @@
-"""Hubness and popularity bias: whether few items, or popular items, fill the neighbour lists."""
+"""Hubness and popularity bias: whether neighbour lists contain few items or popular items."""
 
 from typing import Any, NamedTuple
 
@@ -15,16 +15,16 @@ _ROUNDING = 1e-13
 
 
 class Hubness(NamedTuple):
-    """Distribution of N_k, the number of neighbour lists that contain an item.
+    """Describes the distribution over items of N_k, the number of neighbour lists with an item.
 
     Attributes
     ----------
     skewness : float
-        Third standardised moment of N_k; 0 if all N_k are equal.
+        Third standardised moment of N_k, which is 0 if N_k is the same for all items.
     robin_hood : float
-        Share of the list entries that would have to change to make all N_k equal.
+        Share of the list entries that would have to be replaced to make N_k the same for all items.
     antihub_share : float
-        Share of items that are in no list.
+        Share of the items that are in no neighbour list.
     """
 
     skewness: float
@@ -33,7 +33,7 @@ class Hubness(NamedTuple):
 
 
 def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None) -> Hubness:
-    """Skewness, Robin Hood index and antihub share of the numbers of lists that contain each item.
+    """Return how unevenly neighbour lists use the items: skewness, Robin Hood index, antihubs.
 
     Sources: Radovanović, Nanopoulos and Ivanović, JMLR 11 (2010); Feldbauer and Flexer, Knowl. Inf.
     Syst. 59 (2019).
@@ -43,7 +43,7 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     neighbors : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them; -1 pads short lists.
     n_items : int, optional
-        Number of items. Default: n, if the queries are the items.
+        Number of items. The default n is right if the queries are the items.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -81,28 +81,30 @@ def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> In
 
 
 class PopularityBias(NamedTuple):
-    """Correlation of popularity with cosines, norms and neighbour lists.
+    """The correlation of the popularity of items with their cosines, norms and hubness.
 
     Attributes
     ----------
     cosine_correlation : float
-        Correlation, over items, of log popularity with the mean cosine to all other items.
+        Correlation over items of the log popularity with the mean cosine to all other items.
     norm_correlation : float
-        Correlation, over items, of log popularity with the norm of the item's row.
+        Correlation over items of the log popularity with the norm of the item's row.
     hubness_correlation : float
-        Correlation, over items, of log popularity with the number of lists that contain the item. A
-        correlation is NaN if one of the two quantities is constant, up to 1e-13 of its largest
-        value.
+        Correlation over items of the log popularity with the number of lists that contain the item.
+        A correlation is NaN if one of the two correlated quantities is constant, within 1e-13 of
+        its largest value.
     decile_cosines : tuple of 10 float
-        Mean cosine to all other items by decile of popularity, starting with the rarest items.
+        For each decile of popularity, starting with the rarest items, the mean cosine of its items
+        with all other items.
     lift : float
-        Mean popularity over all list entries, divided by the mean popularity of all items.
+        Mean popularity of the items in all list entries, divided by the mean popularity of all
+        items.
     gini : float
-        Gini coefficient of the number of lists that contain an item. The coefficient is 0 if all
-        items are in equally many lists, and near 1 if few items fill all lists.
+        Gini coefficient of the number of lists that contain an item. The Gini coefficient is 0 if
+        all items are in the same number of lists, and near 1 if a few items fill all lists.
     n_left_out : int
-        Number of items that have a zero row or the popularity 0. These items affect only lift and
-        gini.
+        Number of items that have a zero row or the popularity 0. These items affect only ``lift``
+        and ``gini``.
     """
 
     cosine_correlation: float
@@ -117,10 +119,11 @@ class PopularityBias(NamedTuple):
 def popularity_bias(
     items: Any, popularity: Any, neighbors: Any, *, k: int | None = None
 ) -> PopularityBias:
-    """Correlations of popularity with cosines, norms and hubness; lift and Gini coefficient.
+    """Return how strongly cosines, norms and neighbour lists depend on the popularity of items.
 
-    The result is exact. The function takes O(p k) time and a pass over the lists, because the mean
-    cosine of a row follows from the product of the row with the sum of all unit rows.
+    The result is exact. The function takes O(p k) time and reads the lists once, because the mean
+    cosine of a row with all other rows follows from the inner product of the row with the sum of
+    all unit rows.
 
     Source: Zhou et al., ACL 2022, arXiv:2205.05092, who relate the frequency of words to cosines.
 

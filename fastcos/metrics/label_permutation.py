@@ -1,6 +1,7 @@
 """Permutation tests of whether a similarity recovers labels.
 
-There are three tests: over all pairs of items, among nearest neighbours, and for single labels.
+There are three tests: a test over all pairs of items, a test among nearest neighbours, and a test
+of single labels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +31,9 @@ MAX_ENTRIES = 2**24
 
 
 def check_testable(sizes: Integers) -> None:
-    """Raise ValueError if labels have too few permutations for a p-value of SIGNIFICANT.
+    """Raise ValueError if the labels have too few permutations for a significant p-value.
 
-    sizes contains the number of items of each label.
+    `sizes` contains the number of items with each label.
     """
     n, n_required = int(sizes.sum()), round(1 / SIGNIFICANT)
     # Compute the logarithm of the number of permutations with different results. Exchanging two
@@ -46,11 +47,12 @@ def check_testable(sizes: Integers) -> None:
 
 
 class Ranking(NamedTuple):
-    """The neighbours of queries, and ranks among a sample of items (units), by one similarity.
+    """The rankings by one similarity: neighbours of the queries, and ranks within a sample.
 
-    lists (n, k): numbers of the nearest items of each query; -1 in place of an item without a
-        label.
-    ranks (m, m): the result of :func:`doubled_ranks` for the units.
+    - `lists` (n, k): the indices of the nearest items of each query, where -1 replaces an item
+      without a label.
+    - `ranks` (m, m): the doubled ranks that :func:`doubled_ranks` returns for a sample of m items,
+      the units.
     """
 
     lists: Integers
@@ -59,18 +61,18 @@ class Ranking(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelTest(Record):
-    """Tests of whether a similarity recovers labels, by permutations of the labels.
+    """The results of permutation tests of whether a similarity recovers labels.
 
     Attributes
     ----------
     auc, auc_p : float
-        Result of the test over all pairs: the AUC, with equal weights of all labels, and its
-        p-value.
+        Result of the test over all pairs: the AUC, in which all labels have the same weight, and
+        its p-value.
     precision, chance, precision_p : float
-        Result of the test among neighbours. ``precision`` is a mean over labels: for each label,
-        the share of the labelled neighbours of its items that have this label, too. ``chance`` is
-        the mean of this precision over the permutations of the labels, and ``precision_p`` is the
-        p-value of the precision.
+        Result of the test among neighbours. ``precision`` is a mean over labels. For each label, it
+        contains the share of neighbours that have this label, too, among the labelled neighbours of
+        the items with this label. ``chance`` is the mean of this precision over the permutations of
+        the labels, and ``precision_p`` is the p-value of the precision.
     classes : tuple of ClassTest
         The labels whose recovery is significant, in descending order of precision divided by
         chance.
@@ -92,12 +94,12 @@ class LabelTest(Record):
 
     @property
     def shown(self) -> bool:
-        """Whether at least one of the three tests is significant."""
+        """Whether at least one of the three tests of label recovery is significant."""
         return min(self.auc_p, self.precision_p) <= SIGNIFICANT or bool(self.classes)
 
     @property
     def verdict(self) -> str:
-        """The result of the tests, in one or two sentences."""
+        """The result of the permutation tests in one or two sentences."""
         strength = "weakly " if self.auc < WEAK_AUC else ""
         pair_test = f"{strength}over all pairs (AUC {self.auc:.2f}, chance 0.50)"
         neighbor_test = (
@@ -125,7 +127,7 @@ class LabelTest(Record):
         )
 
     def sections(self) -> tuple[Section]:
-        """Return the results of the tests, and a table of the recovered labels."""
+        """Return a report section with the test results and a table of the recovered labels."""
         rows = [
             (test.label, test.n_items, test.precision, test.chance, f"{test.p:.2g}")
             for test in self.classes
@@ -156,7 +158,7 @@ class LabelTest(Record):
 
 @dataclass(frozen=True)
 class ClassTest(Record):
-    """The test of a single label among neighbours.
+    """The result of the test of whether neighbours recover a single label.
 
     Attributes
     ----------
@@ -165,13 +167,14 @@ class ClassTest(Record):
     n_items : int
         Number of items with the label.
     precision, chance : float
-        Share of the labelled neighbours of the items with this label that have this label, too, and
-        the mean of this share over the permutations of the labels.
+        ``precision`` is the share of neighbours that have this label, too, among the labelled
+        neighbours of the items with this label. ``chance`` is the mean of this share over the
+        permutations of the labels.
     p : float
         p-value, corrected for the number of labels. The deviation of a label is the difference
-        between its precision and chance, in standard deviations over the permutations. The p-value
-        is the share of the permutations in which the largest deviation of any label is at least as
-        large as the deviation of this label under the true labels.
+        between its precision and its chance level, in standard deviations over the permutations.
+        The p-value is the share of the permutations in which the largest deviation of any label is
+        at least the deviation that this label has without a permutation.
     """
 
     label: str
@@ -182,11 +185,12 @@ class ClassTest(Record):
 
 
 class BestTest(NamedTuple):
-    """The result of testing several similarities; each value belongs to the best similarity.
+    """The results of testing several similarities; each value belongs to the best similarity.
 
-    The best similarity for a test is the similarity whose value exceeds its mean over the
-    permutations most, in standard deviations. of_pairs, of_neighbors and of_classes are the numbers
-    of the similarities to which ``auc``, ``precision`` and ``classes`` belong.
+    The deviation of a similarity is the difference between its value and the mean of this value
+    over the permutations, in standard deviations. The best similarity in a test is the one with the
+    largest deviation. The fields ``of_pairs``, ``of_neighbors`` and ``of_classes`` contain the
+    indices of the similarities to which ``auc``, ``precision`` and ``classes`` belong.
     """
 
     test: LabelTest
@@ -196,21 +200,21 @@ class BestTest(NamedTuple):
 
 
 def label_names(labels: Any) -> list[str]:
-    """Return the names of the labels, in the order of the codes that validation assigns."""
+    """Return the names of the labels, in the order of the label codes."""
     values = np.asarray(labels, object).tolist()
     distinct = {value for value in values if value is not None and value == value}
     return [str(label) for label in sorted(distinct)]
 
 
 def draw_per_label(codes: Integers, max_items: int, generator: np.random.Generator) -> Integers:
-    """Draw up to max_items items, evenly over the labels, and return their ascending positions."""
+    """Return ascending positions of up to max_items items, drawn evenly over the labels."""
     order = generator.permutation(len(codes))
     first = np.argsort(number_within_label(codes[order]), kind="stable")
     return np.sort(order[first[:max_items]])
 
 
 def number_within_label(codes: Integers) -> Integers:
-    """Return for each item the number of earlier items with the same label."""
+    """Return, for each item, how many items before it have the same label."""
     sizes, number = np.bincount(codes), np.empty(len(codes), np.int64)
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     number[np.argsort(codes, kind="stable")] = np.arange(len(codes)) - starts
@@ -218,10 +222,11 @@ def number_within_label(codes: Integers) -> Integers:
 
 
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
-    """Return twice the ranks (m, m) of the scores (m, m) in each row, in ascending order.
+    """Return twice the rank of each entry of `scores` (m, m) within its row, in ascending order.
 
-    The diagonal, the score of a unit with itself, is overwritten and gets the rank 0. Equal scores
-    share the mean of their ranks, so doubled ranks are whole numbers.
+    The diagonal of `scores` contains the score of an item with itself; it is overwritten, and its
+    rank is 0. Equal scores have the same rank, the mean of their places. A rank may therefore be
+    half of an odd number, but a doubled rank is an integer.
     """
     np.fill_diagonal(scores, -np.inf)
     twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -238,18 +243,20 @@ def permute_labels(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> BestTest:
-    """Test by permutations whether the best of several similarities recovers the labels.
+    """Return the results of permutation tests of whether the best similarity recovers the labels.
 
-    rankings: the lists and ranks under each similarity.
-    queries (n,), units (m,): ascending numbers of the items to which the lists and the ranks
-        belong. The choice of queries and units may depend on the labels, because labels are
-        permuted among the queries, among the items that are not queries, and among the units.
-    codes (p,): codes of the labels. An item without a label has code -1 in all permutations.
-    names: the name of the label of each code.
+    - `rankings`: the neighbour lists and the ranks by each similarity.
+    - `queries` (n,), `units` (m,): the ascending indices of the items to which the neighbour lists
+      and the ranks belong. Queries and units may be chosen by their labels, because labels are
+      permuted among the queries, among the items that are not queries, and among the units.
+    - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
+      permutations.
+    - `names`: the name of the label for each code.
 
-    The best similarity is the one whose value exceeds its mean over the permutations most, in
-    standard deviations. The p-values refer to the largest deviation of any similarity, and for
-    single labels to the largest deviation of any similarity and label.
+    The deviation of a similarity is the difference between its value and the mean of this value
+    over the permutations, in standard deviations. The similarity with the largest deviation is the
+    best one. The p-value is the share of permutations in which the largest deviation of any
+    similarity (for a single label: of any similarity and any label) is at least as large.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))
@@ -305,9 +312,9 @@ def _shares(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> Floats:
-    """Return the share of each label among the neighbours of the queries with this label.
+    """Return the share of neighbours with the label of the query, for each label of queries.
 
-    The shape is (rankings, permutations, C).
+    The shape of the result is (rankings, permutations, labels).
     """
     listed_items = np.unique(np.concatenate([ranking.lists.ravel() for ranking in rankings]))
     other_items = np.setdiff1d(listed_items[listed_items >= 0], queries)
@@ -335,9 +342,10 @@ def _shares(
 def _aucs(
     ranks: npt.NDArray[np.signedinteger[Any]], permuted: Integers, n_threads: int | None
 ) -> Floats:
-    """Return, for each permutation, the AUC of pairs with the same label against other pairs.
+    """Return, for each permutation, the AUC of same-label pairs against other pairs.
 
-    The AUC is the mean over the labels that have both kinds of pairs.
+    The AUC is a mean over labels; labels without same-label pairs or without other pairs are left
+    out.
     """
     n, sizes = len(ranks), np.bincount(permuted[0])
     n_same, n_other = sizes - 1.0, n - sizes.astype(float)
@@ -355,14 +363,15 @@ def _aucs(
 
 
 def _deviations(values: Floats) -> Floats:
-    """Return the differences from the mean over permutations (axis 1), in standard deviations."""
+    """Return the deviations of values from their mean over axis 1, in standard deviations."""
     spread = np.maximum(values.std(axis=1, keepdims=True), 1e-12)
     return (values - values.mean(axis=1, keepdims=True)) / spread
 
 
 def _p_value(value: float, permuted: Floats) -> float:
-    """Return the share of the permutations whose value is at least ``value``.
+    """Return the p-value: the share of the permutations whose value is at least `value`.
 
-    ``permuted`` begins with the value for the true labels, which counts as a permutation, too.
+    The first entry of `permuted` is the value for the true labels, which also count as a
+    permutation.
     """
     return float((permuted >= value - 1e-9).sum() / len(permuted))

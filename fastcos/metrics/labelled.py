@@ -1,4 +1,4 @@
-"""Building blocks of the metrics: validation, unit rows, rows grouped by label, products."""
+"""Functions that the metrics share: validation, unit rows, grouping by label, and products."""
 
 import contextlib
 from typing import Any, NamedTuple
@@ -26,10 +26,10 @@ _MIN_WORK = 2**21
 
 
 def as_shared_labels(codes: Integers) -> Integers:
-    """Return the label codes of non-zero rows, renumbered 0 .. C-1.
+    """Return the label codes of non-zero rows, renumbered to 0 .. (number of labels - 1).
 
-    Raise ValueError unless there are pairs of rows with the same label and pairs with different
-    labels.
+    Raise ValueError unless there are both pairs of rows with the same label and pairs of rows with
+    different labels.
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):
@@ -43,7 +43,7 @@ def as_neighbor_lists(
 ) -> Integers:
     """Return the first k columns of lists (n, K) as int64.
 
-    Raise ValueError if a list repeats an item, or contains -1 although padded is false.
+    Raise ValueError if a list repeats an item, or if it contains -1 and `padded` is false.
     """
     is_text = False
     with contextlib.suppress(ValueError):  # If lists have different lengths, as_array raises below.
@@ -78,13 +78,16 @@ def check_same_length(name: str, length: int, other_name: str, other_length: int
 
 
 def check_varying(name: str, varies: bool, values: str) -> None:
-    """Raise ValueError if data have no variance, because a correlation is then undefined."""
+    """Raise ValueError if the data do not vary, because their correlation is then undefined."""
     if not varies:
         raise ValueError(f"{name} must have {values} that differ, got only equal {values}")
 
 
 def unit_rows(rows: validation.Rows) -> Floats:
-    """Return float64 rows of norm 1, also for tiny and huge rows; a zero row stays zero."""
+    """Return the rows divided by their norms, in float64; a zero row stays zero.
+
+    Squares of tiny and huge entries do not underflow or overflow.
+    """
     largest = np.maximum(rows.max(axis=1), -rows.min(axis=1)).astype(np.float64)
     _, exponents = np.frexp(largest)
     # Multiplying by powers of two does not round, and it keeps the squares from overflowing.
@@ -98,21 +101,21 @@ def unit_rows(rows: validation.Rows) -> Floats:
 def same_rows(
     name: str, first: Any, other_name: str, second: Any
 ) -> tuple[validation.Rows, validation.Rows]:
-    """Validate two matrices whose rows belong to the same items, and return them."""
+    """Return two validated matrices, after checking that they have the same number of rows."""
     X, Y = validation.as_rows(name, first), validation.as_rows(other_name, second)
     check_same_length(other_name, len(Y), name, len(X))
     return X, Y
 
 
 class Score(NamedTuple):
-    """The score of a metric.
+    """The result of a metric that is a single number.
 
     Attributes
     ----------
     value : float
         The score.
     n_left_out : int
-        Number of rows that the score does not use.
+        Number of rows that were left out, because the score cannot use them.
     """
 
     value: float
@@ -122,11 +125,12 @@ class Score(NamedTuple):
 class LabelledRows(NamedTuple):
     """Non-zero unit rows, sorted by label and then by input order.
 
-    rows (n, d): the unit rows.
-    codes (n,): codes of the labels, 0 .. C-1, ascending; every code occurs.
-    starts (C + 1,): the rows with code c are rows[starts[c] : starts[c + 1]].
-    row_numbers (n,): the numbers of these rows in the input.
-    n_left_out: number of zero rows and of rows that the mask excludes.
+    - `rows` (n, d): the unit rows.
+    - `codes` (n,): the label codes of the rows in ascending order. With C labels, all codes from 0
+      to C - 1 occur.
+    - `starts` (C + 1,): rows[starts[c] : starts[c + 1]] are the rows with the label code c.
+    - `row_numbers` (n,): the indices of these rows in the input.
+    - `n_left_out`: the number of input rows that are zero or that the mask excludes.
     """
 
     rows: Floats
@@ -139,10 +143,10 @@ class LabelledRows(NamedTuple):
 def labelled_rows(
     items: Any, labels: Any, mask: npt.NDArray[np.bool_] | None = None
 ) -> LabelledRows:
-    """Validate items and labels, and sort the non-zero rows by label.
+    """Return the non-zero rows of the items, divided by their norms and sorted by label.
 
-    Raise ValueError unless there are at least two labels, of which one occurs on several rows. If
-    mask (p,) is not None, only the rows for which it is true are used.
+    Raise ValueError unless there are at least two labels, at least one of which belongs to several
+    rows. If `mask` (p,) is not None, only the rows whose entry in `mask` is true are used.
     """
     rows = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(rows))
@@ -159,7 +163,7 @@ def labelled_rows(
 
 
 def packed(rows: Floats, n_threads: int | None = None) -> Floats:
-    """Return the rows in the packed form that the kernels read, in panels of 32 rows."""
+    """Return the rows packed into panels of 32 rows, which is the layout that kernels read."""
     n, d = rows.shape
     panels = parallel.unfilled((-(-n // COLUMNS), d, COLUMNS), np.float64)
     cuts = parallel.row_blocks(len(panels), 16)
@@ -168,9 +172,10 @@ def packed(rows: Floats, n_threads: int | None = None) -> Floats:
 
 
 def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None = None) -> Floats:
-    """Return the inner products (n, n_columns) of rows and packed rows.
+    """Return the inner products (n, n_columns) of `rows` and of the rows packed in `panels`.
 
-    The rounding of a product depends only on its two rows, not on the division into tasks.
+    The rounding errors of a product depend only on its two rows, not on the division of the work
+    into tasks.
     """
     out = parallel.unfilled((len(rows), n_columns), np.float64)
     strip = _STRIP if len(rows) > _MANY_ROWS else _SHORT_STRIP
@@ -181,7 +186,7 @@ def products(rows: Floats, panels: Floats, n_columns: int, n_threads: int | None
 
 
 def cross_products(X: Floats, Y: Floats) -> Floats:
-    """Return X'Y (k1, k2), the sum of the products of chunks of rows, in the order of the rows."""
+    """Return X'Y (k1, k2), summed over chunks of rows in the order of the rows."""
     total = np.zeros((X.shape[1], Y.shape[1]))
     for first in range(0, len(X), CHUNK):
         chunk = slice(first, first + CHUNK)

@@ -1,4 +1,4 @@
-"""Overlap of two neighbour lists for the same query."""
+"""Overlap of two neighbour lists of the same query: Jaccard index, overlap at k and RBO."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,20 +15,20 @@ _BLOCK = 2**19
 
 
 def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Mean over queries of #(A and B) / #(A or B) for two sets A and B of the k nearest items.
+    """Return the mean over queries of the Jaccard index of two sets A and B of k nearest items.
 
-    The Jaccard index lies between 0 and 1. For a query whose lists have the overlap o = #(A and B)
-    / k, the index is o / (2 - o).
+    The Jaccard index of a query is #(A and B) / #(A or B), which lies between 0 and 1. If both
+    lists have k items and the overlap o = #(A and B) / k, the index is o / (2 - o).
 
-    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, who measure the
-    stability of embeddings by the overlap.
+    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, measure the stability
+    of embeddings by the overlap of neighbour lists.
 
     Parameters
     ----------
     first, second : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them. Row i of both arrays belongs to the
-        same query. -1 pads lists with fewer than K items. For two lists without items, the index is
-        1.
+        same query. Lists with fewer than K items are padded with -1. The index of two empty lists
+        is 1.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -42,18 +42,18 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
 
 
 def jaccard_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
-    """Return #(A and B) / #(A or B) of every query, (n,)."""
+    """Return the Jaccard index (n,) of the two lists of every query."""
     shared, of_first, of_second = _shared_at_k(first, second, k)
     union = of_first + of_second - shared
     return np.divide(shared, union, out=np.ones(len(union)), where=union > 0)
 
 
 def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
-    """Mean over queries of #(A and B) / k for two sets A and B of the k nearest items.
+    """Return the mean over queries of #(A and B) / k, where A and B are sets of k nearest items.
 
     The overlap lies between 0 and 1. If both lists of a query have fewer than k items, the length
-    of the longer list replaces k. If ``first`` contains exact lists and ``second`` the lists of an
-    approximate index, the overlap is the recall of the index.
+    of the longer list replaces k. If ``first`` contains exact neighbours and ``second`` contains
+    the neighbours that an approximate index returned, the overlap is the recall of this index.
 
     Parameters
     ----------
@@ -70,21 +70,22 @@ def overlap_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
 
 
 def overlap_per_query(first: Any, second: Any, k: int | None = None) -> Floats:
-    """Return #(A and B) / k of every query, (n,), as in :func:`overlap_at_k`."""
+    """Return the overlap (n,) of the two lists of every query, as in :func:`overlap_at_k`."""
     shared, of_first, of_second = _shared_at_k(first, second, k)
     longest = np.maximum(of_first, of_second)
     return np.divide(shared, longest, out=np.ones(len(longest)), where=longest > 0)
 
 
 class RankBiasedOverlap(NamedTuple):
-    """Rank-biased overlap, mean over queries.
+    """The mean over queries of the rank-biased overlap (RBO) of two lists.
 
     Attributes
     ----------
     value : float
-        Overlap from 0 to 1, extrapolated to infinite lists.
+        Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Largest possible contribution of items beyond the lists to the overlap of infinite lists.
+        The largest minus the smallest contribution that items beyond the ends of the lists could
+        make to the overlap of infinite lists.
     """
 
     value: float
@@ -94,10 +95,12 @@ class RankBiasedOverlap(NamedTuple):
 def rank_biased_overlap(
     first: Any, second: Any, *, persistence: float = 0.9, k: int | None = None
 ) -> RankBiasedOverlap:
-    """(X_k / k) q^k + ((1 - q) / q) Σ_{d <= k} (X_d / d) q^d, with X_d the overlap at depth d.
+    """Return the mean over queries of the rank-biased overlap of two lists.
 
-    X_d is the number of items that the first d places of both lists share. The first ranks have the
-    largest weights: for q = 0.9, the first ten ranks have 86 % of the total weight.
+    The rank-biased overlap of a query is (X_k / k) q^k + ((1 - q) / q) Σ_{d <= k} (X_d / d) q^d.
+
+    X_d is the number of items that are among the first d items of both lists. The first ranks have
+    the largest weights: for q = 0.9, the first ten ranks have 86 % of the total weight.
 
     Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of equal
     length.
@@ -137,11 +140,11 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return the uncertainty that depths beyond k add, for each possible overlap 0 .. k at depth k.
+    """Return how much depths beyond k could change the RBO, for each overlap 0 .. k at depth k.
 
-    The uncertainty is the largest minus the smallest possible contribution. The contribution is
-    largest if at every depth beyond k, the next items of both lists are shared, until all items are
-    shared at depth 2k - overlap.
+    The result is the largest minus the smallest contribution that the depths beyond k can make. The
+    contribution is largest if, at every depth beyond k, the next items of both lists also occur in
+    the other list, until the two lists contain the same items at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -154,7 +157,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield blocks of queries, and for each item of a its position in b (rows, k), or -1."""
+    """Yield blocks of queries, and the position (rows, k) in b of each item of a, or -1."""
     k = a.shape[1]
     step = max(1, _BLOCK // k)
     for start in range(0, len(a), step):
@@ -170,7 +173,7 @@ def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Inte
 
 
 def _shared_at_k(first: Any, second: Any, k: int | None) -> tuple[Floats, Integers, Integers]:
-    """Return the numbers (n,) of shared items, and the lengths (n,) of first and second lists."""
+    """Return, per query, the number of shared items and the lengths of the two lists, each (n,)."""
     a, b = _two_lists(first, second, k)
     shared = np.empty(len(a))
     step = max(1, _BLOCK // a.shape[1])

@@ -1,4 +1,4 @@
-"""Retrieval metrics: neighbours with the same label, and held-out items in recommendations."""
+"""Retrieval metrics of neighbour lists with labels, and of recommendations of held-out items."""
 
 from typing import Any, NamedTuple
 
@@ -21,13 +21,17 @@ from fastcos.validation import Floats, Integers
 
 
 def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
-    """Mean over items of (1/R) Σ_{i <= R} rel(i) P(i), where R other items have the same label.
+    """Return MAP@R: the mean over items of the average precision at R of their neighbour lists.
+
+    R is the number of other items that have the label of the item. The average precision at R is
+    (1/R) Σ_{i <= R} rel(i) P(i).
 
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
-    ascending row number; the cosine of a zero row is 0. rel(i) is 1 if the row at rank i has the
-    label of the item, and otherwise 0; P(i) is the mean of rel over the first i ranks. The
-    denominator is R, not the number of hits. The function takes O(p p k) time and O(p k) memory.
-    Results are bit-for-bit identical for any number of threads.
+    ascending row number; the cosine of a zero row is 0. The relevance rel(i) is 1 if the row at
+    rank i has the label of the item, and 0 otherwise; P(i) is the mean of rel over the first i
+    ranks. The sum is divided by R, not by the number of relevant rows among the first R ranks. The
+    function takes O(p p k) time and O(p k) memory. Results are bit-for-bit identical for any number
+    of threads.
 
     Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
 
@@ -39,8 +43,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     Returns
     -------
     Score
-        The value is from 0 to 1. Zero rows, and rows whose label no other row has, are not used as
-        queries.
+        The value is from 0 to 1. No average precision is computed for zero rows and for rows whose
+        label no other row has.
 
     Examples
     --------
@@ -66,7 +70,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
 
 
 class NeighborPurity(NamedTuple):
-    """Precision at k of neighbour lists, and the precision of random neighbours for comparison.
+    """The precision at k of neighbour lists, and the precision of random neighbours.
 
     Attributes
     ----------
@@ -84,20 +88,21 @@ class NeighborPurity(NamedTuple):
 def neighbor_purity(
     neighbors: Any, labels: Any, *, query_labels: Any = None, k: int | None = None
 ) -> NeighborPurity:
-    """Precision at k: the share of the k nearest items that have the label of the query.
+    """Return the precision at k: the share of the k nearest items that have the label of the query.
 
-    For most embeddings with clear clusters, the share is near 1; in this case, :func:`map_at_r`
-    shows the differences between embeddings better.
+    For most embeddings with clear clusters, the precision is near 1; for such embeddings,
+    :func:`map_at_r` shows differences better.
 
     Parameters
     ----------
     neighbors : array_like (n, K), int
-        Items by descending score, as ``top_k`` returns them. -1 pads short lists and counts as a
-        neighbour without a label, so that short lists lower the precision.
+        Items by descending score, as ``top_k`` returns them. Short lists are padded with -1, which
+        counts as a neighbour without a label and therefore lowers the precision.
     labels : array_like (p,), int or str
         The label of every item.
     query_labels : array_like (n,), int or str, optional
-        The label of the query of every list. Default: the queries are the items, in their order.
+        The label of the query of every list. By default, the queries are the items, in the same
+        order.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -125,7 +130,7 @@ def neighbor_purity(
 
 
 def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
-    """Return the codes of query labels (length,), numbered as as_labels numbers item_labels."""
+    """Return the codes (length,) of the query labels; equal labels of items have equal codes."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
     if item_labels.dtype.kind == "O":
@@ -142,9 +147,10 @@ def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> 
 
 
 def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Mean over users of the share of the k recommended items that were held out, from 0 to 1.
+    """Return the mean over users of the share of the k recommended items that were held out.
 
-    The denominator is k, even if a list contains fewer items or fewer items were held out.
+    The number of hits is always divided by k, even if the list contains fewer items or fewer items
+    were held out.
 
     Parameters
     ----------
@@ -163,17 +169,17 @@ def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> 
 
 
 def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Mean over users of hits / min(k, number of held-out items), from 0 to 1.
+    """Return the mean over users of hits / min(k, number of held-out items of the user).
 
     A hit is a held-out item among the k recommended items. Because of the minimum, the recall can
-    reach 1 for a user with more than k held-out items. Other libraries divide by the number of
-    held-out items, so that the recall of such a user is always below 1.
+    be 1 even if a user has more than k held-out items. Other libraries divide by the number of
+    held-out items, so that their recall is below 1 for a user with more than k held-out items.
 
     Parameters
     ----------
     recommended : array_like (n, K), int
-        Items for every user, in descending order of relevance. -1 pads short lists; it is never a
-        hit, but it occupies a rank.
+        Recommended items for every user, in descending order of relevance. Short lists are padded
+        with -1, which is never a hit but occupies a rank.
     held_out : sparse (n, p)
         The non-zeros of a row are the relevant items of a user. Users without relevant items are
         left out of the mean.
@@ -192,7 +198,7 @@ def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> flo
 
 
 def hit_rate_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Share of users with at least one held-out item among the k recommended items.
+    """Return the share of users with at least one held-out item among the k recommended items.
 
     Parameters
     ----------
@@ -211,9 +217,10 @@ def hit_rate_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> f
 
 
 def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Mean reciprocal rank (MRR): mean over users of 1 / rank of the first held-out item.
+    """Return the mean reciprocal rank: the mean over users of 1 / (rank of the first hit).
 
-    The reciprocal rank of a user is 0 if none of the k recommended items was held out.
+    A hit is a recommended item that was held out. The reciprocal rank of a user is 0 if none of the
+    k recommended items is a hit.
 
     Source: Voorhees, TREC-8 (1999).
 
@@ -235,11 +242,11 @@ def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 
 
 def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Mean average precision (MAP): mean over users of (1/R) Σ P(i) over hits at ranks i <= k.
+    """Return the mean average precision (MAP) at k: the mean over users of (1/R) Σ P(i).
 
-    A hit is a held-out item of the user, and P(i) is the share of hits among the first i items. R
-    is the number of all held-out items of the user, as in trec_eval and ranx; Kaggle's variant
-    divides by min(k, R).
+    The sum is over the hits, which are the recommended items at ranks i <= k that were held out,
+    and P(i) is the share of hits among the first i items. R is the number of all held-out items of
+    the user, as in trec_eval and ranx; the variant that Kaggle uses divides by min(k, R).
 
     Source: Buckley and Voorhees, SIGIR 2000.
 
@@ -264,14 +271,18 @@ def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 def ndcg_at_k(
     recommended: Any, held_out: Any, *, k: int | None = None, graded: bool = False
 ) -> float:
-    """NDCG: mean over users of Σ_{i <= k} gain(i) / log2(i + 1), divided by its largest value.
+    """Return the mean over users of the normalised discounted cumulative gain (NDCG) at k.
 
-    NDCG lies between 0 and 1. gain(i) is the gain of the item at rank i. The gain of a held-out
-    item is 1 or, if graded is true, its value in held_out; the gain of every other item is 0. The
-    sum of a user is largest if the list starts with the held-out items in the order of their gains.
+    The NDCG of a user is Σ_{i <= k} gain(i) / log2(i + 1), divided by the largest possible value of
+    this sum.
 
-    Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002). For the gains 2^value - 1 of Burges et al.
-    (ICML 2005), pass these gains as the values.
+    The NDCG lies between 0 and 1. In the formula, gain(i) is the gain of the item at rank i. The
+    gain of a held-out item is 1 or, if graded is true, its value in held_out; the gain of every
+    other item is 0. The sum is largest if the list starts with the held-out items of the user in
+    descending order of their gains.
+
+    Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002). To use the gains 2^value - 1 of Burges et
+    al. (ICML 2005), pass these gains as the values of ``held_out``.
 
     Parameters
     ----------
@@ -299,7 +310,7 @@ def ndcg_at_k(
 
 
 def recalls_at_k(hits: Floats, held_out: sp.csr_array) -> Floats:
-    """Return the recall (n,) of every user, from hits (n, k) of 0 and 1.
+    """Return the recall (n,) of every user; `hits` (n, k) is 1 for held-out items and 0 for others.
 
     The recall of a user without held-out items is 0.
     """
@@ -308,7 +319,7 @@ def recalls_at_k(hits: Floats, held_out: sp.csr_array) -> Floats:
 
 
 def ndcgs_at_k(gains: Floats, held_out: sp.csr_array, *, graded: bool = False) -> Floats:
-    """Return the NDCG (n,) of every user, from gains (n, k).
+    """Return the NDCG (n,) of every user; `gains` (n, k) are the gains of the recommended items.
 
     The NDCG of a user without held-out items is 0.
     """
@@ -332,8 +343,8 @@ def ndcgs_at_k(gains: Floats, held_out: sp.csr_array, *, graded: bool = False) -
 def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = False) -> Floats:
     """Return the gain of each recommended item (n, k), which is 0 unless the item was held out.
 
-    The gain of a held-out item is 1, or its value in held_out if graded is true. -1 in
-    `recommended` marks an empty place.
+    The gain of a held-out item is 1 or, if `graded` is true, its value in `held_out`. Short lists
+    in `recommended` are padded with -1.
     """
     n, p = held_out.shape
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))
@@ -354,7 +365,7 @@ def _gains_by_item(held_out: sp.csr_array, graded: bool) -> Floats:
 
 
 def _mean_over_users(scores: Floats, held_out: sp.csr_array) -> float:
-    """Return the mean score (n,) of the users with held-out items."""
+    """Return the mean of the scores (n,) over the users who have held-out items."""
     return float(scores[np.diff(held_out.indptr) > 0].mean())
 
 

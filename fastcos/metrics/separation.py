@@ -1,4 +1,4 @@
-"""Separation of clusters, computed from sums over clusters instead of sums over pairs."""
+"""Separation of clusters by cosines, computed from sums over clusters instead of over pairs."""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ _BLOCK = 2**22
 
 
 class WithinBetween(NamedTuple):
-    """Mean cosines of pairs within clusters and of pairs between clusters.
+    """The mean cosine of pairs within clusters, the mean cosine of other pairs, and their contrast.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class WithinBetween(NamedTuple):
     between : float
         Mean cosine of pairs with different labels.
     contrast : float
-        d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the variances of the
-        cosines of both kinds of pairs. If both variances are 0, the contrast is infinite if the two
-        mean cosines differ, and 0 if they are equal.
+        The contrast d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the
+        variances of the cosines within clusters and between clusters. If both variances are 0, the
+        contrast is infinite if the two mean cosines differ, and 0 if they are equal.
     n_left_out : int
         Number of zero rows.
     """
@@ -46,12 +46,12 @@ class WithinBetween(NamedTuple):
 
 
 def within_between(items: Any, labels: Any) -> WithinBetween:
-    """Mean cosine within and between clusters, and their contrast d'.
+    """Return the mean cosines within and between clusters, and their contrast d'.
 
-    The result is exact and does not enumerate pairs. For a cluster c with n_c unit rows B_c, let
-    S_c be the sum of the rows and G_c = B_c'B_c their Gram matrix. The sum of the cosines within
-    the cluster is (|S_c|^2 - n_c) / 2, and the sum of their squares is (|G_c|^2 - n_c) / 2. The
-    function takes O(p k k) time and O(p k) memory.
+    The result is exact, and the function does not enumerate pairs. For a cluster c with n_c unit
+    rows B_c, let S_c be the sum of the rows and G_c = B_c'B_c their Gram matrix. Then the sum of
+    the cosines of pairs within cluster c is (|S_c|^2 - n_c) / 2, and the sum of the squares of
+    these cosines is (|G_c|^2 - n_c) / 2. The function takes O(p k k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ def _cluster_sums(grouped: LabelledRows) -> Floats:
 
 
 def _cluster_squares(grouped: LabelledRows) -> Floats:
-    """Return for each cluster the sum of the squared cosines of all ordered pairs of its rows.
+    """Return, for each cluster, the sum of the squared cosines of all ordered pairs of its rows.
 
-    The pairs include each row with itself.
+    The pairs include the pairs of each row with itself.
     """
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):
@@ -116,13 +116,14 @@ def _ratio(difference: float, deviation: float) -> float:
 
 
 def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
-    """Mean over rows of (b - a) / max(a, b), the silhouette with cosine distances.
+    """Return the silhouette with cosine distances: the mean over rows of (b - a) / max(a, b).
 
-    For a row, a is its mean distance to the other rows of its cluster, and b is the smallest mean
-    distance to the rows of another cluster. The result is exact and takes O(p k C) time: for a unit
-    row x and a cluster c with n_c rows and the sum S_c, the mean distance is 1 - x . S_c / n_c or,
-    if x belongs to c, (n_c - x . S_c) / (n_c - 1). The value of a row is 0 if the row is the only
-    one in its cluster, or if a and b are both 0 (within rounding errors, 1e-13).
+    For a row, a is its mean distance from the other rows of its cluster, and b is the smallest mean
+    distance of the row from the rows of another cluster. The result is exact, and takes O(p k C)
+    time for C clusters. Let S_c be the sum of the n_c unit rows of cluster c. Then the mean
+    distance of a unit row x from these rows is 1 - x'S_c / n_c or, if x itself belongs to the
+    cluster, (n_c - x'S_c) / (n_c - 1). The silhouette of a row is 0 if the row is the only one in
+    its cluster, or if a and b are both at most 1e-13, and therefore 0 except for rounding errors.
 
     Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987).
 
@@ -155,9 +156,9 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Return the silhouette of every row, from the sums (n, C) of its cosines by cluster.
+    """Return the silhouette of every row; `sums` (n, C) are the sums of its cosines by cluster.
 
-    The array sums is overwritten.
+    The array `sums` is overwritten.
     """
     rows, cluster_size = np.arange(len(sums)), sizes[codes]
     cluster_sum = sums[rows, codes]

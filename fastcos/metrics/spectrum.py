@@ -12,13 +12,17 @@ from fastcos.validation import Floats
 
 
 def effective_rank(items: Any) -> float:
-    """exp(-Σ q ln q), where q is each singular value divided by the sum of all singular values.
+    """Return the effective rank: the exponential of the entropy of the singular values.
 
-    The effective rank lies between 1, if all rows are collinear, and k, if all singular values are
-    equal; it is 0 for a matrix of zeros. The rows are not centred. A rescaling of the columns
-    changes the effective rank, although it does not change the predictions of the model. The
-    function takes O(p k k) time, and O(k k) memory besides a chunk of rows. The function uses QR
-    decompositions, which preserve the precision of small singular values.
+    The effective rank is exp(-Σ q ln q), where q is each singular value divided by the sum of all
+    singular values.
+
+    It is 1 if all rows are collinear and k if all singular values are equal; otherwise, it lies
+    between 1 and k. The effective rank of a matrix of zeros is 0. The rows are not centred. A
+    rescaling of the columns usually changes the effective rank, although it does not change the
+    predictions of a model of Eq. 1. The function takes O(p k k) time, and O(k k) memory besides a
+    chunk of rows. The function uses QR decompositions, which preserve the precision of small
+    singular values.
 
     Source: Roy and Vetterli, EUSIPCO 2007. Garrido et al. 2023, arXiv:2210.02885, call it RankMe.
 
@@ -39,10 +43,11 @@ def effective_rank(items: Any) -> float:
 
 
 def participation_ratio(items: Any) -> float:
-    """(Σ σ²)² / Σ σ⁴, where σ are the singular values of the rows.
+    """Return the participation ratio (Σ σ²)² / Σ σ⁴ of the singular values σ.
 
-    The ratio lies between 1 and k; it is 0 for a matrix of zeros. The rows are not centred. A
-    rescaling of the columns changes the ratio. The function takes O(p k k) time.
+    The participation ratio lies between 1 and k, and is 0 for a matrix of zeros. The rows are not
+    centred. A rescaling of the columns usually changes the participation ratio. The function takes
+    O(p k k) time.
 
     Parameters
     ----------
@@ -59,12 +64,14 @@ def participation_ratio(items: Any) -> float:
 
 
 def isoscore(items: Any) -> float:
-    """(PR - 1) / (k - 1), where PR is the participation ratio of the centred rows.
+    """Return IsoScore, (PR - 1) / (k - 1), where PR is the participation ratio of the centred rows.
 
     IsoScore is 1 if the variances in all directions are equal, and 0 if the rows vary in at most
-    one direction. A rescaling of the columns changes IsoScore. The function takes O(p k k) time.
+    one direction. A rescaling of the columns usually changes IsoScore. The function takes O(p k k)
+    time.
 
-    Source: Rudman et al. 2022, arXiv:2108.07344; the result of their algorithm equals this formula.
+    Source: Rudman et al. 2022, arXiv:2108.07344, whose algorithm gives the same result as this
+    formula.
 
     Parameters
     ----------
@@ -85,9 +92,10 @@ def isoscore(items: Any) -> float:
 
 
 def mean_cosine(items: Any) -> Score:
-    """Mean cosine of all pairs of rows, (|sum of unit rows|^2 - n) / (n (n - 1)).
+    """Return the mean cosine of all pairs of rows, (|sum of unit rows|^2 - n) / (n (n - 1)).
 
-    The result is exact and takes O(p k) time. A rescaling of the columns changes the mean cosine.
+    The result is exact and takes O(p k) time. A rescaling of the columns usually changes the mean
+    cosine.
 
     Source: Ethayarajh, EMNLP 2019, arXiv:1909.00512, who calls the mean cosine anisotropy.
 
@@ -125,9 +133,9 @@ def _participation(sigma: Floats) -> float:
 
 
 def _scaled_up(rows: validation.Rows) -> validation.Rows:
-    """Return the rows; if they are so small that LAPACK would lose digits, scale them up.
+    """Return the rows, multiplied by a power of two if LAPACK would lose digits of tiny rows.
 
-    The factor is a power of two.
+    The power of two makes the multiplication exact.
     """
     largest = float(np.abs(rows).max())
     if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:
@@ -136,7 +144,7 @@ def _scaled_up(rows: validation.Rows) -> validation.Rows:
 
 
 def singular_values(rows: validation.Rows, centre: Floats | None = None) -> Floats:
-    """Return the singular values of rows, or of rows - centre, in descending order."""
+    """Return the singular values of `rows`, or of `rows - centre`, in descending order."""
     R = triangle(rows, centre)
     with parallel.blas_lock():
         return np.asarray(np.linalg.svd(R, compute_uv=False))
