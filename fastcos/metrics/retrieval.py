@@ -370,7 +370,7 @@ def _mean_over_users(scores: Floats, held_out: sp.csr_array) -> float:
 
 
 def _hits(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, sp.csr_array]:
-    """Return the hits (n, k), 1 for held-out items and 0 for other items, and held_out as CSR."""
+    """Return the hits (n, k), 1 for held-out items and 0 for others, and the held_out array."""
     lists, held_out_csr = _validated(recommended, held_out, k)
     return gains_of(lists, held_out_csr), held_out_csr
 

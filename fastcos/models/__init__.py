@@ -1,4 +1,4 @@
-"""Matrix factorisations and preprocessing of interactions, as scikit-learn estimators.
+"""Matrix factorisations and preprocessing of interactions, as estimators for scikit-learn.
 
 A model maps the users (rows of X) and the items (columns of X) to k-dimensional rows::
 
@@ -10,14 +10,14 @@ A model maps the users (rows of X) and the items (columns of X) to k-dimensional
 ``LinearMF`` solves the two objectives of arXiv:2403.05440 in closed form from one truncated SVD.
 The objective "dropout" does not determine the scales of the latent dimensions: every diagonal
 rescaling of these dimensions gives another solution. ``CosineMF`` normalises users and items during
-training, so its loss determines these scales; the module ``cosine_training`` contains the training
-loop and ``kernels.training`` its kernels. The transformers ``NormalizeRows``,
-``StandardizeColumns``, ``PopularityWeights`` and ``ShiftedPPMI`` change X before training and keep
-X sparse. Every model has the methods ``save`` and ``load``.
+training, so its loss determines the scales of its latent dimensions. The module ``cosine_training``
+contains the training loop, and ``kernels.training`` contains the kernels that the loop calls. The
+transformers ``NormalizeRows``, ``StandardizeColumns``, ``PopularityWeights`` and ``ShiftedPPMI``
+change X before training and keep X sparse. Every model has the methods ``save`` and ``load``.
 
 ``simulate_interactions`` draws interactions with known item clusters, as in section 4 of the paper.
-The paper does not specify every detail of this simulation; each preset in ``presets`` makes one
-choice for every detail that the paper leaves open.
+The paper leaves some details of this simulation open; ``presets`` returns several presets, each of
+which makes a choice for every such detail.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Base classes of the estimators: validation of input, recommendations, saving and loading."""
+"""Base classes of the estimators, for validating input, recommending, saving and loading."""
 
 import inspect
 from typing import Any, ClassVar, Self
@@ -26,9 +26,11 @@ class SparseInputMixin:
     """A mixin for estimators that accept sparse or dense rows and preserve float32 and float64."""
 
     def _as_matrix(self, X: Any, *, reset: bool) -> Any:
-        """Return X as canonical CSR or dense rows; raise if its columns differ from those in fit.
+        """Return X as a canonical CSR array or as dense rows, after checking its columns.
 
-        If reset is true, X is the argument of fit, and the function stores its columns.
+        If `reset` is true, X is the argument of fit, and the function stores the number and the
+        names of its columns. If `reset` is false, the function raises an error if X does not have
+        the columns of the argument of fit.
         """
         if not sp.issparse(X):
             return validation.estimator_rows(self, X, reset=reset)
@@ -48,18 +50,21 @@ class FactorModel(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Base class of models with components_ (k, p), which embed users and recommend items.
+    """Base class of matrix factorisations, which embed users and items and recommend items.
 
-    A subclass defines ``user_embeddings``, ``item_embeddings``, and ``_embed``, which embeds users
-    that have been validated. To support saving and loading, a subclass also defines:
+    A subclass has the attribute ``components_`` (k, p), and defines the methods
+    ``user_embeddings``, ``item_embeddings``, and ``_embed``, which returns the embeddings of
+    validated rows of users. To support saving and loading, a subclass also defines the following
+    members:
 
-    - ``_saved_as``, the kind of model that is written into a saved directory;
-    - ``_fitted_arrays``, which describes the fitted arrays of floats: a dict from the name of each
-      array, without the final underscore, to one letter per axis. Axes with the same letter have
-      the same length, and the letter p stands for the items. A final "?" means that the attribute
-      may be None; an attribute that is None is not stored;
-    - ``_saved_fields``, which returns a JSON document with the validated "parameters";
-    - ``_restore``, which sets the other attributes from this document.
+    - ``_saved_as``, the name of the model type, which is written into a saved directory;
+    - ``_fitted_arrays``, a dict that describes the fitted arrays of floats. A key is the name of an
+      array without the final underscore, and a value contains one letter per axis. Axes with the
+      same letter have the same length, and the letter p stands for the items. A final "?" means
+      that the attribute may be None, in which case it is not stored;
+    - ``_saved_fields``, which returns the other data to save, as a JSON document that contains the
+      validated "parameters";
+    - ``_restore``, which sets the attributes that ``_saved_fields`` has saved.
     """
 
     _saved_as: ClassVar[str]
@@ -70,11 +75,11 @@ class FactorModel(
         return len(self.components_)
 
     def transform(self: Any, X: Any) -> Any:
-        """Return the user embeddings of X, the result of :meth:`user_embeddings`."""
+        """Return the embeddings of the users in X; the same as :meth:`user_embeddings`."""
         return self.user_embeddings(X)
 
     def scoring_embeddings(self: Any, X: Any) -> ScoringEmbeddings:
-        """Return rows whose inner products are the scores of items for users.
+        """Return rows of users and rows of items whose inner products are the scores of the items.
 
         Parameters
         ----------
@@ -84,9 +89,9 @@ class FactorModel(
         Returns
         -------
         ScoringEmbeddings
-            users and items, for ``top_k(users, items, measure="dot", exclude=X)`` or any index of
-            inner products. CosineMF appends one column to users and items, which adds
-            ``item_bias_`` to the inner product.
+            The rows ``users`` and ``items``, which you can pass to ``top_k(users, items,
+            measure="dot", exclude=X)`` or to any index of inner products. CosineMF appends one
+            column to both arrays, which adds ``item_bias_`` to the inner products.
 
         Examples
         --------
@@ -114,8 +119,8 @@ class FactorModel(
         """Return the k items with the highest scores for every user.
 
         The scores are the inner products of the rows that :meth:`scoring_embeddings` returns. The
-        result is exact, and no rescaling of the latent dimensions changes it. Besides the result,
-        the method needs memory for the embeddings of at most 65,536 users at a time.
+        result is exact, and does not change if the latent dimensions are rescaled. Besides the
+        result, the method needs memory for the embeddings of at most 65,536 users at a time.
 
         Parameters
         ----------
@@ -124,8 +129,8 @@ class FactorModel(
         k : int
             Number of items per user, from 1 to p.
         exclude_seen : bool
-            If true, leave out the items with a non-zero entry in the row of a user. If fewer than k
-            items remain, the list is padded with -1 and -inf.
+            If true, a user is not recommended items with a non-zero entry in the user's row of X.
+            If fewer than k items remain, the indices are padded with -1 and the scores with -inf.
         n_threads : int, optional
             Number of threads. Default: the setting ``n_threads``.
         progress : callable, optional
@@ -134,8 +139,9 @@ class FactorModel(
         Returns
         -------
         Neighbors
-            indices (m, k) int64, by descending score and, for equal scores, ascending index; and
-            scores (m, k) float32.
+            The fields ``indices`` (m, k), int64, and ``scores`` (m, k), float32. The items of a
+            user are sorted by descending score; items with equal scores are sorted by ascending
+            index.
 
         Examples
         --------
@@ -171,9 +177,9 @@ class FactorModel(
     def save(self: Any, path: storage.PathLike) -> None:
         """Write the fitted model to a directory, atomically.
 
-        path is a new directory, or the directory of a saved model, which is then replaced. The
-        method raises ValueError if the directory contains something else, or if random_state is a
-        generator.
+        `path` is a new directory, or the directory of a saved model, which is then replaced. The
+        method raises ValueError if the directory contains anything else, or if the parameter
+        random_state of the model is a Generator.
         """
         check_is_fitted(self)
         arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}
@@ -184,10 +190,11 @@ class FactorModel(
 
     @classmethod
     def load(cls, path: storage.PathLike) -> Self:
-        """Return the fitted model that save wrote to path; its arrays are read-only memory maps.
+        """Return the fitted model that :meth:`save` has written to the directory `path`.
 
-        The method raises FileNotFoundError if the directory path does not exist, and
-        FastcosFormatError if the directory is damaged or contains something else.
+        The arrays of the model are read-only memory maps of the saved files. The method raises
+        FileNotFoundError if the directory does not exist, and FastcosFormatError if the directory
+        is damaged or contains anything other than a saved model.
         """
         stored = storage.load_arrays(path, cls._saved_as)
         with storage.refuse_damage(path):

@@ -1,4 +1,4 @@
-"""Matrix factorisation trained for the cosine: users and items are normalised in the loss."""
+"""``CosineMF``, a matrix factorisation that normalises users and items in its loss."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -37,16 +37,18 @@ _RANGES = {
 class CosineMF(FactorModel):
     """Matrix factorisation whose users and items are normalised during training.
 
-    Users are the rows of P = XA, and items are the rows of B, as in ``LinearMF``. The model of the
-    probability that user u interacts with item i is
+    The user embeddings are the rows p_u of P = XA, and the item embeddings are the rows b_i of B,
+    as in ``LinearMF``. The probability p(i | u) that an interaction of user u is an interaction
+    with item i is modelled by
 
     ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i.
 
     Training separates the items of a user from items that are drawn at random. Each interaction is
-    predicted from the other interactions of the user. The loss depends only on cosines. Rotating
-    the latent space does not change the loss, but rescaling its dimensions does, so training
-    determines the cosines of items. The bias models the popularity of an item; without a bias,
-    popularity would change the directions of the items.
+    predicted from the other interactions of the user. By default, the loss depends on the
+    embeddings only through their cosines. A rotation of the latent space does not change the loss,
+    but a rescaling of its dimensions does, so training determines the cosines of the items. The
+    bias of an item models its popularity; without biases, popularity would influence the directions
+    of the item embeddings.
 
     To train the model of word2vec, use ``similarity="dot", loss="negative_sampling",
     item_bias=False``, and compute cosines of the items after the training.
@@ -56,91 +58,101 @@ class CosineMF(FactorModel):
     n_components : int, default 50
         Number k of latent dimensions.
     similarity : {"cosine", "layer_norm", "dot"}, default "cosine"
-        "layer_norm" is layer normalisation over the k dimensions without gain and offset, which
-        equals the cosine of rows that sum to 0 (arXiv:1607.06450). "dot" does not normalise the
-        rows; use it to measure the effect of the normalisation.
+        The function that compares a user with an item. "layer_norm" is the cosine after layer
+        normalisation over the k dimensions without gain and offset, which subtracts the mean of
+        every row (arXiv:1607.06450). "dot" is the inner product of rows that are not normalised;
+        use it to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
-        "info_nce" is the negative logarithm of the softmax among the drawn items
-        (arXiv:1807.03748); "negative_sampling" is the sum of the binary logistic losses of the item
-        and of the drawn items (arXiv:1310.4546).
+        The loss of an interaction. "info_nce" is the negative logarithm of the softmax over the
+        item and the items that were drawn at random (arXiv:1807.03748). "negative_sampling" is the
+        sum of the binary logistic losses of the item and of the items that were drawn at random
+        (arXiv:1310.4546).
     temperature : float, default 0.25
-        Divisor of the cosines in the model. With a lower temperature, the model fits the data,
-        including their noise, more closely. The choice of the temperature changes the cosines of
-        items about as much as the choice of the rescaling D changes them in ``LinearMF``. The
-        temperature with the lowest held-out loss is often lower than the temperature that best
-        recovers the clusters of items.
+        The number by which the cosines are divided in the model. At a lower temperature, the model
+        fits the data and their noise more closely. The choice of the temperature affects the
+        cosines of the items of a ``CosineMF`` about as much as the choice of the rescaling D
+        affects the cosines of the items of a ``LinearMF``. The temperature with the lowest held-out
+        loss is often lower than the temperature that best recovers the clusters of items.
     item_bias : bool, default True
-        Whether a bias per item models popularity. word2vec has no bias. Without a bias, the
-        directions and the norms of the embeddings model the part of the popularity that
-        ``negative_exponent`` does not account for.
+        Whether the model has a bias per item, which models the popularity of the item. Without
+        biases, as in word2vec, the directions and the norms of the embeddings model the part of the
+        popularity that ``negative_exponent`` does not account for.
     n_negatives : int, default 1024
-        Number of items that are drawn for a batch. The users of the batch share these items; each
-        user skips the items with which the user has interacted.
+        Number of items that are drawn at random for each batch of users, as negative samples. All
+        users of the batch share these items, but a user skips the items with which the user has
+        interacted.
     negative_exponent : float, default 0.75
-        An item is drawn with a probability proportional to the number of its users raised to this
-        power (arXiv:1310.4546). With 0, all items with users are equally probable.
+        The probability that an item is drawn as a negative sample is proportional to the number of
+        its users raised to this power (arXiv:1310.4546). If the exponent is 0, all items that have
+        users are equally probable.
     propensity_exponent : float, default 0.0
-        The weight of an interaction x with an item is x divided by a propensity, which is the
-        number of users of the item raised to this power (arXiv:1602.05352). With 0, the weight is
-        x.
+        The weight of an interaction in the loss is its value x divided by a propensity, which is
+        the number of users of the item raised to this power (arXiv:1602.05352). If the exponent is
+        0, the weight is x.
     norm_penalty : float, default 0.0
-        Weight of the penalty, the sum of (|row| - 1)^2 over the rows of P and B (arXiv:2504.16318).
+        Weight of a penalty in the loss, which is the sum of (|row| - 1)^2 over the rows of P and B
+        (arXiv:2504.16318).
     learning_rate : float, default 0.3
-        Length of the first change of a row. Adagrad makes later changes shorter.
+        Length of the first change of a row of A or B. The optimiser, Adagrad, makes later changes
+        shorter.
     batch_size : int, default 64
         Number of users per training step.
     max_iter : int, default 20
         Maximum number of passes over the users.
     validation_fraction : float, default 0.05
-        Share of each user's interactions that is held out for early stopping. With 0, training does
-        not stop early.
+        Share of each user's interactions that is held out for early stopping. If the share is 0,
+        training does not stop early.
     n_iter_no_change : int, default 3
-        Training stops after this number of passes without a lower held-out loss, and returns the
-        model of the best pass.
+        Training stops if the held-out loss has not decreased for this number of passes. The fitted
+        model is the model after the best pass.
     random_state : int or numpy.random.Generator, default 0
-        Seed of the initial parameters, the held-out interactions, the order of users and the
+        Seed for the initial parameters, the held-out interactions, the order of the users and the
         negative samples. Results with the same seed are bit-for-bit identical.
 
     Attributes
     ----------
     components_ : ndarray (k, p), float32
-        The matrix B', whose columns have norm 1 unless the similarity is "dot".
+        The transpose B' of the item embeddings. Its columns have norm 1 unless the similarity is
+        "dot".
     encoder_ : ndarray (p, k), float32
         The matrix A, which maps the rows of X to users P = XA.
     item_bias_ : ndarray (p,), float32
-        The biases bias_i, corrected for the probabilities of the negative samples. Items without
-        interactions have the smallest bias of all items.
+        The bias of every item, corrected for the probability with which the item is drawn as a
+        negative sample. The bias of an item without interactions is the smallest bias of any item.
     n_iter_ : int
-        Number of the pass, counted from 1, after which training stored the parameters of this
-        model.
+        Number of passes after which the model was best; the fitted parameters are the parameters
+        after this pass.
     loss_curve_ : ndarray, float64
-        Mean loss of an interaction in each pass. The loss of an interaction is computed before the
-        step that uses the interaction.
+        Mean loss of an interaction in each pass, including ``norm_penalty``. The loss of an
+        interaction is computed before the training step to which the interaction contributes.
     validation_curve_ : ndarray, float64
-        Mean loss of a held-out interaction after each pass; empty if none are held out.
+        Mean loss of a held-out interaction after each pass. The array is empty if no interactions
+        are held out.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
-    LinearMF : a model in closed form, whose cosines depend on a rescaling.
+    LinearMF : a matrix factorisation in closed form, whose cosines depend on a rescaling.
 
     Notes
     -----
     A pass takes O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives) memory. A
-    step first computes the gradients of the users from the vectors of the items, and then updates
-    the items from the vectors of the users. Each row is written by one thread, so results are
-    bit-for-bit identical for any number of threads. On different types of CPU, the last bits of the
-    results may differ, because the sums are vectorised in different ways.
+    training step first computes the gradients of the users in a batch, and then updates the items.
+    In both parts, each row is written by only one thread, so results are bit-for-bit identical for
+    any number of threads. Between different types of CPU, the last bits of the results may differ,
+    because the sums are vectorised in different ways.
 
-    X must be non-negative; only the direction of its rows matters. Users and items without
-    interactions have zero rows.
+    X must be non-negative. A user embedding depends only on the direction of the row of X, but an
+    interaction with a larger value has a larger weight in the loss. The embeddings of users and
+    items without interactions are zero rows.
 
-    If rows are normalised, their gradients are orthogonal to the rows, and become smaller as the
-    norms of the rows grow (arXiv:2406.16468). The steps of Adagrad with one accumulator per row do
-    not depend on the norms of the gradients.
+    If the loss normalises a row, the gradient is orthogonal to the row, and becomes smaller as the
+    norm of the row grows (arXiv:2406.16468). The optimiser is Adagrad with one accumulator per row,
+    so multiplying all gradients of a row by a number does not change its steps.
 
-    Source: arXiv:2403.05440, section 3; leave-one-out profiles as in FISM (Kabbur et al. 2013).
+    Sources: arXiv:2403.05440, section 3, for training with the cosine; Kabbur et al. 2013 (FISM),
+    for predicting each interaction from the others.
 
     Examples
     --------
@@ -202,11 +214,11 @@ class CosineMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (n, p)
-            Interactions of n users with p items, non-negative. An entry of 0 means that there was
-            no interaction.
+            Non-negative interactions of n users with p items. An entry of 0 means that there was no
+            interaction.
         y : None, not used
         progress : callable, optional
-            Called as progress(passes done, max_iter).
+            Called as progress(number of finished passes, max_iter) after each pass.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -232,7 +244,7 @@ class CosineMF(FactorModel):
         return self
 
     def user_embeddings(self, X: Any) -> Floats:
-        """Return the user embeddings.
+        """Return the user embeddings (m, k) of the rows of X.
 
         Parameters
         ----------
@@ -242,8 +254,8 @@ class CosineMF(FactorModel):
         Returns
         -------
         ndarray (m, k), float32
-            The rows of XA, each divided by its norm or, if the similarity is "dot", by the norm of
-            its row of X.
+            The rows of XA. Each row is divided by its norm or, if the similarity is "dot", by the
+            norm of the corresponding row of X.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False))
@@ -257,9 +269,9 @@ class CosineMF(FactorModel):
         return (P / np.where(norms > 0, norms, 1)[:, None]).astype(np.float32)
 
     def item_embeddings(self) -> Floats:
-        """Return the item embeddings B (p, k), whose rows have norm 1 unless similarity is "dot".
+        """Return the item embeddings B (p, k); rows have norm 1 unless the similarity is "dot".
 
-        Items without interactions have zero rows.
+        The embeddings of items without interactions are zero rows.
         """
         check_is_fitted(self)
         return np.ascontiguousarray(self.components_.T)
@@ -279,7 +291,7 @@ class CosineMF(FactorModel):
         self.n_iter_ = fields["n_iter"]
 
     def _settings(self) -> SimpleNamespace:
-        """Return the validated parameters."""
+        """Return the validated constructor parameters of this model."""
         checked: dict[str, Any] = {
             "similarity": validation.as_choice("similarity", self.similarity, SIMILARITIES),
             "loss": validation.as_choice("loss", self.loss, LOSSES),

@@ -1,4 +1,4 @@
-"""Training of the cosine model: epochs, negative sampling, early stopping."""
+"""The training loop of ``CosineMF``, with negative sampling and early stopping."""
 
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ MAX_ITEMS = 2**31 - 1
 
 
 class Parameters(NamedTuple):
-    """The trained arrays: A (p, k), B (p, k) and bias (p,), float32."""
+    """The float32 arrays that training learns: A (p, k), B (p, k) and bias (p,)."""
 
     A: Floats
     B: Floats
@@ -35,11 +35,12 @@ class Parameters(NamedTuple):
 
 
 class TrainingResult(NamedTuple):
-    """The parameters of the best epoch, the log popularity of the items, and losses by epoch.
+    """The parameters after the best epoch, the popularity of the items, and the losses by epoch.
 
-    log_counts (p,): logarithm of the number of users of every item. best_epoch: number of the best
-    epoch, counted from 1. losses and validation_losses: for every epoch, the mean loss of an
-    interaction used for training, and the mean loss of a held-out interaction.
+    - `log_counts` (p,): the logarithm of the number of users of every item.
+    - `best_epoch`: the number of the epoch with the smallest held-out loss, counted from 1.
+    - `losses`: the mean loss of a training interaction in every epoch.
+    - `validation_losses`: the mean loss of a held-out interaction after every epoch.
     """
 
     parameters: Parameters
@@ -50,7 +51,7 @@ class TrainingResult(NamedTuple):
 
 
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """Return the logarithm of the number of users of every item, (p,); -inf if it has no users.
+    """Return the logarithm (p,) of the number of users of every item, -inf if it has no users.
 
     X must not contain stored zeros.
     """
@@ -61,7 +62,7 @@ def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
 def negative_sampling_distribution(
     log_counts: npt.NDArray[np.float64], exponent: float
 ) -> npt.NDArray[np.float64]:
-    """Return probabilities proportional to count^exponent, (p,); 0 for a count of 0."""
+    """Return probabilities (p,) proportional to count^exponent, but 0 for a count of 0."""
     is_empty = np.isneginf(log_counts)
     logs = np.where(is_empty, 0, log_counts)
     weights = np.where(is_empty, 0, np.exp(exponent * (logs - logs.max())))
@@ -71,9 +72,10 @@ def negative_sampling_distribution(
 def draw_items(
     random: np.random.Generator, cumulative: npt.NDArray[np.float64], count: int
 ) -> tuple[Integers, Integers]:
-    """Draw count items with replacement; return the distinct items, ascending, and their counts.
+    """Draw `count` items with replacement; return the distinct items in order, and their counts.
 
-    cumulative (p,) contains the cumulative weights. Items with weight 0 are never drawn.
+    `cumulative` (p,) contains the cumulative weights of the items. Items with the weight 0 are
+    never drawn.
     """
     items = np.searchsorted(cumulative, random.random(count) * cumulative[-1], side="right")
     return np.unique(np.minimum(items, len(cumulative) - 1), return_counts=True)
@@ -84,8 +86,8 @@ def split_held_out(
 ) -> tuple[sp.csr_array, sp.csr_array]:
     """Split the interactions of every user at random into training and held-out interactions.
 
-    On average, the share ``fraction`` of each user's interactions is held out. The only interaction
-    of a user or of an item is never held out.
+    On average, the share `fraction` of each user's interactions is held out. Every user and every
+    item that has interactions keeps at least one training interaction.
     """
     row_lengths = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), row_lengths)
@@ -110,10 +112,10 @@ def split_held_out(
 def train(
     X: sp.csr_array, settings: SimpleNamespace, seed: int, progress: parallel.Progress | None
 ) -> TrainingResult:
-    """Train a cosine model on X (n, p), which is canonical, non-negative and not empty.
+    """Return the result of training on X (n, p), which is canonical, non-negative and not empty.
 
-    Results are bit-for-bit identical for any number of threads. settings contains the validated
-    parameters of CosineMF.
+    `settings` contains the validated parameters of CosineMF. Results are bit-for-bit identical for
+    any number of threads.
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)]
     training_X, held_out_X = split_held_out(X, settings.validation_fraction, streams[0])
@@ -138,7 +140,7 @@ def train(
 
 
 def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: float) -> Any:
-    """Return the weight of every interaction: x / count^exponent, scaled to a mean of 1."""
+    """Return the weight of every interaction in the loss: x / count^exponent, with a mean of 1."""
     log_weights = np.log(X.data.astype(np.float64)) - exponent * log_counts[X.indices]
     weights = np.exp(log_weights - log_weights.max(initial=-np.inf))
     return weights / weights.mean()
@@ -147,8 +149,8 @@ def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: flo
 def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
     """Return blocks of users that take about equal time.
 
-    The time for a user depends on the number of interactions and on n_pool, the number of items in
-    the pool of negative samples.
+    The time for a user depends on the user's number of interactions, and on `n_pool`, the number of
+    items that were drawn as negative samples.
     """
     pool = np.arange(len(indptr)) * (n_pool // _POOL_PER_INTERACTION)
     return parallel.work_blocks(indptr + pool, _WORK_PER_BLOCK)
@@ -160,14 +162,14 @@ def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
 
 
 def _unit_profiles(X: sp.csr_array) -> Floats:
-    """Return the values of X after dividing each row by its norm."""
+    """Return the stored values of X, after dividing each row of X by its norm."""
     X = X.astype(np.float64)
     norms = np.sqrt(X.power(2).sum(axis=1))
     return (X.data / np.repeat(norms, np.diff(X.indptr))).astype(np.float32)
 
 
 class _Trainer:
-    """Trains the parameters by Adagrad; ``run_epoch`` makes one pass over the users."""
+    """Trains a CosineMF by Adagrad; each call of ``run_epoch`` makes one pass over the users."""
 
     def __init__(
         self,
@@ -198,10 +200,10 @@ class _Trainer:
         self.unit, self.softmax = settings.similarity != "dot", settings.loss == "info_nce"
 
     def _start(self, random: np.random.Generator, p: int) -> tuple[Floats, Parameters]:
-        """Return the items before normalisation, and the initial parameters.
+        """Return the initial item vectors before normalisation, and the initial parameters.
 
-        The initial rows have random directions. The initial bias is optimal for random
-        directions.
+        The initial rows of A and B have random directions, and the initial biases are optimal for
+        random directions.
         """
         k, is_empty = self.settings.n_components, np.isneginf(self.log_counts)
         A, raw = random.standard_normal((2, p, k))
@@ -232,7 +234,7 @@ class _Trainer:
         return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
-        """Make one pass over the users; return the mean loss of an interaction before its step."""
+        """Make one pass over the users; return the mean loss, measured before each step."""
         loss = 0.0
         for batch in self._random.permutation(len(self._cuts) - 1):
             loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))
@@ -242,7 +244,7 @@ class _Trainer:
         return loss / self._total
 
     def _step(self, first: int, last: int) -> float:
-        """Make one step on the users in [first, last); return their loss before the step."""
+        """Make a training step on the users in [first, last); return their total loss before it."""
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])
@@ -282,7 +284,7 @@ class _Trainer:
 
 
 class _HeldOutLoss:
-    """The mean loss of held-out interactions, with the same negative samples in every epoch."""
+    """Computes the mean loss of held-out interactions, always with the same seed for negatives."""
 
     def __init__(
         self,

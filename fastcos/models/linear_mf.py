@@ -1,4 +1,4 @@
-"""The linear models of the paper in closed form: a truncated SVD and a shrinkage."""
+"""``LinearMF``, the linear models of the paper, solved by a truncated SVD and a shrinkage."""
 
 import copy
 import math
@@ -40,71 +40,73 @@ _KNEE_SHARE = 0.2
 
 
 class AmbiguousSolutionWarning(UserWarning):
-    """The closed form has more than one solution, because σ_k = σ_{k+1}."""
+    """Warns that the closed form has more than one solution, because σ_k = σ_{k+1}."""
 
 
 class LinearMF(FactorModel):
-    """Matrix factorisation X ≈ X A B' with the closed forms of the paper.
+    """Matrix factorisation X ≈ X A B', solved in closed form as in arXiv:2403.05440.
 
     The objective ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and the objective
-    ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over matrices A and B with
-    k columns. Both solutions follow from the truncated SVD X ≈ U_k Σ V_k': each singular direction
-    is multiplied by a number s from 0 to 1, its shrinkage, so W = AB' = V_k s V_k':
+    ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over matrices A and B with k
+    columns. Both solutions follow from the truncated SVD X ≈ U_k Σ V_k'. Each singular direction is
+    multiplied by a number s from 0 to 1, its shrinkage, so AB' = V_k diag(s) V_k':
 
-    - Eq. 1: s = σ²/(σ²+λ). The objective determines the product AB', but not A and B. The symmetric
-      solution is A = B = V_k s^½ (Eq. 5). For every diagonal matrix D, the pair (A D, B D^-1) has
-      the same loss; the argument ``rescaling`` chooses D. (With exact dropout of the inputs, the
-      row of W of an item would be weighted by the norm of the item's column in X; Eq. 1 weights all
-      rows equally.)
+    - Eq. 1: s = σ²/(σ²+λ). Eq. 1 determines the product AB', but not A and B. The symmetric
+      solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D, B
+      D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. (The penalty of
+      Eq. 1 weights all rows of AB' equally. Exact dropout of the inputs would weight the row of an
+      item by the norm of the item's column in X.)
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). This solution is unique
-      up to a rotation. Directions with σ <= λ become zero columns of A and B; ``effective_rank_``
-      is the number of the remaining columns.
+      up to a rotation. If σ <= λ for a direction, the corresponding columns of A and B are zero;
+      ``effective_rank_`` is the number of non-zero columns.
 
     Parameters
     ----------
     n_components : int, optional
-        Number k of latent dimensions, at most min(n, p). Default: the smaller of 50 and min(n, p).
+        Number k of latent dimensions, at most min(n, p). Default: 50, or min(n, p) if it is
+        smaller.
     objective : {"dropout", "weight_decay"}, default "dropout"
         The loss: Eq. 1 ("dropout") or Eq. 2 ("weight_decay").
     regularization : float, optional
-        The regularisation strength λ, at least 0. Eq. 1 compares λ with σ², and Eq. 2 compares λ
-        with σ, so 10,000 in Eq. 1 corresponds to 100 in Eq. 2. For a sample with a fraction f of
-        the users, scale λ by f in Eq. 1 and by f^½ in Eq. 2. Default: the result of
+        The regularisation strength λ, at least 0. λ has the scale of σ² in Eq. 1 and the scale of σ
+        in Eq. 2, so λ = 10,000 in Eq. 1 corresponds to λ = 100 in Eq. 2. If you train on a fraction
+        f of the users, multiply λ by f for Eq. 1, and by f^½ for Eq. 2. Default: the result of
         :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
-        The means to subtract from X: the column means (True), the mean of every user ("rows"), or
-        row and column means, after which rows and columns sum to 0 ("both"). X remains sparse,
-        because the means are handled as separate matrices of rank one.
+        The means that are subtracted from X: the column means (True), the row means ("rows"), or
+        both, after which the rows and the columns sum to 0 ("both"). X remains sparse, because the
+        means are handled as separate matrices of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
-        "direct" computes the eigendecomposition of the smaller Gram matrix, X'X or X X', in
-        float64, to working precision; if both dimensions of X exceed 2,048, it uses the Lanczos
-        method. "randomized" stops as soon as the relative residual of every singular triplet is at
-        most ``tol``. "auto" is "direct" if the smaller dimension of X is at most 1,024, else
-        "randomized".
+        The method that computes the SVD. "direct" computes the eigendecomposition of the smaller
+        Gram matrix, X'X or X X', to the precision of float64; if both dimensions of X exceed 2,048,
+        "direct" uses the Lanczos method for this purpose. "randomized" stops as soon as the
+        relative residual of every singular triplet is at most ``tol``. "auto" chooses "direct" if
+        the smaller dimension of X is at most 1,024, and "randomized" otherwise.
     tol : float, default 1e-3
         Largest relative residual of a singular triplet that the solver "randomized" accepts.
     random_state : int or numpy.random.Generator, default 0
-        Seed of the solver "randomized". Results with the same seed are bit-for-bit identical.
+        Seed for the solver "randomized". Results with the same seed are bit-for-bit identical.
 
     Attributes
     ----------
     components_ : ndarray (k, p), float32 or float64
-        V_k', in the type of X (float32 if X contains small integers). In each row, the entry with
-        the largest magnitude is positive.
+        The matrix V_k', in the type of X, or in float32 if X contains small integers. In each row,
+        the entry with the largest magnitude is positive.
     singular_values_ : ndarray (k,), float64
-        Singular values, descending. Values below 1e-7 times the largest value are set to 0, because
-        they are rounding errors.
+        Singular values in descending order. Values below 1e-7 times the largest value cannot be
+        distinguished from rounding errors, and are set to 0.
     regularization_ : float
-        The value of λ.
+        The regularisation strength λ that was used.
     shrinkage_ : ndarray (k,), float64
-        Shrinkage s of each direction, from 0 to 1.
+        Shrinkage s of each singular direction, from 0 to 1.
     effective_rank_ : int
-        Number of directions with s > 0. The other columns of A and B are zero.
+        Number of singular directions whose shrinkage s is above 0, which is the number of non-zero
+        columns of A and B.
     residuals_ : ndarray (k,), float64
         Relative residual of each singular triplet, as ``svd_residuals`` defines it.
     mean_ : ndarray (p,), float64, or None
-        The vector that is subtracted from every row: the column means; if center is "both", the
-        column means minus the overall mean.
+        The vector that is subtracted from every row of X. It contains the column means or, if
+        center is "both", the column means minus the overall mean.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -112,7 +114,7 @@ class LinearMF(FactorModel):
     -----
     AmbiguousSolutionWarning
         σ_k = σ_{k+1} > 0, so another k-dimensional subspace has the same loss. Only the solver
-        "direct" warns.
+        "direct" issues this warning.
 
     See Also
     --------
@@ -121,13 +123,13 @@ class LinearMF(FactorModel):
 
     Notes
     -----
-    If the smaller dimension m of X is at most 2,048, "direct" takes O(nnz m + m³) time and O(m²)
-    memory; for a larger m, "direct" makes several passes over X per component. Rows and columns of
-    zeros have zero embeddings. The largest magnitude in X must be from 1e-60 to 1e60 (float32:
-    1e-12 to 1e12), because squares are summed.
+    If the smaller dimension m of X is at most 2,048, the solver "direct" takes O(nnz m + m³) time
+    and O(m²) memory; for a larger m, it makes several passes over X per component. Without
+    centring, the embeddings of users and items that have no interactions are zero. The largest
+    magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12), because squares are summed.
 
-    If λ = 0 and the rank of X is below p, other matrices W fit X equally well; the result is the
-    matrix with the smallest norm.
+    If λ = 0 and the rank of X is below p, other matrices AB' fit X equally well; the solution is
+    the matrix with the smallest norm.
 
     Source: arXiv:2403.05440, sections 2.2 and 2.3.
 
@@ -182,8 +184,8 @@ class LinearMF(FactorModel):
             Interactions of n users with p items.
         y : None, not used
         progress : callable, optional
-            Called as progress(done, total), as :func:`fastcos.randomized_svd` calls it. The solver
-            "direct" calls this function only once, at the end.
+            Called as progress(done, total), in the same way as by :func:`fastcos.randomized_svd`.
+            The solver "direct" calls progress only once, at the end.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -216,10 +218,11 @@ class LinearMF(FactorModel):
         return self._shrink(shrinkage[:k], strength)
 
     def reregularized(self, objective: str, regularization: float) -> "LinearMF":
-        """Return a model of another objective or another λ for the same data, from the same SVD.
+        """Return a model with another objective or another λ, computed from the SVD of this model.
 
-        The parameters objective and regularization have the same meaning as in the class. Only the
-        shrinkage is computed again, in O(k) time; both models share ``components_``.
+        The parameters objective and regularization have the same meaning as in the constructor.
+        Only the shrinkage is computed again, which takes O(k) time; both models share
+        ``components_``.
 
         Examples
         --------
@@ -238,11 +241,11 @@ class LinearMF(FactorModel):
     def default_regularization(self, objective: str) -> float:
         """Return the λ at which an objective begins to suppress direction number k/5.
 
-        In the simulation of the paper, both objectives begin to suppress directions at a singular
-        value of 100 (λ = 10,000 for Eq. 1, λ = 100 for Eq. 2), which about 10 of 50 singular values
-        exceed. Accordingly, the default λ is singular value number k/5 for Eq. 2, and its square
-        for Eq. 1. If this default would make all columns of Eq. 2 zero, which happens for k up to
-        5, λ is half of the largest singular value instead.
+        In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2. Both objectives
+        then suppress directions whose singular value is below about 100; about 10 of the 50
+        singular values are above 100. Accordingly, the default λ is singular value number k/5 for
+        Eq. 2, and its square for Eq. 1. For k up to 5, this default would make all columns of the
+        solution of Eq. 2 zero; λ is then half of the largest singular value instead.
 
         Examples
         --------
@@ -261,14 +264,14 @@ class LinearMF(FactorModel):
         return self
 
     def item_embeddings(self, rescaling: Any = None) -> Matrix:
-        """Return the item embeddings B D^-1.
+        """Return the item embeddings B D^-1 under a rescaling D.
 
         Parameters
         ----------
         rescaling : str, Rescaling or array_like (k,), optional
-            A name in :func:`rescalings`, a ``Rescaling`` with two exponents, or the positive
-            diagonal of D. Default: D = I. Only the objective "dropout" allows a rescaling, because
-            the solution of Eq. 2 is unique.
+            The rescaling D: a name in :func:`rescalings`, a ``Rescaling`` with two exponents, or
+            the positive diagonal of D. Default: D = I. A rescaling is only allowed if the objective
+            is "dropout", because the solution of Eq. 2 is unique up to a rotation.
 
         Returns
         -------
@@ -280,7 +283,7 @@ class LinearMF(FactorModel):
         return self._scaled_components(factors)
 
     def user_embeddings(self, X: Any, rescaling: Any = None) -> Matrix:
-        """Return the user embeddings X A D.
+        """Return the user embeddings X A D under a rescaling D.
 
         Parameters
         ----------
@@ -293,8 +296,9 @@ class LinearMF(FactorModel):
         -------
         ndarray (m, k), float32 or float64
             The user embeddings, in the wider type of X and ``components_``. If ``center`` is True
-            or "both", they are (X - 1 mean') A D; "rows" and "both" also subtract the mean of every
-            row from the row.
+            or "both", the vector ``mean_`` is subtracted from every row of X before the
+            multiplication; if ``center`` is "rows" or "both", the mean of every row is subtracted
+            from the row.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False), rescaling)
@@ -317,7 +321,7 @@ class LinearMF(FactorModel):
         self._shrink(self.shrinkage_, fields["regularization"])
 
     def _settings(self, max_components: int) -> SimpleNamespace:
-        """Return the validated parameters."""
+        """Return the validated constructor parameters of this model."""
         is_generator = isinstance(self.random_state, np.random.Generator)
         k, strength = self.n_components, self.regularization
         if k is None:
@@ -344,7 +348,7 @@ class LinearMF(FactorModel):
         return super()._as_matrix(X, reset=reset)
 
     def _diagonal(self, rescaling: Any) -> npt.NDArray[np.float64]:
-        """Return the diagonal of D, by which the symmetric solution V_k s^½ is rescaled."""
+        """Return the diagonal (k,) of the rescaling D of the symmetric solution V_k s^½."""
         if self.objective == "weight_decay":
             reason = "for objective 'weight_decay', whose solution is unique (Eq. 6)"
             validation.check_none("rescaling", rescaling, reason)
@@ -356,7 +360,7 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k singular triplets; the direct solver returns k + 1, which takes no more time."""
+    """Return k singular triplets, or k + 1 from the direct solver, to detect σ_k = σ_{k+1}."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)
@@ -367,7 +371,7 @@ def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | 
 
 
 def _knee(s: npt.NDArray[np.float64], objective: str) -> float:
-    """Return the default λ for the singular values s (k,)."""
+    """Return the default regularisation strength λ for the singular values s (k,)."""
     knee = float(s[math.ceil(_KNEE_SHARE * len(s)) - 1])
     if objective == "dropout":
         return knee**2
@@ -377,7 +381,7 @@ def _knee(s: npt.NDArray[np.float64], objective: str) -> float:
 def _shrinkage(
     s: npt.NDArray[np.float64], objective: str, regularization: float
 ) -> npt.NDArray[np.float64]:
-    """Return σ²/(σ²+λ) for Eq. 1 or max(0, 1 - λ/σ) for Eq. 2; 0 if σ = 0, even with λ = 0."""
+    """Return the shrinkage σ²/(σ²+λ) for Eq. 1 or max(0, 1 - λ/σ) for Eq. 2, and 0 for σ = 0."""
     if objective == "dropout":
         numerator, denominator = s**2, s**2 + regularization
     else:

@@ -1,9 +1,9 @@
-"""Transformers that scale or convert sparse interactions before training.
+"""Transformers that scale interactions or convert them to co-occurrences before training.
 
-All transformers of this module preserve sparsity and follow scikit-learn: ``fit`` learns the
-parameters that ``transform`` applies to other rows. Subtracting means would make X dense, so
-:class:`StandardizeColumns` only scales the columns, and provides the means for the argument
-``center=`` of :func:`fastcos.matmul` and of the SVD.
+All transformers of this module keep X sparse and follow the conventions of scikit-learn: ``fit``
+learns parameters from X, and ``transform`` applies these parameters to other rows. Subtracting
+means would make X dense, so :class:`StandardizeColumns` only scales the columns; it provides the
+means for the argument ``center=`` of :func:`fastcos.matmul` and of the SVD.
 """
 
 import itertools
@@ -26,10 +26,10 @@ _BYTES_PER_PRODUCT = 64
 
 
 class Biases(NamedTuple):
-    """The arguments row_center= (n,) and center= (p,) of ``matmul`` and of the SVD.
+    """The vectors row_center (n,) and center (p,), which are arguments of ``matmul`` and the SVD.
 
-    ``matmul`` then multiplies, and the SVD then decomposes, the matrix X - row_center 1' - 1
-    center'.
+    With these arguments, ``matmul`` and the SVD use the matrix X - row_center 1' - 1 center'
+    instead of X.
     """
 
     row_center: Floats | None
@@ -37,12 +37,13 @@ class Biases(NamedTuple):
 
 
 def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
-    """Return the row means and column means of a validated X, which may be an InteractionShards.
+    """Return the row means and the column means of X, which is validated or InteractionShards.
 
     A product subtracts these means without making X dense: ``matmul(X, A, **biases(X)._asdict())``.
-    Subtracting row and column means is double centring, X - r 1' - 1 m' + mean, whose rows and
-    columns sum to 0. If the row means are computed as well, the overall mean is therefore
-    subtracted from the returned column means. Source: arXiv:2403.05440, footnote 1.
+    Subtracting both row means r and column means m is called double centring. The rows and columns
+    of X - r 1' - 1 m' + mean sum to 0, where mean is the overall mean. Therefore, if both means are
+    returned, the overall mean has been subtracted from the column means. Source: arXiv:2403.05440,
+    footnote 1.
 
     Examples
     --------
@@ -70,11 +71,11 @@ class _Transformer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Base class of the transformers."""
+    """Base class of the transformers in this module."""
 
 
 def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -> Any:
-    """Return diag(rows) X diag(columns), in the type of X, and sparse if X is sparse."""
+    """Return diag(rows) X diag(columns) in the type of X; the result is sparse if X is sparse."""
     if not sp.issparse(X):
         out = X.astype(np.float64)
         if rows is not None:
@@ -97,12 +98,12 @@ def _power(values: Floats, exponent: float) -> Floats:
 
 
 class StandardizeColumns(_Transformer):
-    """Divide every column by its standard deviation, and provide the means of the scaled columns.
+    """Transformer that divides every column by its standard deviation and provides the means.
 
-    The standardised matrix is (X - 1 mean') diag(1 / sd). ``transform`` returns X diag(1 / sd),
-    without subtracting the means, which keeps X sparse. To subtract the means, pass
-    ``center=transformer.center_`` to ``matmul`` and to the SVD, or use ``LinearMF(center=True)``.
-    A constant column becomes zero.
+    The standardised matrix is (X - 1 mean') diag(1 / sd), but ``transform`` returns X diag(1 / sd):
+    it does not subtract the means, so that X stays sparse. To subtract the means, pass
+    ``center=transformer.center_`` to ``matmul`` and to the SVD, or use ``LinearMF(center=True)``. A
+    constant column of X becomes a zero column.
 
     Attributes
     ----------
@@ -128,7 +129,7 @@ class StandardizeColumns(_Transformer):
     """
 
     def fit(self, X: Any, y: Any = None) -> "StandardizeColumns":
-        """Learn means and standard deviations of the columns of X (n, p)."""
+        """Learn the means and the standard deviations of the columns of X (n, p)."""
         X = self._as_matrix(X, reset=True)
         n, p = X.shape
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
@@ -149,18 +150,21 @@ class StandardizeColumns(_Transformer):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return X diag(1 / sd) for rows X (m, p)."""
+        """Return the rows X (m, p), with each column divided by its standard deviation."""
         check_is_fitted(self)
         return _scaled(self._as_matrix(X, reset=False), columns=_power(self.scale_, -1.0))
 
     def inverse_transform(self, X: Any) -> Any:
-        """Return X diag(sd) for rows X (m, p); constant columns stay zero."""
+        """Return the rows X (m, p), with each column multiplied by its standard deviation.
+
+        A column that was constant in ``fit`` stays zero.
+        """
         check_is_fitted(self)
         return _scaled(self._as_matrix(X, reset=False), columns=self.scale_)
 
 
 class NormalizeRows(_Transformer):
-    """Divide every row by its Euclidean norm; zero rows stay zero.
+    """Transformer that divides every row by its Euclidean norm; zero rows stay zero.
 
     Attributes
     ----------
@@ -181,12 +185,12 @@ class NormalizeRows(_Transformer):
     """
 
     def fit(self, X: Any, y: Any = None) -> "NormalizeRows":
-        """Learn the number of columns of X (n, p)."""
+        """Store the number of columns of X (n, p); nothing else is learnt."""
         self._as_matrix(X, reset=True)
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the rows X (m, p) divided by their norms."""
+        """Return the rows X (m, p), each divided by its norm."""
         check_is_fitted(self, "n_features_in_")
         X = self._as_matrix(X, reset=False)
         largest = np.asarray(abs(X).max(axis=1).toarray() if sp.issparse(X) else abs(X).max(axis=1))
@@ -199,33 +203,36 @@ class NormalizeRows(_Transformer):
 
 
 class PopularityWeights(_Transformer):
-    """Weight users and items: diag(activity^-row_power) X diag(popularity^-column_power).
+    """Transformer that weights users by their activity and items by their popularity.
 
-    ``column_power`` is the exponent γ of inverse propensity scores of items, and ``row_power`` is
-    the exponent δ of inverse propensity scores of users. If both exponents are ½, the result is the
-    matrix of correspondence analysis, whose largest singular value is 1. Popularities are the
-    column sums of |X| in ``fit``, and activities are the row sums of |X| in ``transform``. A row or
-    column with a sum of 0 gets the weight 0.
+    The result is diag(activity^-row_power) X diag(popularity^-column_power).
+
+    ``column_power`` is the exponent of the inverse propensity scores of the items, and
+    ``row_power`` is the exponent of the inverse propensity scores of the users. If both exponents
+    are ½, the result is the matrix of correspondence analysis, whose largest singular value is 1.
+    The popularities are the column sums of |X| in ``fit``, and the activities are the row sums of
+    |X| in ``transform``. A row or a column with a sum of 0 gets the weight 0.
 
     Parameters
     ----------
     column_power : float, default 0.5
         Exponent of the popularities; a negative exponent favours popular items. The exponent 3/4 of
-        word2vec has another meaning: it is the exponent of the negative sampling distribution
-        (``CosineMF(negative_exponent=)``).
+        word2vec is a different parameter: it is the exponent of the distribution of negative
+        samples, which is ``negative_exponent`` in ``CosineMF``.
     row_power : float, default 0
-        Exponent of the activities.
+        Exponent of the activities of the users.
 
     Attributes
     ----------
     popularity_ : ndarray (p,), float64
-        Column sums of |X|.
+        Column sums of |X| for the X in ``fit``.
     n_features_in_ : int
 
     Notes
     -----
-    Sources: arXiv:2403.05440, section 3; Schnabel et al. arXiv:1602.05352; Greenacre 1984. Source
-    of the exponent 3/4: Mikolov et al. arXiv:1310.4546.
+    Sources: arXiv:2403.05440, section 3; Schnabel et al., arXiv:1602.05352, for propensities;
+    Greenacre 1984, for correspondence analysis; Mikolov et al., arXiv:1310.4546, for the exponent
+    3/4 of word2vec.
 
     Examples
     --------
@@ -249,7 +256,7 @@ class PopularityWeights(_Transformer):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the weighted rows X (m, p)."""
+        """Return the rows X (m, p), weighted by activity and popularity."""
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
         columns, rows = _power(self.popularity_, -self.column_power), None
@@ -259,35 +266,38 @@ class PopularityWeights(_Transformer):
 
 
 class ShiftedPPMI(_Transformer):
-    """Shifted positive pointwise mutual information (PPMI) of the co-occurrence of items.
+    """Transformer to the shifted positive pointwise mutual information (PPMI) of pairs of items.
 
-    The entry of items i and j is max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift). Here,
-    #(i,j) is the number of rows of X that contain both items (computed as Σ x_i x_j), and #(i) is
-    the sum of #(i,j) over all items j other than i. ``fit`` computes these counts for every pair of
-    different items, and converts them to ``ppmi_``, a CSR matrix (p, p). The SVD of this matrix
-    approximates skip-gram with negative sampling. Skip-gram factorises the same matrix without the
-    maximum and under a weighted loss; the two factorisations are the same only if the rank is large
-    enough. The matrix is symmetric only for β = 1. ``transform`` returns X ppmi_.
+    The shifted PPMI of the items i and j is max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln
+    shift). Here, #(i,j) is the number of rows of X that contain both items, computed as Σ x_i x_j
+    over the rows. The count #(i) is the sum of #(i,j) over all other items j.
+
+    ``fit`` computes the shifted PPMI of every pair of different items, and stores it in ``ppmi_``,
+    a CSR matrix (p, p). This matrix is symmetric only for β = 1. ``transform`` returns the product
+    of X and ``ppmi_``. The SVD of ``ppmi_`` approximates skip-gram with negative sampling:
+    skip-gram factorises the same matrix without the maximum and with a weighted loss, and the two
+    factorisations are the same only if the rank is large enough.
 
     Parameters
     ----------
     smoothing : float, default 0.75
         Exponent β of the counts of context items, from 0 to 1.
     shift : float, default 1
-        Number of negative samples of skip-gram, at least 1; with 1, nothing is subtracted.
+        The number of negative samples in skip-gram, at least 1. If the shift is 1, nothing is
+        subtracted, because ln 1 = 0.
 
     Attributes
     ----------
     ppmi_ : csr_array (p, p), float64
-        The shifted positive PMI.
+        The shifted PPMI of every pair of different items.
     n_features_in_ : int
         Number p of columns.
 
     Notes
     -----
     The transformer needs memory for the non-zeros of ppmi_, and at most ``working_memory`` for
-    blocks of rows of X'X. A negative entry of X raises an error. Sources: Levy and Goldberg, NIPS
-    2014; Levy et al. doi:10.1162/tacl_a_00134.
+    blocks of rows of X'X. A negative entry in X raises ValueError. Sources: Levy and Goldberg, NIPS
+    2014; Levy, Goldberg and Dagan, doi:10.1162/tacl_a_00134.
 
     Examples
     --------
@@ -303,7 +313,7 @@ class ShiftedPPMI(_Transformer):
         self.shift = shift
 
     def fit(self, X: Any, y: Any = None) -> "ShiftedPPMI":
-        """Learn ppmi_ from X (n, p)."""
+        """Compute the attribute ``ppmi_`` from X (n, p)."""
         X = self._as_matrix(X, reset=True)
         smoothing = validation.as_real("smoothing", self.smoothing, low=0, high=1)
         shift = np.log(validation.as_real("shift", self.shift, low=1))
@@ -333,7 +343,7 @@ class ShiftedPPMI(_Transformer):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return X ppmi_ for rows X (m, p)."""
+        """Return the product of the rows X (m, p) and the matrix ``ppmi_``."""
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
         return (X @ self.ppmi_).astype(X.dtype)

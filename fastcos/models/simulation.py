@@ -1,4 +1,4 @@
-"""Simulation of interactions as in the paper, with known item clusters."""
+"""Simulation of interactions with known item clusters, as in the paper arXiv:2403.05440."""
 
 import math
 from itertools import pairwise
@@ -62,18 +62,19 @@ _WORK_PER_BLOCK = 100_000
 
 @as_table
 class Simulation(NamedTuple):
-    """Simulated interactions, and the parameters from which they were drawn.
+    """Simulated interactions, with the clusters, popularities and preferences behind them.
 
     Attributes
     ----------
     X : scipy.sparse.csr_array (n, p), float32
-        The interactions; every stored entry is 1. Column indices ascend within a row.
+        The interactions. Every stored entry is 1, and column indices ascend within a row.
     item_cluster : ndarray (p,), int64
-        The cluster of every item, from 0. A cluster may be empty.
+        The cluster of every item, numbered from 0. Some clusters may be empty.
     item_popularity : ndarray (p,), float64
-        Baseline popularity p_i of every item, up to one common factor.
+        Baseline popularity p_i of every item. Multiplying all popularities by the same factor would
+        not change the simulation.
     user_preference : ndarray (n, C), float64
-        Cluster preferences p_uc; rows sum to 1.
+        Preference p_uc of every user for every cluster; each row sums to 1.
     parameters : dict
         All arguments, including the choices of the preset:
         ``simulate_interactions(**parameters)`` returns the same data.
@@ -87,9 +88,9 @@ class Simulation(NamedTuple):
 
 
 def presets() -> dict[str, dict[str, Any]]:
-    """Return the presets of simulate_interactions by name, each with all of its choices.
+    """Return the presets of :func:`simulate_interactions`: a dict from names to dicts of choices.
 
-    The first preset is the default.
+    The first preset is the default preset of the simulation.
 
     Examples
     --------
@@ -121,61 +122,66 @@ def simulate_interactions(
 ) -> Simulation:
     """Simulate interactions of users with items, as in section 4 of the paper.
 
-    Items are assigned to clusters at random. Every cluster c has an exponent β_c, which is
-    uniformly distributed within the interval item_exponent. Every item i of the cluster has a
-    popularity p_i from a power law with exponent β_c. User u has random cluster preferences p_uc,
-    and interacts with k_u different items. These items are drawn one after another, among the items
-    that have not been drawn yet, with probabilities proportional to p_uc p_i. The number k_u
-    follows a power law with exponent user_exponent. The preset chooses the details that the paper
-    does not specify. The arguments from cluster_probabilities to activity_distribution override the
-    preset.
+    Items are assigned to clusters at random. Every cluster c has an exponent β_c, which is drawn
+    from the uniform distribution over the interval item_exponent. The popularity p_i of every item
+    i in the cluster is drawn from a power law with the exponent β_c. Every user u has random
+    cluster preferences p_uc, and interacts with k_u different items. These items are drawn one
+    after another, without replacement, with probabilities proportional to p_uc p_i, where c is the
+    cluster of item i. The number k_u follows a power law with the exponent user_exponent. The
+    preset chooses the details that the paper does not specify. The arguments from
+    cluster_probabilities to activity_distribution override choices of the preset.
 
-    The draws follow these distributions exactly, up to the rounding of float64. The function needs
-    memory for the interactions and for n C numbers, but not for n p. Clusters, exponents,
-    popularities, preferences, activities and items use separate random streams, so changing one
-    choice does not change the other streams.
+    The random numbers follow these distributions exactly, except for rounding errors of float64.
+    The function needs memory for the interactions and for n C other numbers, but not for n p
+    numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
+    separate random streams, so a different choice for one of them does not change the random
+    numbers of the others.
 
     Parameters
     ----------
     n_users, n_items : int
-        Numbers n of users and p of items, at least 1.
+        The number n of users and the number p of items, each at least 1.
     n_clusters : int
-        Number C of clusters, from 1 to n_items. A cluster may be tiny or empty.
+        Number C of clusters, from 1 to n_items. Some clusters may be tiny or empty.
     item_exponent : (float, float)
-        Lower and upper end of the interval of β_c, from 0 to 20. Both ends must be at least 0.1
-        unless popularity_distribution is "rank_zipf".
+        The lower and the upper end of the interval from which β_c is drawn, each from 0 to 20. Both
+        ends must be at least 0.1 unless popularity_distribution is "rank_zipf".
     user_exponent : float
         Exponent of the distribution of k_u, from 0 to 20. If activity_distribution is
-        "pareto_clipped", it must be at least 0.1.
+        "pareto_clipped", the exponent must be at least 0.1.
     preset : str
-        A name in ``fastcos.models.presets()``. "zipf_bounded" applies the power laws of the paper
-        to the ranks of the items, and to numbers of interactions from 1 to n_items.
+        A name in ``fastcos.models.presets()``. The default "zipf_bounded" applies the power laws of
+        the paper to the ranks of the items by popularity, and to the numbers of interactions of
+        users, from 1 to n_items.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
-        Probabilities of the clusters: all equal, drawn from Dirichlet(1), or proportional to an
-        array.
+        Probabilities with which items are assigned to the clusters: all equal ("uniform"), drawn
+        from a Dirichlet distribution of concentration 1 ("dirichlet"), or proportional to an array.
     popularity_distribution : str, optional
-        "rank_zipf": the popularity is rank^-β, for a random ranking of the items in a cluster. In
-        the other distributions, U is a uniformly distributed number from 0 to 1: "pareto_draw" is
+        The distribution of the popularities in a cluster with the exponent β. With "rank_zipf", the
+        items of the cluster are ranked at random, and the popularity is rank^-β. The other
+        distributions transform a uniformly distributed number U from 0 to 1: "pareto_draw" is
         U^(-1/β), "power_draw" is U^(1/β), and "bounded_pareto_draw" is U^(-1/β) with U from 0.01 to
         1.
     popularity_scale : {"unscaled", "cluster_sum"}, optional
-        With "cluster_sum", the popularities in every cluster are scaled to a sum of 1.
+        With "cluster_sum", the popularities of the items in every cluster are scaled such that
+        their sum is 1.
     preference_distribution : {"dirichlet", "softmax"}, optional
-        "dirichlet" draws preferences from a Dirichlet distribution; "softmax" computes the softmax
-        of C standard normal numbers.
+        The distribution of the cluster preferences of a user. "dirichlet" draws them from a
+        Dirichlet distribution; "softmax" computes the softmax of C standard normal numbers.
     preference_concentration : float, optional
-        Concentration of the Dirichlet distribution, at least 0.01. Below 1, most users prefer few
-        clusters.
+        Concentration of the Dirichlet distribution of the preferences, at least 0.01. If the
+        concentration is below 1, most users prefer few clusters.
     activity_distribution : {"bounded_power", "pareto_clipped"}, optional
-        "bounded_power": P(k_u = x) is proportional to x^-user_exponent for x = 1 .. p.
-        "pareto_clipped": k_u is U^(-1/user_exponent), rounded down and limited to p / 2 (but at
-        least 1), with U uniformly distributed from 0 to 1.
+        The distribution of k_u. With "bounded_power", P(k_u = x) is proportional to
+        x^-user_exponent for x from 1 to p. With "pareto_clipped", k_u is U^(-1/user_exponent),
+        rounded down and limited to p / 2 (but at least 1), where U is uniformly distributed from 0
+        to 1.
     interactions_per_user : int, optional
-        Number of interactions k_u of every user, from 1 to n_items. By default, k_u is drawn from a
-        distribution.
+        Number of interactions k_u of every user, from 1 to n_items. By default, k_u is drawn from
+        activity_distribution.
     random_state : int
-        Seed. The same seed yields the same interactions for any number of threads and for both
-        values of the setting ``backend``.
+        The seed of all random numbers. The same seed yields the same interactions for any number of
+        threads and for both values of the setting ``backend``.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
@@ -184,9 +190,9 @@ def simulate_interactions(
     Returns
     -------
     Simulation
-        X, item_cluster, item_popularity, user_preference and parameters. If fewer than k_u items
-        have a positive weight for a user, the user interacts with all items of positive weight.
-        Items without interactions are zero columns of X.
+        A named tuple (X, item_cluster, item_popularity, user_preference, parameters). If fewer than
+        k_u items have a positive probability for a user, the user interacts with all items of
+        positive probability. Items without interactions are zero columns of X.
 
     Raises
     ------
@@ -249,7 +255,7 @@ def simulate_interactions(
 def _simulate(
     parameters: dict[str, Any], n_threads: int | None, progress: parallel.Progress | None
 ) -> Simulation:
-    """Return the simulation that these validated parameters describe."""
+    """Return the simulation with these validated parameters."""
     n_users, n_items = parameters["n_users"], parameters["n_items"]
     n_clusters = parameters["n_clusters"]
     *streams, item_seed = np.random.SeedSequence(parameters["random_state"]).spawn(6)
@@ -276,7 +282,7 @@ def _simulate(
 
 
 def _choices(preset: str, overrides: dict[str, Any], n_clusters: int) -> dict[str, Any]:
-    """Return every choice: the value in overrides or, if that is None, the value of the preset."""
+    """Return all choices; where an entry of `overrides` is None, the preset makes the choice."""
     validation.as_choice("preset", preset, tuple(_PRESETS))
     choices = presets()[preset] | {
         name: value for name, value in overrides.items() if value is not None
@@ -307,7 +313,7 @@ def _as_item_exponents(item_exponent: Any, popularity_distribution: str) -> tupl
 def _popularity(
     random: np.random.Generator, item_cluster: Integers, exponent: Floats, choices: dict[str, Any]
 ) -> Floats:
-    """Draw the baseline popularity (p,) of every item."""
+    """Return the baseline popularity (p,) of every item, drawn at random."""
     n_items, distribution = len(item_cluster), choices["popularity_distribution"]
     beta = exponent[item_cluster]
     if distribution == "rank_zipf":
@@ -328,7 +334,7 @@ def _popularity(
 
 
 def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floats:
-    """Draw the cluster preferences (n, C) of every user; rows sum to 1."""
+    """Return the cluster preferences (n, C) of the users, drawn at random; rows sum to 1."""
     n_users, n_clusters = parameters["n_users"], parameters["n_clusters"]
     if parameters["preference_distribution"] == "dirichlet":
         alpha = np.full(n_clusters, parameters["preference_concentration"])
@@ -340,7 +346,7 @@ def _preference(random: np.random.Generator, parameters: dict[str, Any]) -> Floa
 
 
 def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Integers:
-    """Draw the number k_u of interactions of every user, from 1 to n_items."""
+    """Return the number k_u of interactions of every user, drawn at random from 1 to n_items."""
     n_items: int = parameters["n_items"]
     exponent: float = parameters["user_exponent"]
     uniform: Floats = 1 - random.random(parameters["n_users"])
@@ -363,12 +369,16 @@ def _draw_items(
     n_threads: int | None,
     progress: parallel.Progress | None,
 ) -> sp.csr_array:
-    """Draw activity[u] items for user u with weights preference[u, c_i] popularity[i].
+    """Return a binary CSR matrix with activity[u] items for each user u, drawn at random.
 
-    The shapes are preference (n, C), item_cluster (p,), popularity (p,) and activity (n,); key
-    contains two 32-bit words. A user for whom fewer than activity[u] items have a positive weight
-    gets all items of positive weight. The result is a binary CSR matrix. The function takes time
-    proportional to the number of interactions, not to n p.
+    The weight of item i for user u is preference[u, item_cluster[i]] popularity[i]. If fewer than
+    activity[u] items have a positive weight, the user gets all items of positive weight. The
+    function takes time proportional to the number of interactions, not to n p.
+
+    - `preference` (n, C): the cluster preferences of the users.
+    - `item_cluster` (p,), `popularity` (p,): the clusters and the popularities of the items.
+    - `activity` (n,): the number of interactions of every user.
+    - `key`: the two 32-bit words that seed the random generator.
     """
     n_items, n_clusters = len(item_cluster), preference.shape[1]
     order = np.argsort(item_cluster, kind="stable")
