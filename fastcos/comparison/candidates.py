@@ -112,7 +112,7 @@ class Embeddings:
 class Candidate:
     """A similarity measure, a rescaling D and a preprocessing, which are evaluated together.
 
-    Candidates are compared without the field ``source``.
+    Two candidates are equal if all their fields except ``source`` are equal.
 
     Attributes
     ----------
@@ -237,8 +237,8 @@ def select_candidates(
     If `measures` is a list, these measures are compared, and the function raises an error if the
     embeddings lack the data that one of them requires. None stands for all measures, and "default"
     stands for twelve measures that rank items differently; in both cases, a measure is left out if
-    the embeddings lack the data that it requires. The second result is a dict from each measure
-    that is left out to these data.
+    the embeddings lack the data that it requires. The second result is a dict that maps each
+    measure that is left out to the data that it requires.
 
     Measures of users are accepted only if `with_users` is true. There is one exception: if there is
     no model, the rows may belong to users, so measures that compare rows of users with each other
@@ -313,7 +313,7 @@ def representative(candidate: Candidate) -> Candidate:
 
 
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
-    """Return one candidate for each rescaling that changes the scores of its measure.
+    """Return the candidates under every rescaling that may change their scores.
 
     If D does not change the scores of a measure, the measure is evaluated only under the first
     rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq. 1, so

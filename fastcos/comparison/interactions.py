@@ -286,7 +286,7 @@ def _draw_task(
 
     - `codes` (p,): the label codes of the items, or None if the task is to predict held-out
       interactions.
-    - `names`: the name of the label for each code.
+    - `names`: the names of the labels, indexed by label code.
     - `popularity` (p,): the number of users of each item; items without users are not ranked.
     - `n_ranked`: the approximate number of items to rank; None stands for all items.
     """
@@ -370,8 +370,8 @@ def _candidates(
 
     The candidates are the measures under every rescaling, the same measures after every
     preprocessing and, if `with_columns` is true, measures of the columns of X, which need no model.
-    The second result is a dict from each measure that is left out to the data or the memory that it
-    requires.
+    The second result is a dict that maps each measure that is left out to the data or the memory
+    that it requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

@@ -164,7 +164,7 @@ def smallest_near_best(ranks: Sequence[int], ndcg: Floats) -> int:
 
 
 def _errors(ndcg: Floats) -> Floats:
-    """Return the standard error of the difference of the NDCG of each rank from the best NDCG."""
+    """Return, for each rank, the standard error of the difference from the best NDCG."""
     best = ndcg[ndcg.mean(axis=1).argmax()]
     return (ndcg - best).std(axis=1, ddof=1) / np.sqrt(ndcg.shape[1])
 

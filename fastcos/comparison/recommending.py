@@ -27,8 +27,8 @@ def recommend(
     - `X` (n, p): the interactions, which say which items a user has seen.
 
     If the measure compares items with each other, the items that a user has seen vote for their
-    nearest items. If it compares users, the nearest users vote for the items that they have seen. A
-    user never receives an item that the user has seen.
+    nearest items. If the measure compares users, the nearest users vote for the items that they
+    have seen. A user never receives an item that the user has seen.
 
     The items of each user have descending scores or votes, and the list is padded with -1. If the
     items are ranked by votes, all scores in the result are NaN.

@@ -147,7 +147,7 @@ class Comparison(Record):
         Label code of each item. Codes number the labels in sorted order, from 0; an item without a
         label has the code -1.
     label_names : list of str
-        The name of the label for each label code.
+        The names of the labels, indexed by label code.
     popularity : ndarray (p,), int64
         Number of users of each item.
     parameters : dict

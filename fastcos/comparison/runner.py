@@ -91,7 +91,7 @@ def rank_results(
 
 
 class ModelEmbeddings:
-    """A function from the name of a rescaling to the embeddings of a model under this rescaling."""
+    """Maps the name of a rescaling to the embeddings of a model under this rescaling."""
 
     def __init__(self, models: FittedModels, variants: Sequence[ModelVariant], X: Any) -> None:
         self._models = models

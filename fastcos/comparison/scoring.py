@@ -64,7 +64,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Yield blocks of at most `step` items, each as precomputed arrays and its number of items."""
+    """Yield at most `step` items at a time, as their precomputed arrays and their number."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

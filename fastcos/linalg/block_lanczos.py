@@ -62,7 +62,7 @@ def largest_basis(k: int) -> int:
 
 
 class SVDProgress:
-    """Reports the progress of an SVD: how many columns of how many X'X has been multiplied by."""
+    """Reports the progress of an SVD, as counts of the columns that X'X is multiplied by."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
@@ -79,7 +79,7 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Add `columns` to the count, and report the count and the total, which is no less."""
+        """Add `columns` to the count; report the count, and a total of at least the count."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
@@ -215,7 +215,10 @@ class _Basis:
         return bool(self.size + self._Q.shape[1] > self._capacity)
 
     def extend(self) -> int:
-        """Append the next block to the basis, compute a new one; return the width of the former."""
+        """Append the next block to the basis, and compute a new next block.
+
+        Return the number of columns that were appended.
+        """
         first, last = self.size, self.size + self._Q.shape[1]
         self._columns[:, first:last] = self._Q
         self.size = last
@@ -271,7 +274,7 @@ class _Basis:
         return True
 
     def _remove_basis(self, Z: Matrix) -> Matrix:
-        """Make the columns of Z orthogonal to B, in place; return the B'Z of the previous Z."""
+        """Make the columns of Z orthogonal to B, in place; return B'Z for the original Z."""
         C = self._cross(self._columns, Z, columns=self.size)
         self._add_product(self._columns, -C, Z)
         return C
@@ -280,10 +283,10 @@ class _Basis:
         """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The term B C
-        removes these errors: scaling a short column of Z to length 1 enlarges its rounding errors,
-        so that an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3 relative
-        to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
-        columns of Q are random.
+        accounts for these errors: scaling a short column of Z to length 1 enlarges its rounding
+        errors, so that an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3
+        relative to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the
+        missing columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))

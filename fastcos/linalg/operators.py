@@ -95,7 +95,7 @@ class Operator:
         return self.rmatmul(self.matmul(Q))
 
     def gram(self) -> Floats:
-        """Return X'X (p, p) in float64, which this base class computes from the identity matrix."""
+        """Return X'X (p, p) in float64; this base class multiplies X'X by the identity matrix."""
         p = self.shape[1]
         total = np.empty((p, p))
         for column in range(0, p, 256):
@@ -234,7 +234,7 @@ class Workspace:
 
 
 class SparseOperator(Operator):
-    """Computes the products of a sparse X, a canonical CSR array.
+    """Computes the products of a sparse matrix X, which is a canonical CSR array.
 
     A row of X A is summed in the order of the non-zeros of the corresponding row of X. The other
     products are sums over all rows, which are divided into parts
@@ -571,7 +571,7 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
     """Return an array for X A, and whether the kernel writes to it with non-temporal stores.
 
-    Non-temporal stores bypass the caches. They are not used for newly allocated memory: the
+    Non-temporal stores, which bypass the caches, are not used for newly allocated memory: the
     operating system has just cleared its pages, so these pages are already in the caches.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)

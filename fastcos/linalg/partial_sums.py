@@ -38,13 +38,13 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return the starts of all parts but the first, each as a number of rows plus non-zeros."""
+    """Return the start of each part but the first: how many rows plus non-zeros precede it."""
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 
 
 def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
-    """Return how many parts are summed at once, which the threads and the memory limit."""
+    """Return how many parts to sum at once, limited by the number of threads and the memory."""
     size = config.n_threads() if n_threads is None else n_threads
     affordable = int(config.working_memory() * 2**20) // bytes_per_sum
     limit = max(1, min(parts, affordable, _SUMS_PER_THREAD * size))

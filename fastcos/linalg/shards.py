@@ -224,7 +224,7 @@ class InteractionShards:
         return X
 
     def blocks(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, sp.csr_array]]:
-        """Yield the rows in [lo, hi) shard by shard, each time with the index of the first of them.
+        """Yield (index of the first row, rows) for every shard that has rows in [lo, hi).
 
         While the caller works on one shard, the operating system reads the next shard.
 
@@ -343,7 +343,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
 
 @contextlib.contextmanager
 def shard_writer(path: storage.PathLike, item_ids: Ids) -> Iterator[_ShardWriter]:
-    """Yield a writer that adds shards to a new directory, which appears when all are written."""
+    """Yield a writer of shards, whose directory appears when the context ends without an error."""
     target = validation.as_path("path", path).absolute()
     storage.check_new_directory("path", target)
     with storage.temporary_directory(target) as folder:
@@ -489,7 +489,7 @@ class ShardedOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: str, factor: Matrix) -> Matrix:
-        """Return the product, summed over all rows in order; each thread sums other columns."""
+        """Return the product, summed over all rows in order; threads sum different columns."""
         p, width = self.shape[1], factor.shape[1]
         columns = parallel.row_blocks(width, max(4, -(-width // self._size)))
         sums = [np.zeros((1, p, hi - lo), factor.dtype) for lo, hi in pairwise(columns)]

@@ -371,10 +371,10 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Return the residuals, each divided by the distance of its vector from the earlier vectors.
 
-    The distance is the distance from the span of the earlier vectors, which Cholesky's elimination
-    in the Gram matrix of the vectors computes. If the vectors are orthogonal except for rounding
-    errors, as the vectors of a solver are, all distances are about 1. The function does not divide
-    by distances of about 1.
+    Cholesky's elimination in the Gram matrix of the vectors computes the distance of each vector
+    from the span of the earlier vectors. If the vectors are orthogonal except for rounding errors,
+    as the vectors of a solver are, all distances are about 1. The function does not divide by
+    distances of about 1.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -398,7 +398,7 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether the Krylov basis for k triplets would have almost `side` vectors."""
+    """Return whether the Krylov basis for k triplets would nearly fill all `side` dimensions."""
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
 

@@ -181,7 +181,7 @@ def model_change(
 
 
 def _size_of(matrix: Floats) -> float:
-    """Return the Frobenius norm, even if squares of the entries overflow or underflow."""
+    """Return the Frobenius norm of a matrix, even if squares of its entries would overflow."""
     largest = float(np.abs(matrix).max())
     return largest * float(np.linalg.norm(matrix / largest)) if largest else 0.0
 
@@ -292,7 +292,7 @@ def rsa(
 def _directed(name: str, first: Any, other_name: str, second: Any) -> tuple[Floats, Floats, int]:
     """Return the unit rows of both embeddings, for the items with non-zero rows in both.
 
-    The third result is the number of the other items, whose row is zero in at least one embedding.
+    The third result is the number of items whose row is zero in at least one embedding.
     """
     X, Y = same_rows(name, first, other_name, second)
     is_used = X.any(axis=1) & Y.any(axis=1)
@@ -381,7 +381,7 @@ def trustworthiness(
     trustworthiness after exchanging the original and the embedding. Neighbours are ranked by cosine
     and, for equal cosines, by ascending row number.
 
-    For embeddings of k columns, the function takes O(n n k) time, and O(n) memory per thread
+    For embeddings of d columns, the function takes O(n n d) time, and O(n) memory per thread
     besides copies of the inputs. Results are bit-for-bit identical for any number of threads.
 
     Source: Venna and Kaski, ICANN 2001.

@@ -68,14 +68,14 @@ def pair_auc(
     probability that the two cosines are equal.
 
     The pairs are unordered pairs of different rows. If ``exact`` is false, the function counts the
-    cosines in 2^16 bins of equal width. Two cosines in different bins are then compared by their
-    bins. A comparison of two cosines is undecided if they lie in the same bin, or if a rounding
-    error, which is at most (k + 8) 2^-51, may have moved one of them into a neighbouring bin.
-    ``low`` is the AUC if the same-label pair has the lower cosine in all undecided comparisons, and
-    ``high`` is the AUC if the same-label pair has the higher cosine in all undecided comparisons.
-    Apart from rounding errors, each bin widens the interval by the product of two shares: the share
-    of all same-label pairs that lie in the bin, and the share of all different-label pairs that lie
-    in the bin.
+    cosines in 2^16 bins of equal width. If two cosines lie in different bins, the cosine in the
+    higher bin counts as larger. A comparison of two cosines is undecided if they lie in the same
+    bin, or if a rounding error, which is at most (k + 8) 2^-51, may have moved one of them into a
+    neighbouring bin. ``low`` is the AUC if the same-label pair has the lower cosine in all
+    undecided comparisons, and ``high`` is the AUC if the same-label pair has the higher cosine in
+    all undecided comparisons. Apart from rounding errors, each bin widens the interval by the
+    product of two shares: the share of all same-label pairs that lie in the bin, and the share of
+    all different-label pairs that lie in the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by less than their
     rounding error count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
@@ -179,8 +179,8 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
     """Return a bound on the rounding error of the position of a cosine among the bins.
 
-    The bound is in units of a bin. It is the sum of the bounds for computing the cosine and for
-    converting the cosine into a position.
+    The bound, in units of the width of a bin, is the sum of two bounds: for computing the cosine,
+    and for converting the cosine into a position.
     """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
@@ -195,12 +195,12 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return for every row the index after the last row with the same label."""
+    """Return, for every row, the end of the range of rows that have the same label."""
     return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of strips of rows, each of which is about one task for each of the `parts`."""
+    """Yield ranges of strips of rows; each range gives each of the `parts` about one task."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):

@@ -133,7 +133,7 @@ def _far_rows(
 
 
 def _iterate(rows: Floats, centres: Floats, n_threads: int | None) -> tuple[float, Integers]:
-    """Alternate between assigning rows to centres and averaging clusters until no row changes.
+    """Assign rows to centres and average the clusters in turn, until no row changes its cluster.
 
     Return the sum of the cosines between the rows and their centres, and the cluster of every row.
     """

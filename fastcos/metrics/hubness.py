@@ -15,7 +15,7 @@ _ROUNDING = 1e-13
 
 
 class Hubness(NamedTuple):
-    """Describes the distribution over items of N_k, the number of neighbour lists with an item.
+    """The distribution of N_k, the number of neighbour lists that contain an item, over items.
 
     Attributes
     ----------
@@ -43,7 +43,8 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     neighbors : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them; -1 pads short lists.
     n_items : int, optional
-        Number of items. The default n is right if the queries are the items.
+        Number of items. The default is n, the number of lists, which is right if the queries are
+        the items.
     k : int, optional
         Number of columns to use. Default: all.
 

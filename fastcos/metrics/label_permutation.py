@@ -69,10 +69,10 @@ class LabelTest(Record):
         Result of the test over all pairs: the AUC, in which all labels have the same weight, and
         its p-value.
     precision, chance, precision_p : float
-        Result of the test among neighbours. ``precision`` is a mean over labels. For each label, it
-        contains the share of neighbours that have this label, too, among the labelled neighbours of
-        the items with this label. ``chance`` is the mean of this precision over the permutations of
-        the labels, and ``precision_p`` is the p-value of the precision.
+        Result of the test among neighbours. ``precision`` is the mean of the precision over the
+        labels. The precision of a label is the share of the labelled neighbours of its items that
+        have this label, too. ``chance`` is the mean of this precision over the permutations of the
+        labels, and ``precision_p`` is the p-value of the precision.
     classes : tuple of ClassTest
         The labels whose recovery is significant, in descending order of precision divided by
         chance.
@@ -167,14 +167,13 @@ class ClassTest(Record):
     n_items : int
         Number of items with the label.
     precision, chance : float
-        ``precision`` is the share of neighbours that have this label, too, among the labelled
-        neighbours of the items with this label. ``chance`` is the mean of this share over the
-        permutations of the labels.
+        ``precision`` is the share of the labelled neighbours of the items with this label that have
+        this label, too. ``chance`` is the mean of this share over the permutations of the labels.
     p : float
         p-value, corrected for the number of labels. The deviation of a label is the difference
         between its precision and its chance level, in standard deviations over the permutations.
         The p-value is the share of the permutations in which the largest deviation of any label is
-        at least the deviation that this label has without a permutation.
+        at least as large as the deviation of this label for the unpermuted labels.
     """
 
     label: str
@@ -245,18 +244,19 @@ def permute_labels(
 ) -> BestTest:
     """Return the results of permutation tests of whether the best similarity recovers the labels.
 
-    - `rankings`: the neighbour lists and the ranks by each similarity.
+    - `rankings`: one ``Ranking`` per similarity, which contains neighbour lists and ranks.
     - `queries` (n,), `units` (m,): the ascending indices of the items to which the neighbour lists
       and the ranks belong. Queries and units may be chosen by their labels, because labels are
       permuted among the queries, among the items that are not queries, and among the units.
     - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
       permutations.
-    - `names`: the name of the label for each code.
+    - `names`: the names of the labels, indexed by label code.
 
     The deviation of a similarity is the difference between its value and the mean of this value
     over the permutations, in standard deviations. The similarity with the largest deviation is the
-    best one. The p-value is the share of permutations in which the largest deviation of any
-    similarity (for a single label: of any similarity and any label) is at least as large.
+    best one. The p-value of a deviation is the share of the permutations whose largest deviation is
+    at least as large. The largest deviation is taken over all similarities and, in the test of
+    single labels, over all labels.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))
@@ -294,7 +294,7 @@ def permute_labels(
 
 
 def _permutations(codes: Integers, n: int, generator: np.random.Generator) -> Iterator[Integers]:
-    """Yield the codes and then _PERMUTATIONS permutations of the codes.
+    """Yield the label codes, followed by _PERMUTATIONS random permutations of these codes.
 
     The codes of the first n items and the codes of the other items are permuted separately.
     """

@@ -41,7 +41,7 @@ def as_shared_labels(codes: Integers) -> Integers:
 def as_neighbor_lists(
     name: str, indices: Any, k: Any = None, *, n_items: int | None = None, padded: bool = False
 ) -> Integers:
-    """Return the first k columns of lists (n, K) as int64.
+    """Return the first k columns of the neighbour lists (n, K) as int64, after validation.
 
     Raise ValueError if a list repeats an item, or if it contains -1 and `padded` is false.
     """
@@ -108,7 +108,7 @@ def same_rows(
 
 
 class Score(NamedTuple):
-    """The result of a metric that is a single number.
+    """The result of a metric whose score is a single number.
 
     Attributes
     ----------

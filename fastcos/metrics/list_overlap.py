@@ -20,8 +20,8 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     The Jaccard index of a query is #(A and B) / #(A or B), which lies between 0 and 1. If both
     lists have k items and the overlap o = #(A and B) / k, the index is o / (2 - o).
 
-    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692, measure the stability
-    of embeddings by the overlap of neighbour lists.
+    Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692 (stability of
+    embeddings as overlap of neighbour lists).
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def neighbor_purity(
     """Return the precision at k: the share of the k nearest items that have the label of the query.
 
     For most embeddings with clear clusters, the precision is near 1; for such embeddings,
-    :func:`map_at_r` shows differences better.
+    :func:`map_at_r` shows the differences between embeddings better.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def neighbor_purity(
 
 
 def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
-    """Return the codes (length,) of the query labels; equal labels of items have equal codes."""
+    """Return the codes (length,) of the query labels, which are the codes of equal item labels."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
     if item_labels.dtype.kind == "O":

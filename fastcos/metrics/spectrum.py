@@ -17,12 +17,12 @@ def effective_rank(items: Any) -> float:
     The effective rank is exp(-Σ q ln q), where q is each singular value divided by the sum of all
     singular values.
 
-    It is 1 if all rows are collinear and k if all singular values are equal; otherwise, it lies
-    between 1 and k. The effective rank of a matrix of zeros is 0. The rows are not centred. A
-    rescaling of the columns usually changes the effective rank, although it does not change the
-    predictions of a model of Eq. 1. The function takes O(p k k) time, and O(k k) memory besides a
-    chunk of rows. The function uses QR decompositions, which preserve the precision of small
-    singular values.
+    The effective rank is 1 if all rows are collinear and k if all singular values are equal;
+    otherwise, it lies between 1 and k. The effective rank of a matrix of zeros is 0. The rows are
+    not centred. A rescaling of the columns usually changes the effective rank, although it does not
+    change the predictions of a model of Eq. 1. The function takes O(p k k) time, and O(k k) memory
+    besides a chunk of rows. The function uses QR decompositions, which preserve the precision of
+    small singular values.
 
     Source: Roy and Vetterli, EUSIPCO 2007. Garrido et al. 2023, arXiv:2210.02885, call it RankMe.
 
@@ -135,7 +135,7 @@ def _participation(sigma: Floats) -> float:
 def _scaled_up(rows: validation.Rows) -> validation.Rows:
     """Return the rows, multiplied by a power of two if LAPACK would lose digits of tiny rows.
 
-    The power of two makes the multiplication exact.
+    Multiplying by a power of two is exact.
     """
     largest = float(np.abs(rows).max())
     if rows.dtype == np.float32 or largest > 1e-150 or largest == 0:

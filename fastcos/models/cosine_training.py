@@ -284,7 +284,7 @@ class _Trainer:
 
 
 class _HeldOutLoss:
-    """Computes the mean loss of held-out interactions, always with the same seed for negatives."""
+    """Computes the mean loss of held-out interactions, with negative samples from a fixed seed."""
 
     def __init__(
         self,

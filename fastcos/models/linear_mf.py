@@ -57,7 +57,7 @@ class LinearMF(FactorModel):
       Eq. 1 weights all rows of AB' equally. Exact dropout of the inputs would weight the row of an
       item by the norm of the item's column in X.)
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). This solution is unique
-      up to a rotation. If σ <= λ for a direction, the corresponding columns of A and B are zero;
+      up to a rotation. If σ is at most λ, the corresponding columns of A and B are zero;
       ``effective_rank_`` is the number of non-zero columns.
 
     Parameters

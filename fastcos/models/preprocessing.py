@@ -37,7 +37,7 @@ class Biases(NamedTuple):
 
 
 def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
-    """Return the row means and the column means of X, which is validated or InteractionShards.
+    """Return the row means and the column means of a validated matrix or of InteractionShards.
 
     A product subtracts these means without making X dense: ``matmul(X, A, **biases(X)._asdict())``.
     Subtracting both row means r and column means m is called double centring. The rows and columns
@@ -98,7 +98,7 @@ def _power(values: Floats, exponent: float) -> Floats:
 
 
 class StandardizeColumns(_Transformer):
-    """Transformer that divides every column by its standard deviation and provides the means.
+    """Transformer that divides columns by their standard deviation and provides their means.
 
     The standardised matrix is (X - 1 mean') diag(1 / sd), but ``transform`` returns X diag(1 / sd):
     it does not subtract the means, so that X stays sparse. To subtract the means, pass
@@ -210,8 +210,8 @@ class PopularityWeights(_Transformer):
     ``column_power`` is the exponent of the inverse propensity scores of the items, and
     ``row_power`` is the exponent of the inverse propensity scores of the users. If both exponents
     are ½, the result is the matrix of correspondence analysis, whose largest singular value is 1.
-    The popularities are the column sums of |X| in ``fit``, and the activities are the row sums of
-    |X| in ``transform``. A row or a column with a sum of 0 gets the weight 0.
+    The popularity of an item is the column sum of |X| in ``fit``, and the activity of a user is the
+    row sum of |X| in ``transform``. A row or a column with a sum of 0 gets the weight 0.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class PopularityWeights(_Transformer):
 
 
 class ShiftedPPMI(_Transformer):
-    """Transformer to the shifted positive pointwise mutual information (PPMI) of pairs of items.
+    """Transformer that multiplies X by the shifted positive pointwise mutual information (PPMI).
 
     The shifted PPMI of the items i and j is max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln
     shift). Here, #(i,j) is the number of rows of X that contain both items, computed as Σ x_i x_j

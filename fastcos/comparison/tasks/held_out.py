@@ -95,7 +95,7 @@ class HeldOutTask:
         return self._scores(neighbors.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
-        """Return the scores if inner products of users (n, k) and items (p, k) rank the items."""
+        """Return the scores of ranking items (p, k) by their inner products with users (n, k)."""
         neighbors = top_k(
             users[self.users], items, self._k, measure="dot", exclude=self._training_rows
         )
