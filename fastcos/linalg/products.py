@@ -53,10 +53,10 @@ def matmul(
         The result is bit-identical for any number of threads. If no optional vectors are passed, an
         entry of the result is the inner product of a row x of X and a column a of A. This inner
         product is summed in the order of the columns of X, with one rounding per non-zero (fused
-        multiply-add). If x has m non-zeros, the error is therefore at most m u / (1 - m u) sum
-        |x||a|, with u = 2^-24 for float32 and u = 2^-53 for float64. Large results reuse the memory
-        of earlier results that were freed; the process keeps up to ``working_memory`` of freed
-        memory for this purpose.
+        multiply-add). If x has m non-zeros, the error is therefore at most (m u / (1 - m u))
+        sum(|x||a|), with u = 2^-24 for float32 and u = 2^-53 for float64. Large results reuse the
+        memory of earlier results that were freed; the process keeps up to ``working_memory`` of
+        freed memory for this purpose.
 
     Raises
     ------

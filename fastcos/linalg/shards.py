@@ -469,7 +469,7 @@ class ShardedOperator(Operator):
         out = np.zeros((p, width), factor.dtype)
 
         def sum_part(lo: int, hi: int, first: int, sums: list[Matrix]) -> None:
-            """Sum the parts [first + lo, first + hi) of the rows into `sums`, panel by panel."""
+            """Sum the parts with numbers [first + lo, first + hi), panel by panel, into `sums`."""
             for slot in range(lo, hi):
                 begin, end = self._part_rows[first + slot : first + slot + 2]
                 ahead = self._part_rows[first + slot + self._size : first + slot + self._size + 2]

@@ -157,7 +157,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield blocks of queries, and the position (rows, k) in b of each item of a, or -1."""
+    """Yield slices of queries, and the position of each item of list a in list b, or -1."""
     k = a.shape[1]
     step = max(1, _BLOCK // k)
     for start in range(0, len(a), step):

@@ -107,7 +107,7 @@ class LabelTask:
         self._seed = int(random.integers(2**32))
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> LabelScores:
-        """Return the scores of the ranking of the pool for each query by a candidate."""
+        """Rank the pool for every query by the measure of a candidate; return the scores."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         n = len(self.queries)

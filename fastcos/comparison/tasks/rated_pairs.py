@@ -40,7 +40,7 @@ class PairTask:
         self._pairs, self._ratings = pairs, tie_groups(ratings)
 
     def score(self, candidate: Candidate, embeddings: Embeddings) -> Integers:
-        """Return the tie groups of the scores of the pairs by a candidate."""
+        """Score all pairs by the measure of a candidate; return the tie groups of the scores."""
         rows = candidate.rows(embeddings)
         measure = candidate.make(embeddings).fit(rows)
         return tie_groups(pair_scores(measure, rows, self._pairs))
