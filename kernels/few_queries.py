@@ -12,15 +12,20 @@ and this file tells its path, from top to bottom:
 4. The slots with the largest products are scored in float64 (``find_best``). A slot is scored if
    its product, multiplied by the quantisation step of its panel, reaches a *guessed* threshold: the
    r-th largest of the panels' largest products, which are multiplied by their steps as well. The
-   number r is a little more than k. It is called `rank` in the code, and `first_rank` at first.
+   number r is called `rank` in the code, and its first value `first_rank`. The planner chooses the
+   first value by the number of panels that probably contain all of the k best slots
+   (``fastcos.search.task_grid.guess_rank``): a little more than k among many panels, and fewer if a
+   panel often contains several of these slots. r is at most the number of panels.
 5. The k-th best of these scores is a lower bound of the k-th best of all scores, so it is a
    *proved* threshold. Of the other slots, only slots whose upper bound reaches the proved threshold
    are scored in float64. ``candidate_filter`` proves that no other slot can be among the best.
 6. The k best rows are sorted, rows of equal scores by lower row number.
 
 The guess only decides how many slots are scored before a threshold is proved, so every r gives the
-same neighbours. If step 4 finds fewer than k rows, because a filter excludes the others, r is
-multiplied by 4 until k rows are found or every slot has been scored.
+same neighbours. If step 4 finds fewer than k rows, because the guess was too high or because a
+filter excludes rows, only step 4 is repeated: r is multiplied by 4, and the slots that reach the
+lower guess are scored as well, until k rows are found or every slot has been scored. No product is
+computed again, and no slot is scored twice.
 
 A *row* is the number of an item in its segment. The packed items are in another order; a *slot* is
 a position in this order, and a *panel* is 32 slots. Python divides the panels into ranges, one for

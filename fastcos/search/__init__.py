@@ -28,7 +28,9 @@ search takes this path through the modules::
                   v
               the kernels of the method, over ranges of queries and rows
 
-The method of a plan determines the modules of ``fastcos.kernels`` that search the segment::
+The method of a plan determines the modules of ``fastcos.kernels`` that search the segment. Their
+files are in the folder ``kernels/`` at the top of the repository; the folder ``fastcos/kernels/``
+contains only a wrapper that imports them::
 
     numpy           none; while the kernels are not compiled, numpy_search multiplies matrices
     score_all       exhaustive_top_k.score_all_rows computes the float64 score of every pair
@@ -53,16 +55,41 @@ float32 rows on CPUs with AVX-512, and ``numpy`` while the kernels are not compi
 
 If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the
 neighbours. If only an upper bound on the score is an inner product of encoded rows,
-``filter_refine`` finds candidates by the bound and ranks them by the measure. Inside the search,
-raw scores are compared, which have the same order as the scores; ``execute.finish`` converts raw
-scores to scores.
+``filter_refine`` finds candidates by the bound and ranks them by the measure. There is no module
+for the measure "cosine": it is a row of the table in ``fastcos/similarity/table.py``, like most
+other measures without parameters. Inside the search, raw scores are compared, which have the same
+order as the scores; ``execute.finish`` converts raw scores to scores.
 
-Only the pure functions of ``plan``, and the functions of ``task_grid`` and ``batches`` that
-``plan`` calls, decide how a search runs: by which method, with which kernel, and in which parts.
+The planner consists of the pure functions of three modules, which decide by sizes alone::
+
+    plan       the method of the search of a segment or a group, its kernel, and whether the kernel
+               uses the projection; when duplicates are grouped and when a projection is tried
+    task_grid  called by plan: the tasks for threads, the buffers, and the ranks of the scores that
+               serve as first thresholds
+    batches    called by sources and explain: the queries of a batch, and the rows on disk that form
+               a segment
+
+A plan therefore cannot depend on the norms of the queries, or on the number of pairs that the
+bounds rule out. Other modules make the following decisions about a search:
+
+* The packed form of the rows, when an index is fitted or when a search packs rows:
+  ``layout.tile_layout`` chooses int8 codes or float32 numbers; ``Segment.pack`` packs only one row
+  of each group of equal rows if ``plan.pays_grouping`` is true of the groups in the data; and
+  samples of the rows decide whether a direction is subtracted from all rows
+  (``packing._common_direction``), and whether a projection is added and onto how many axes
+  (``projection._may_pay``, ``projection._directions``). A plan contains only what follows from the
+  packed form that it finds (``SegmentSizes``).
+* Kernels or NumPy: ``parallel.readiness`` finds out whether the kernels are compiled, and may
+  compile them. The planner receives the answer in ``Machine``.
+* The instruction set, the number of threads and the working memory are settings (``config``) or
+  arguments of the call, which the planner also receives in ``Machine``.
+* The sizes of blocks inside a kernel are constants of the kernel, such as ``_WORDS_OF_RUN`` and
+  ``_CHUNK`` in ``few_queries``.
+* Some decisions depend on the values of the queries. The docstring of ``plan`` lists them.
+
 All other branches in the code of a search have other purposes: they check and convert arguments
 (``request``), they select the code for the form of the request (one list of items per query,
-groups, or all items), or they use a stored plan or launch again. A plan depends only on sizes, so
-it cannot depend on the norms of the queries, or on the number of pairs that the bounds rule out.
+groups, or all items), or they use a stored plan or launch again.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI. ``fit`` has packed the rows: the 64

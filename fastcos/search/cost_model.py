@@ -148,7 +148,9 @@ class CostModel:
     # this score, the best score of each panel in a sample is computed; the threshold is the score
     # with a certain rank among the best scores. The rank is the expected number of the k best rows
     # that are in the sample, plus this many standard deviations of the number, so that the
-    # threshold is too high for only one query in a hundred. Such a query is searched again.
+    # threshold is too high for only one query in a hundred. A block search repeats the search of
+    # such a query; a search that compares the query by itself repeats only one step
+    # (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one in this number of panels is in the sample.
     max_sample_stride: int = 16

@@ -383,7 +383,9 @@ class SimilarityIndex:
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
         # A prepared search must meet three conditions, which the module ``prepared`` lists. This is
-        # the first of them.
+        # the first of them. The prepared search is tried before the arguments are checked, because
+        # the checks take longer than the search; only with ids, which must first be converted to
+        # positions, is it tried further below.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None

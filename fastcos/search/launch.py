@@ -1,10 +1,10 @@
 """The launch of a kernel for few queries: a planned search in which only the queries are missing.
 
-If a plan says so (``SearchPlan.is_one_launch``), a search of few queries is a single call of the
-kernel that the plan names. With several threads, the search is one call for each range of the rows
-or for each block of queries. All arguments of the kernel except the queries follow from the plan
-and from the packed rows. ``prepared`` stores launches for the next searches of an index, and
-``scan`` runs a launch once.
+If a plan says so (``SearchPlan.launch_is_whole_search``), a search of few queries is one launch: a
+single call of the kernel that the plan names. With several threads, a launch is one call for each
+range of the rows or for each block of queries. All arguments of the kernel except the queries
+follow from the plan and from the packed rows. ``prepared`` stores launches for the next searches of
+an index, and ``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple
@@ -46,6 +46,9 @@ class Launch(NamedTuple):
         The ranges of the rows, and the number of threads that search them.
     k : int
         The number of rows to find for each query.
+    fits_all_options : bool
+        Whether the launch is the same for every number of threads and every usual working memory,
+        as in SearchPlan.
     """
 
     kernel: Any
@@ -54,6 +57,7 @@ class Launch(NamedTuple):
     filters: Any
     grid: TaskGrid
     k: int
+    fits_all_options: bool
 
     def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
@@ -63,21 +67,21 @@ class Launch(NamedTuple):
         finite or far from 1, row_numbers[0, 0] is ``few_queries.NOT_ORDINARY``, and the other
         results are not valid.
         """
-        packed, grid, rows = self.packed, self.grid, queries
+        packed, grid = self.packed, self.grid
         row_type = packed.arrays.rows.dtype
-        if rows.dtype != row_type:
-            rows = match_row_type(rows, row_type)
-        shape = grid.n_ranges, len(rows), self.k
+        if queries.dtype != row_type:
+            queries = match_row_type(queries, row_type)
+        shape = grid.n_ranges, len(queries), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
         # The threads divide the panels of items if the kernel is one for few queries, and the tasks
         # if it is the kernel for blocks of queries.
-        arguments = (packed.addresses, rows, self.filters, self.settings, scores, row_numbers)
+        arguments = (packed.addresses, queries, self.filters, self.settings, scores, row_numbers)
         size, size_of_task = len(packed.arrays.statistics), grid.panels_per_range
         if self.kernel is tile_top_k.search_grid:
-            arguments = self._arguments_of_blocks(rows, scores, row_numbers)
+            arguments = self._arguments_of_blocks(queries, scores, row_numbers)
             size, size_of_task = grid.n_query_blocks * grid.n_ranges, 1
         if grid.is_one_task:
-            kinds = (packed.kind, rows.dtype.char)
+            kinds = (packed.kind, queries.dtype.char)
             parallel.call(self.kernel, kinds, 0, size, *arguments)
             if progress is not None:
                 progress(size, size)
@@ -90,17 +94,17 @@ class Launch(NamedTuple):
             return row_numbers[0], scores[0]
         return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
-    def _arguments_of_blocks(self, rows: Rows, scores: Any, row_numbers: Any) -> tuple[Any, ...]:
+    def _arguments_of_blocks(self, queries: Rows, scores: Any, row_numbers: Any) -> tuple[Any, ...]:
         """Return the arguments of the kernel for queries that are compared in blocks."""
-        queries = records.Queries(rows, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters)
+        query_record = records.Queries(queries, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters)
         results = records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED)
-        return self.packed.addresses, queries, _NO_NUMBERS, self.settings, results
+        return self.packed.addresses, query_record, _NO_NUMBERS, self.settings, results
 
 
 def launch_of(
     plan: SearchPlan, packed: PackedItems, filters: Any, k: int, *, must_check: bool
 ) -> Launch:
-    """Return the launch of a plan whose ``is_one_launch`` is True.
+    """Return the launch of a plan whose ``launch_is_whole_search`` is True.
 
     must_check means that the kernel must check the norms of the queries, because the queries are
     neither validated nor measured before the launch.
@@ -121,4 +125,4 @@ def launch_of(
             sample.stride, sample.rank, plan.use_projection, is_whole_search=True,
             must_check=must_check,
         )  # fmt: skip
-    return Launch(kernel, packed, settings, filters, grid, k)
+    return Launch(kernel, packed, settings, filters, grid, k, plan.fits_all_options)

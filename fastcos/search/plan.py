@@ -1,8 +1,8 @@
 """Plan searches: pure functions that compute a plan from the sizes of a search.
 
 The functions depend only on the sizes of the rows, of the request and of the machine. The functions
-read no array and start no thread, so plans for any machine can be tested without data. No other
-module decides how a search runs:
+read no array and start no thread, so plans for any machine can be tested without data. They make
+these decisions:
 
 * ``plan_search`` chooses the method of the search of one segment, its kernel, and the division of
   its work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
@@ -13,10 +13,11 @@ module decides how a search runs:
 * ``n_candidates`` and ``drops_excluded_ids`` say how many items a search finds if some of them may
   be dropped afterwards.
 
-Three other modules are pure as well: ``task_grid`` divides the work of a method among threads,
-``batches`` computes how many queries and rows fit the working memory, and ``cost_model`` contains
-the numbers by which methods are compared. ``scan`` runs a plan, and ``explain`` describes it in
-words.
+Three other modules are pure as well: ``task_grid``, which the functions call, divides the work of a
+method among threads; ``batches``, which ``sources`` calls, computes how many queries and rows fit
+the working memory; and ``cost_model`` contains the numbers by which methods are compared. ``scan``
+runs a plan, and ``explain`` describes it in words. The docstring of ``fastcos.search`` lists the
+decisions about a search that other modules make.
 
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
@@ -25,7 +26,8 @@ sizes:
   that the norms of all queries are neither zero nor very small or large (``prepared``);
 * a kernel stops using a projection for queries that the projection does not make faster. If an
   estimated threshold was too high, the kernel scores more slots, or reads all rows once more. A
-  query of zeros is not compared with any row if all of its scores are equal.
+  query of zeros is not compared with any row if all of its scores are equal. With the method
+  "distinct", only one of several equal queries is searched (``scan``).
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. In this module, a panel is a block of 32 packed rows, and a slot is the place of a row in
@@ -52,9 +54,10 @@ from fastcos.search.task_grid import (
     Machine,
     TaskGrid,
     ThresholdSample,
-    are_few,
     full_capacity,
     guess_in_range,
+    guess_rank,
+    one_by_one_is_faster,
     plan_exhaustive,
     plan_query_blocks,
     share_rows,
@@ -155,8 +158,8 @@ class SearchPlan:
         the threads. "projected_queries" also compares one query after another, but by projected
         codes. Both names are modules of ``fastcos.kernels``. "few_blocks" compares the queries as
         one block, or as one block for each thread, and "query_blocks" compares many blocks
-        (``kernels.tile_top_k``). With every kernel except "query_blocks", a call of the kernel is a
-        whole search (``is_one_launch``).
+        (``kernels.tile_top_k``). With every kernel except "query_blocks", one launch is the whole
+        search (``launch_is_whole_search``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid
@@ -205,11 +208,14 @@ class SearchPlan:
     reasons: tuple[str, ...] = ()
 
     @property
-    def is_one_launch(self) -> bool:
-        """Whether the search is a single kernel call per block of queries or per range of rows.
+    def launch_is_whole_search(self) -> bool:
+        """Whether one launch answers the whole search of the segment (``launch.Launch``).
 
-        The kernel then scales and encodes the queries itself, and finds k rows for each query. An
-        index can prepare such a search (``prepared``).
+        A launch calls the kernel once for each block of queries or range of rows. The kernel scales
+        and encodes the queries itself, and no query is searched by a second launch. An index can
+        prepare such a search (``prepared``). If the search excludes no pairs, each query finds k
+        rows, in this segment or in all segments together, because ``_plan_packed`` chooses such a
+        kernel only if k is at most an eighth of the rows that are allowed there.
         """
         return self.kernel is not None and self.kernel != "query_blocks"
 
@@ -318,7 +324,7 @@ def plan_candidates(
     costs, n_panels = cost_model.COSTS, -(-n_packed // PANEL)
     if not has_tiles:
         return CandidatePlan(None, n_queries, use_projection=False)
-    if are_few(layout, n_queries, n_panels, costs, has_projection=has_projection):
+    if one_by_one_is_faster(layout, n_queries, n_panels, costs, has_projection=has_projection):
         return CandidatePlan("few_queries", n_queries, use_projection=has_projection)
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     use_projection = has_projection and not has_registers
@@ -583,6 +589,10 @@ def _plan_packed(
     # segment are scanned, however small the segment is. Such a search can be prepared, which saves
     # more time than scoring every pair of a small segment would save. This rule does not apply to
     # searches with a mask, because a mask may allow fewer than k rows.
+    #
+    # ``prepared`` relies on a consequence of this rule and of the last fault below: if rows are
+    # scanned, k is at most an eighth (max_neighbor_share) of the rows that are allowed in the
+    # results, either in this segment or in all segments together. Each query therefore finds k.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -604,7 +614,7 @@ def _plan_packed(
         )
     layout = tile_layout(segment.packed_for or machine.isa, segment.n_columns)
     n_panels, has_projection = -(-n_packed // PANEL), segment.projected_words > 0
-    if are_few(layout, n, n_panels, costs, has_projection=has_projection):
+    if one_by_one_is_faster(layout, n, n_panels, costs, has_projection=has_projection):
         plan = _plan_few(layout, n_panels, needed_rows, segment, request, machine, costs, reasons)
         if plan.buffer_bytes <= machine.working_memory:
             return plan
@@ -654,12 +664,13 @@ def _plan_few(
     # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
+    # The factor 2 lets the products of all threads take half of the working memory. The other half
+    # is for the best rows of every thread, and for the results of the ranges.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)
     per_range = grid.panels_per_range
-    # The sample must contain more panels than the range has, so it contains every panel.
-    first_rank = guess_in_range(k, needed_rows, per_range, costs, per_range + 1).rank
+    first_rank = guess_rank(k, needed_rows, per_range, costs)
     buffers = min(grid.n_threads, grid.n_ranges) * (per_range * of_panel + of_best)
     if grid.n_ranges > 1:
         buffers += 16 * n * k * (grid.n_ranges + 1)

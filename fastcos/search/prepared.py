@@ -11,13 +11,17 @@ A search can be prepared under three conditions. For every other search, ``Prepa
 returns None, and ``execute.execute`` runs the search, with the same results.
 
 1. The call limits the results by nothing except k and a mask, and it has no option except the
-   number of threads. If a call of ``SimilarityIndex.search`` passes any other argument, the search
-   is not prepared.
-2. The plans of all parts of the index say that one call of a kernel is the whole search, and the
-   measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
+   number of threads. ``SimilarityIndex.search`` calls this module only for such calls.
+2. The plans of all parts of the index say that one launch is the whole search, and the measure
+   compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. The kernel can read the queries without conversion (``_can_be_read``), and the norms of the
-   queries are neither zero nor very small or large. This condition depends on the values of the
-   queries, so a plan cannot decide it.
+   queries are neither zero nor very small or large. This depends on the queries and not only on
+   their number, so no plan can contain it.
+
+If launches are stored under the number of queries and k, ``PreparedSearches.search`` and the three
+methods below it are the whole search: they check that the kernel can read the queries, find the
+stored launches, run them, and convert their results. ``_prepare`` and everything below it run only
+if no launches are stored under these two numbers, or if the call has a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -69,6 +73,8 @@ class PreparedSearches:
             and self._measure.metric_type == "cosine"
         )
 
+    # --- The path of every search; a search whose launches are stored needs no other method ---
+
     def search(
         self, queries: Any, k: Any, n_threads: int | None = None, allowed: Any = None
     ) -> IndexNeighbors | None:
@@ -76,25 +82,26 @@ class PreparedSearches:
 
         The arguments are those of ``SimilarityIndex.search``; allowed is None for all items.
         """
-        if not (_can_be_read(queries, self._width) and type(k) is int and k > 0):
+        if not (self._can_be_read(queries) and type(k) is int and k > 0):
             return None
-        rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
-        launches = self._stored_launches((len(rows), k))
+        query_rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
+        launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # If the launches depend on the number of threads or on the memory, as in a search of
             # many items, their key contains the options as well. _prepare then looks them up.
-            launches = self._prepare(len(rows), k, as_options(n_threads, None), allowed)
+            launches = self._prepare(len(query_rows), k, as_options(n_threads, None), allowed)
         if not launches:
             return None
         rankings = []
         for launch in launches:
-            row_numbers, raw_scores = launch.run(rows)
+            row_numbers, raw_scores = launch.run(query_rows)
             # The kernel also reports a query that contains NaN, because its norm is not between the
             # limits.
             if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
                 return None
             rankings.append((row_numbers, raw_scores))
-        # No row number is -1, because a search is prepared only if every query finds k rows.
+        # No row number of all parts together is -1, because every query finds k rows
+        # (SearchPlan.launch_is_whole_search).
         if self._ids_of_rows is not None:
             positions, raw_scores = rankings[0]
             ids = self._ids_of_rows.take(positions)
@@ -103,8 +110,38 @@ class PreparedSearches:
             ids = ids_at(self._parts, positions)
         if self._scores_are_cosines:
             return IndexNeighbors(positions, raw_scores.astype(np.float32), ids)
-        scores = rounded_scores(self._measure.to_score(raw_scores, rows))
+        scores = rounded_scores(self._measure.to_score(raw_scores, query_rows))
         return IndexNeighbors(positions, scores, ids)
+
+    def _can_be_read(self, queries: Any) -> bool:
+        """Return whether kernels can read the queries without conversion.
+
+        Other queries must first be converted to C-contiguous rows of native float32 or float64.
+        """
+        return (
+            type(queries) is np.ndarray
+            and queries.dtype.char in "fd"
+            and queries.dtype.isnative
+            and queries.ndim in (1, 2)
+            and queries.shape[-1] == self._width
+            and len(queries) > 0
+            and queries.flags.c_contiguous
+            and queries.flags.aligned
+        )
+
+    def _stored_launches(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
+        """Return the launches that are stored under a key, or None if nothing is stored.
+
+        An empty tuple is stored for a search that cannot be prepared. If the rows of a part have
+        been packed again since the launches were stored, because a projection was added, the
+        launches are outdated, and the result is None as well.
+        """
+        launches = self._launches.get(key)
+        if launches:
+            for launch, part in zip(launches, self._parts, strict=True):
+                if launch.packed is not part.segment.packed:
+                    return None
+        return launches
 
     def _merge(self, rankings: list[Ranking], k: int) -> Ranking:
         """Return positions and raw scores (n, k) of the best items of all parts."""
@@ -118,6 +155,8 @@ class PreparedSearches:
         return select_best(
             np.concatenate(positions, axis=1), np.concatenate(raw_scores, axis=1), k, 1
         )
+
+    # --- Planning a search whose launches are not stored under the number of queries and k ---
 
     def _prepare(
         self, n: int, k: int, options: ExecutionOptions, allowed: Any
@@ -135,61 +174,49 @@ class PreparedSearches:
             if type(allowed) is not np.ndarray:
                 return ()
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
-            launches, _ = self._plan(n, k, options, mask)
-            return launches
+            return self._plan(n, k, options, mask)
         stored_launches = self._stored_launches((n, k))
         if stored_launches is None:
             stored_launches = self._stored_launches((n, k, options))
         if stored_launches is not None:
             return stored_launches
-        launches, fits_all_options = self._plan(n, k, options, None)
+        launches = self._plan(n, k, options, None)
         if len(self._launches) >= _MAX_PREPARED:
             self._launches.clear()
+        # Whether a search can be prepared does not depend on the options. If it cannot, there are
+        # no launches, and the empty tuple is therefore stored for all options.
+        fits_all_options = all(launch.fits_all_options for launch in launches)
         self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
-        return launches
-
-    def _stored_launches(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
-        """Return the launches that are stored under a key, or None if there are none.
-
-        If the rows of a part have been packed again since the launches were stored, because a
-        projection was added, the launches are outdated, and the result is None as well.
-        """
-        launches = self._launches.get(key)
-        if launches:
-            for launch, part in zip(launches, self._parts, strict=True):
-                if launch.packed is not part.segment.packed:
-                    return None
         return launches
 
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
-    ) -> tuple[tuple[Launch, ...], bool]:
-        """Plan the search of every part; return its launches, and whether they fit all options.
+    ) -> tuple[Launch, ...]:
+        """Plan the search of every part, and return its launches.
 
         If the search cannot be prepared, there are no launches. mask says which positions are
         allowed in the results; None allows all positions.
         """
-        launches, fits_all_options = [], True
+        launches = []
         for part in self._parts:
             segment = part.segment
-            rows = segment.live if mask is None else segment.allow_mask(mask)
+            allowed_rows = segment.live if mask is None else segment.allow_mask(mask)
             # The packed rows are read before the plan is made. If a projection is added after this
             # line, the launch refers to the old packed rows, so it is recognised as outdated.
             packed = segment.packed_rows
-            request = SegmentRequest(k, no_exclusions(n), rows, None, self._n_live)
+            request = SegmentRequest(k, no_exclusions(n), allowed_rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
             if not can_be_prepared(self._measure, [plan]):
-                return (), True
+                return ()
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far, and the mask may
                 # exclude that row and allow another one.
                 packed = segment.packed
             filters = kernel_records.NO_FILTERS
-            if rows is not None:
-                filters = kernel_records.masked(rows.mask)
+            if allowed_rows is not None:
+                filters = kernel_records.masked(allowed_rows.mask)
             launches.append(launch_of(plan, packed, filters, k, must_check=True))
-            fits_all_options = fits_all_options and plan.fits_all_options
-        return tuple(launches), fits_all_options
+        return tuple(launches)
 
 
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
@@ -200,21 +227,4 @@ def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
     """
     encode_queries = getattr(type(measure), "encode_queries", None)
     is_original = capabilities(measure).append and encode_queries is BaseMeasure.encode_queries
-    return is_original and all(plan.is_one_launch for plan in plans)
-
-
-def _can_be_read(queries: Any, width: int) -> bool:
-    """Return whether kernels can read the queries without conversion.
-
-    Other queries must first be converted to C-contiguous rows of native float32 or float64.
-    """
-    return (
-        type(queries) is np.ndarray
-        and queries.dtype.char in "fd"
-        and queries.dtype.isnative
-        and queries.ndim in (1, 2)
-        and queries.shape[-1] == width
-        and len(queries) > 0
-        and queries.flags.c_contiguous
-        and queries.flags.aligned
-    )
+    return is_original and all(plan.launch_is_whole_search for plan in plans)

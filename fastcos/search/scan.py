@@ -230,7 +230,7 @@ def _packed(
 ) -> Ranking:
     """Search the packed rows of the segment (the method "packed")."""
     packed, exclusions, allowed = segment.packed, request.exclusions, request.allowed
-    if plan.is_one_launch:
+    if plan.launch_is_whole_search:
         filters = kernel_filters(exclusions, allowed)
         launch = launch_of(plan, packed, filters, request.k, must_check=False)
         return launch.run(queries.rows, options.progress)

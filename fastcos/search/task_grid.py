@@ -99,7 +99,7 @@ def plan_exhaustive(
     return TaskGrid(per_block, -(-n * n_ranges // per_block), 0, n_ranges, n_threads)
 
 
-def are_few(
+def one_by_one_is_faster(
     layout: TileLayout,
     n_queries: int,
     n_panels: int,
@@ -280,34 +280,48 @@ def _divide_rows(
 def guess_in_range(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
 ) -> ThresholdSample:
-    """Return the sample for a range of panels, which may have fewer than needed_rows rows."""
-    needed_rows = min(needed_rows, n_panels * 4)
-    min_sample = costs.min_sampled_panels if min_sample is None else min_sample
-    return _guess_threshold(min(k, needed_rows), needed_rows, n_panels, min_sample, costs)
+    """Return the sample of a range of panels from which the first threshold is estimated.
 
-
-def _guess_threshold(
-    k: float, needed_rows: float, n_panels: int, min_sample: int, costs: CostModel
-) -> ThresholdSample:
-    """Return which panels to sample and which rank among their maxima is the first threshold.
-
-    Among the ``needed_rows`` best rows, k are allowed in the results. For about one query in a
-    hundred, the threshold is too high, and the query is searched twice.
+    The arguments are those of ``guess_rank``. min_sample is the smallest number of panels in the
+    sample; None stands for the usual number, ``min_sampled_panels``.
     """
+    min_sample = costs.min_sampled_panels if min_sample is None else min_sample
     # The more rows are needed per panel, the smaller the stride must be: it is at most 4 if the
     # number of needed rows is half the number of panels.
-    max_stride = int(math.sqrt(n_panels / (2 * needed_rows)) * 4)
+    needed_in_range = min(needed_rows, n_panels * 4)
+    max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))
+    return ThresholdSample(stride, guess_rank(k, needed_rows, n_panels, costs, stride))
+
+
+def guess_rank(
+    k: float, needed_rows: float, n_panels: int, costs: CostModel, stride: int = 1
+) -> int:
+    """Return which rank among the best scores of the sampled panels is the first threshold.
+
+    Every ``stride``-th panel of a range of n_panels panels is sampled; with a stride of 1, all
+    panels are. Among the ``needed_rows`` best rows, k are allowed in the results; the range may
+    hold fewer rows. The rank is at most the number of sampled panels.
+
+    For about one query in a hundred, the threshold is too high. What is then repeated depends on
+    the kernel: "few_queries" scores more slots, and multiplies no code again; "projected_queries"
+    compares the query with the full codes of all rows of the range; and the kernels that compare
+    blocks search the query once more, without an estimate.
+    """
+    needed_rows = min(needed_rows, n_panels * 4)
+    k = min(k, needed_rows)
     panels = max(1, n_panels // stride)
     expected = needed_rows / stride
     # The number of the best rows in the sample has a binomial variance, because each of the best
     # rows either is in the sample and allowed in the results, or is not.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # If all panels are read, the deviation is 0, but codes have rounding errors, so the threshold
-    # is too high for some queries, and these queries are searched twice.
+    # If all panels are read and every row is allowed, the deviation is 0. The threshold may still
+    # be too high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
-    rank = expected + costs.threshold_deviations * deviation + margin
-    return ThresholdSample(stride, min(panels, int(panels * -math.expm1(-rank / panels)) + 1))
+    n_best = expected + costs.threshold_deviations * deviation + margin
+    # If n_best rows are distributed over the panels at random, this is the expected number of
+    # panels that contain at least one of them, rounded up.
+    return min(panels, int(panels * -math.expm1(-n_best / panels)) + 1)
 
 
 def _min_capacity(needed_rows: float, costs: CostModel) -> int:

@@ -159,7 +159,7 @@ def score_run(
     codes[code0]; each word is repeated 8 times, except with AMX. The results are written to
     `scores` (32 count,) and `largest` (count,), which are int32. The intrinsic works only for
     instruction sets with which the planner may compare queries one by one
-    (``fastcos.search.task_grid.are_few``).
+    (``fastcos.search.task_grid.one_by_one_is_faster``).
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, correction, scores, largest

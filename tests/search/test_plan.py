@@ -174,9 +174,11 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
     for n, d, n_queries, k, memory in sizes:
         machine = task_grid.Machine(isa, n_threads, memory)
         request = plan.RequestSizes(n_queries, k)
-        are_few = plan.are_few(tile_layout(isa, d), n_queries, -(-n // PANEL), cost_model.COSTS)
+        is_one_by_one = task_grid.one_by_one_is_faster(
+            tile_layout(isa, d), n_queries, -(-n // PANEL), cost_model.COSTS
+        )
         if n >= max(128, 8 * k) and needed_bytes(d, k) > memory:
-            if are_few:  # they need less memory than a block
+            if is_one_by_one:  # they need less memory than a block
                 continue
             with pytest.raises(ValueError, match="working_memory must be at least"):
                 plan.plan_search(packed(n, d, isa), request, machine)
@@ -189,9 +191,9 @@ def test_plans_of_every_machine_are_complete(isa, n_threads):
             assert 0 < made.reasons[-1].find(":") < len(made.reasons[-1])
             continue
         assert made.method == "packed"
-        assert made.is_one_launch == (n_queries <= 64)
+        assert made.launch_is_whole_search == (n_queries <= 64)
         has_no_memory = any("compared as a block" in reason for reason in made.reasons)
-        assert (are_few and not has_no_memory) == (made.kernel == "few_queries")
+        assert (is_one_by_one and not has_no_memory) == (made.kernel == "few_queries")
         assert made.grid.n_threads == 1 or not made.fits_all_options
         assert made.layout == tile_layout(isa, d)
         n_panels = -(-n // PANEL)
@@ -315,7 +317,7 @@ def test_a_single_launch_finds_k_rows_for_every_query(n_allowed, n_live_of_index
         allowed = None if n_allowed is None else min(n_allowed, n_live)
         request = plan.RequestSizes(n_queries, k, allowed)
         made = plan.plan_search(sizes, request, MACHINE)
-        if made.is_one_launch:
+        if made.launch_is_whole_search:
             n_single += 1
             assert k <= (allowed or n_live_of_index or n_live)
     assert n_single or n_allowed in (1, 30)
