@@ -384,8 +384,8 @@ class SimilarityIndex:
         has_ids = allowed_ids is not None or exclude_ids is not None
         # A prepared search must meet three conditions, which the module ``prepared`` lists. This is
         # the first of them. The prepared search is tried before the arguments are checked, because
-        # the checks take longer than the search; only with ids, which must first be converted to
-        # positions, is it tried further below.
+        # checking them takes longer than the search itself. A search with ids is the exception: the
+        # ids must first be converted to positions, so its prepared search is tried further below.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None
