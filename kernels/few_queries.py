@@ -11,9 +11,10 @@ and this file tells its path, from top to bottom:
    kernel stores the products, 4 bytes for each slot, and the largest product of each panel.
 4. The slots with the largest products are scored in float64 (``find_best``). A slot is scored if
    its product, multiplied by the quantisation step of its panel, reaches a *guessed* threshold: the
-   r-th largest of the panels' largest products, which are multiplied by their steps as well. The
-   number r is called `rank` in the code, and its first value `first_rank`. The planner chooses the
-   first value by the number of panels that probably contain all of the k best slots
+   r-th largest of all panels' largest products, after each of these products has been multiplied
+   by the step of its panel. The number r is called `rank` in the code, and its first value
+   `first_rank`. The planner chooses the first value by the number of panels that probably contain
+   all of the k best slots
    (``fastcos.search.task_grid.guess_rank``): a little more than k among many panels, and fewer if a
    panel often contains several of these slots. r is at most the number of panels.
 5. The k-th best of these scores is a lower bound of the k-th best of all scores, so it is a

@@ -118,7 +118,7 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. The (k
-    + n_excluded)-th largest of these maxima is such a bound, because k + n_excluded groups contain
+    + n_excluded)-th largest of these maxima is a lower bound, because k + n_excluded groups contain
     an item whose scaled sum is at least this maximum. If fewer than k + n_excluded groups have a
     positive maximum, the smallest positive number is returned. `maxima` has one entry per group and
     is overwritten.

@@ -40,8 +40,9 @@ class Pool(NamedTuple):
 
     `rows` (m, d) holds the rows of B that belong to these items, and `columns` (d, m) holds the
     transpose of rows. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the number
-    of times that each item was sampled. These four arrays are float32. `position_of` (p,) int32
-    holds the position of each of the p items in the pool, or -1 for an item that is not in it.
+    of times that each item was sampled. The arrays `rows`, `columns`, `bias` and `counts` are
+    float32. `position_of` (p,) int32 holds the position of each of the p items in the pool, or -1
+    for an item that is not in it.
     """
 
     rows: Any

@@ -29,8 +29,8 @@ class InstructionSet:
         rows are multiplied.
     int16_words : int
         The number of words of a row whose products are added in int16 before the sum is widened to
-        int32, or 0 if no products are added in int16. The codes of a query must be small enough for
-        these sums (``packing.query_step``).
+        int32, or 0 if no products are added in int16. The codes of a query must be so small
+        that no sum in int16 overflows (``packing.query_step``).
     """
 
     __slots__ = ()
