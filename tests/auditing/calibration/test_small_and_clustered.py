@@ -74,7 +74,8 @@ def test_intervals_of_a_planted_cluster_hold_or_are_noted(share):
     good = dict.fromkeys((1e-1, 1e-2, 1e-3, 1e-4), 0)
     for seed in range(100):
         calibration = calibrate(mixture(np.random.default_rng(1000 + seed), 500, share))
-        noted = any("narrow if some rows form one tight cluster" in note for note in calibration.notes)
+        cluster_note = "narrow if some rows form one tight cluster"
+        noted = any(cluster_note in note for note in calibration.notes)
         for fpr in good:
             low, high = calibration.rate_interval(fpr, confidence=0.99)
             rate = 1 - np.searchsorted(cosines, calibration.threshold(fpr)) / len(cosines)
