@@ -372,7 +372,7 @@ def no_room(*_, **__):
 
 @pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
 def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
-    """In the thread, in the foreground of a fifth fit at once, and in a search of many queries."""
+    """In the thread, and in the foreground of a fifth fit at once."""
     X = embeddings(4200, 192)
     expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
     set_costs(monkeypatch, projected_columns=64)
@@ -388,7 +388,14 @@ def test_prefixes_that_cannot_be_made_are_a_warning(monkeypatch):
             with pytest.warns(RuntimeWarning, match="projection could not be computed"):
                 waited(fastcos.SimilarityIndex().fit(X))
 
+
+@pytest.mark.skipif(not tiles.AVAILABLE, reason="no prefixes without tiles")
+@pytest.mark.skipif(cpu.supported_isas()[0] == "amx", reason="many queries use none with amx")
+def test_a_search_of_many_queries_warns_of_a_projection_that_cannot_be_made(monkeypatch):
+    X = embeddings(4200, 192)
+    expected = fastcos.SimilarityIndex().fit(X).search(X[:3], 5)
     set_costs(monkeypatch, projected_columns=64, min_work_to_project=1)
+    monkeypatch.setattr(projection, "add_projection", no_room)
     with pytest.warns(RuntimeWarning, match="projection could not be computed"):
         found = fastcos.top_k(X, k=5, exclude_self=False)
     np.testing.assert_array_equal(found.indices[:3], expected.indices)
