@@ -30,12 +30,12 @@ Report how much the cosine similarities of item embeddings depend on the scale o
 dimension. A loss that depends only on dot products of users and items does not determine these
 scales: if a dimension is multiplied by a number for the items and divided by it for the users,
 every prediction stays the same, but the cosines between items change. The report bounds the share
-of nearest neighbours that remain neighbours under every such rescaling, shows the neighbours in
-other forms of the same model, and recommends similarities that no rescaling changes. The command
-writes audit.json and audit.html, a page that needs no network. With --against, the command also
-reports how many neighbours differ from an old version of the embeddings, and how many of these
-differences are explained by a linear change of basis. The exit status is 1 if a share is below its
-limit in --fail-under."""
+of nearest neighbours that remain neighbours under every rescaling of the dimensions up to
+--condition, compares the neighbours in ITEMS with the neighbours in other forms of the same model,
+and recommends similarities that no rescaling changes. The command writes audit.json and audit.html,
+a page that needs no network. With --against, the command also reports how many neighbours differ
+from an old version of the embeddings, and how many of these differences are explained by a linear
+change of basis. The exit status is 1 if a share is below its limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -88,10 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is certified, jaccard or "
         "unchanged. certified is the share of neighbours that provably remain neighbours under "
-        "every rescaling up to --condition. jaccard compares the neighbours in ITEMS with the "
-        "neighbours in another form of the same model: it is the lowest Jaccard index among these "
-        "forms. unchanged is the share of neighbours that are also neighbours in OLD, if a change "
-        "of basis between the two versions does not count as a change"
+        "every rescaling up to --condition. jaccard is the Jaccard index between the neighbours in "
+        "ITEMS and the neighbours in that form of the same model for which the index is lowest. "
+        "unchanged is the share of neighbours that are also neighbours in OLD, if a change of "
+        "basis between the two versions does not count as a change"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -305,12 +305,13 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     row = metrics["query_metric"]
     reason = (
         "writes embeddings whose cosines are the same under every rescaling; "
-        f"{row.neighbors_kept:.0%} of the neighbours by the cosine remain neighbours"
+        f"{row.neighbors_kept:.0%} of the nearest neighbours in the audited embeddings are also "
+        "nearest neighbours in these embeddings"
     )
     if row.auc is not None and report.given.auc is not None:
         reason += (
-            f"; they recover the labels with an AUC of {row.auc:.2f}, and the cosine with an AUC "
-            f"of {report.given.auc:.2f}"
+            f"; their cosines recover the labels with an AUC of {row.auc:.2f}, and the audited "
+            f"cosines with an AUC of {report.given.auc:.2f}"
         )
     export = ["fastcos", "index", "export", args.items, *columns, *users, "--out", "served"]
     neighbors = ["fastcos", "neighbors", "served", *k]

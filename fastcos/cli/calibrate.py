@@ -172,7 +172,7 @@ def _labelled(
         raise ValueError(f"--labelled must hold 1 or 0 in its third column, got {invalid:g}")
     say(
         f"read {len(table.pairs):,} labelled pairs, and left out {table.n_unknown:,} pairs because "
-        "the vectors lack one of their items"
+        "at least one of their items has no vector"
     )
     scores = score_pairs(items, table.pairs, measure=measure)
     return calibrate_pairs(scores, table.ratings, method=args.method)

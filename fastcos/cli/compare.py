@@ -37,27 +37,27 @@ DESCRIPTION = """\
 Report which similarity to use, how much better than the plain cosine it is, and whether the
 difference exceeds chance.
 
-For a file of interactions, the command factorises the interactions once, and evaluates twelve
-measures under several rescalings of this model. It also evaluates them with a second model, which
-minimises the other objective of Steck et al. 2024 (Eq. 2). A rescaling D is a diagonal matrix that
-scales the latent dimensions without changing the predictions. The score of a measure states how
-well the measure recovers the labels or, without --labels, predicts held-out interactions, on a
-sample of 2,000 items. With --all, the command evaluates every measure and a grid of rescalings, on
-10,000 items. The command prints a conclusion, the ranking of the measures, a table of the
-rescalings as in the paper, and the ten nearest neighbours of popular items under several
-rescalings. The command writes comparison.html, a page on which you can sort the measures and open
-the details of each one; measures.csv, .png and .svg; comparison.csv, .png, .svg and .json;
-neighbors.csv; and, with labels and --all, exponents.png.
+For a file of interactions, the command fits a model that minimises Eq. 1 of Steck et al. 2024
+(arXiv:2403.05440), and evaluates twelve measures under several rescalings of this model. The
+command also evaluates the measures with a second model, which minimises Eq. 2 of the same paper. A
+rescaling D is a diagonal matrix that scales the latent dimensions without changing the predictions.
+The score of a measure states how well the measure recovers the labels or, without --labels,
+predicts held-out interactions, on a sample of 2,000 items. With --all, the command evaluates every
+measure and a grid of rescalings, on 10,000 items. The command prints a conclusion, the ranking of
+the measures, a table of the rescalings as in Steck et al. 2024, and the ten nearest neighbours of
+popular items under several rescalings. The command writes comparison.html, a page on which you can
+sort the measures and open the details of each one; measures.csv, .png and .svg; comparison.csv,
+.png, .svg and .json; neighbors.csv; and, with labels and --all, exponents.png.
 
 For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates every
 measure by how well its scores recover the labels of --labels, or by the correlation of its scores
-with the ratings of --pairs. The command writes comparison.json and, for each of these tasks, an
-html, csv, png and svg file.
+with the ratings of --pairs. The command writes comparison.json and, for the labels and for each
+file of --pairs, an html, csv, png and svg file.
 
 For a model that you have trained (--model FILE, with embeddings of items and users, such as a model
 saved by implicit), the command evaluates the same twelve measures by how well they predict the
-interactions in --held-out, on which the model was not trained. INTERACTIONS must then contain the
-training data, or other interactions from before those in --held-out.
+interactions in --held-out, on which the model was not trained. With --model, INTERACTIONS must
+contain the training data, or other interactions that happened before those in --held-out.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\
@@ -306,7 +306,8 @@ def _compare_vectors(args: argparse.Namespace) -> int:
     from fastcos.plots.html import leaderboard_page
 
     validation.check_none("--budget", args.budget, "for vectors")
-    validation.check_none("--rescaling", args.rescaling or None, "for vectors, which have no D")
+    reason = "for vectors, because rescalings are evaluated only for a file of interactions"
+    validation.check_none("--rescaling", args.rescaling or None, reason)
     measures = _chosen_measures(args)
     validation.as_choice("--preprocessing", args.preprocessing, ("none",))
     if args.labels is None and not args.pairs and args.model is None:
@@ -348,7 +349,11 @@ def _compare_vectors(args: argparse.Namespace) -> int:
 
 
 def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the tasks; return, by task name, arguments of compare_vectors and numbers of data."""
+    """Read the data of each task, such as its labels or its pairs.
+
+    Return two dicts whose keys are the names of the tasks: the arguments of compare_vectors, and
+    numbers of pairs, labels or interactions.
+    """
     tasks: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     ids = factors.ids
@@ -363,7 +368,7 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
         item_pairs, name = io.read_pairs(path, ids), Path(path).stem
         say(
             f"read {len(item_pairs.pairs):,} pairs of {path}, and left out "
-            f"{item_pairs.n_unknown:,} pairs because the vectors lack one of their items"
+            f"{item_pairs.n_unknown:,} pairs because at least one of their items has no vector"
         )
         counts[name] = {
             "file": path,
@@ -376,9 +381,8 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
 
 def _held_out_task(args: argparse.Namespace, factors: io.Factors) -> dict[str, Any]:
     """Read interactions before and after the training of a model, for compare_vectors."""
-    users = validation.as_instance(
-        "--model", factors.users, np.ndarray, "a file that holds users too"
-    )
+    rule = "a file with item and user embeddings"
+    users = validation.as_instance("--model", factors.users, np.ndarray, rule)
     has_user_ids = args.user_ids is not None
     user_ids = io.read_ids(args.user_ids, len(users)) if has_user_ids else np.arange(len(users))
     task: dict[str, Any] = {}
@@ -403,8 +407,8 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
     """Return n popular items, which have different labels.
 
     The function sorts the labels by the popularity of their most popular item, and returns the most
-    popular item of each of the first n labels. Without labels, it returns the n most popular items.
-    Only items in the sample are returned.
+    popular item of each of the first n labels. Without labels, the function returns the n most
+    popular items. Only items in the sample are returned.
     """
     order = np.argsort(-comparison.popularity, kind="stable")
     if comparison.sampled is not None:

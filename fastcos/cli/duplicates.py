@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 SUMMARY = "find pairs of items that are nearly the same"
 DESCRIPTION = """\
 Find all pairs of items whose score is at least a threshold. You give the threshold itself
-(--min-score), or the share of random pairs whose score reaches it (--fpr). The command prints the
-pairs just above the threshold, so that you can judge whether the threshold is right. It writes a
-table of all pairs, with the score of each pair, its group of near-duplicates, and the item of this
-group to keep. With --kept, it also writes the ids of all items that remain if you remove the other
-items of each group. The command itself deletes nothing."""
+(--min-score), or the share of random pairs whose score reaches the threshold (--fpr). The command
+prints the pairs just above the threshold, so that you can judge whether the threshold is right. The
+command writes a table of all pairs, with the score of each pair, its group of near-duplicates, and
+the one item to keep of this group. With --kept, the command also writes the ids of all items that
+remain if you keep only one item of each group of near-duplicates. The command itself deletes
+nothing."""
 # Number of pairs that are printed. The printed pairs are those with scores nearest to the
 # threshold.
 N_SHOWN = 10
@@ -36,14 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     threshold.add_argument(
         "--min-score", type=float, metavar="S", help="lowest score of a pair (the threshold)"
     )
-    help_ = "compute the threshold as the score that only this share of random pairs reaches"
+    help_ = "compute the threshold as the score that only a share P of random pairs reaches"
     threshold.add_argument("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     options.add_vectors(parser)
     lists.add_names(parser)
     help_ = "table of pairs to write, .csv or .parquet (default duplicates.csv)"
     parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
-    help_ = "text file for the ids of the items that remain without duplicates, one per line"
+    help_ = (
+        "text file to write, with the ids of the items that remain if you keep one item of each "
+        "group of near-duplicates, one per line"
+    )
     parser.add_argument("--kept", metavar="FILE", help=help_)
     options.add_json(parser)
     options.add_common(parser)

@@ -26,11 +26,12 @@ Write item embeddings in a form that is the same for every parametrisation of th
                 two rows is the covariance, over all users, of the predicted
                 scores of the two items. Multiply embeddings of new items by
                 the matrix in map.npy to obtain their rows.
-  canonical     writes items.npy, users.npy and singular_values.npy. The items
-                and users are the balanced factors of the same predictions.
-Both forms write export.json, which describes the files, and ids.npy if the input has ids. Each
-training of a model ends in other coordinates, so do not compare rows of two exports, unless you
-passed the folder of the earlier export to the later one by --align-to."""
+  canonical     writes items.npy, users.npy and singular_values.npy. The inner
+                products of users and items are the predictions of the model,
+                and each column has the same norm in items.npy and users.npy.
+Both forms also write export.json, which describes the files, and ids.npy if the input has ids. Each
+training run of a model ends in different coordinates, so compare rows of two exports only if the
+later export was written with --align-to and the folder of the earlier export."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     # predictions, so the biases are read as additional columns.
     model = read_factors(args.items, args.users, args, keep_biases=form == "canonical")
     users = validation.as_instance(
-        "--users", model.users, np.ndarray, "given, because both forms need the users"
+        "--users", model.users, np.ndarray, "given, because an export needs user embeddings"
     )
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     if older is not None:
         ids = model.ids if model.has_ids else None
         aligned = _align(args.align_to, arrays, ids, older)
-    arrays = {name: _as_float32(f"{name} of the form", rows) for name, rows in arrays.items()}
+    arrays = {name: _as_float32(f"the exported {name}", rows) for name, rows in arrays.items()}
     if model.has_ids:
         arrays["ids"] = model.ids
     folder.mkdir(parents=True, exist_ok=True)

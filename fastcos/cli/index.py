@@ -32,7 +32,8 @@ examples:
   fastcos index explain shop --queries 1000
   fastcos index duplicates chunks.parquet --fpr 1e-6 --text text
   fastcos index export films --out served
-for the options of a verb, such as --json, run fastcos index VERB --help;
+For the options of a verb, such as --json, run fastcos index VERB --help.
+
 input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
 

@@ -25,7 +25,7 @@ from fastcos.cli.terminal import fail, report_compilation, say
 # Each command is the module with the same name. The module is imported when the command is called,
 # so that `fastcos --help` prints at once.
 COMMANDS = {
-    "reproduce": "reproduce Figure 1 of the paper: start here",
+    "reproduce": "reproduce Figure 1 of Steck et al. 2024: start here",
     "compare": "find out which similarity to use for your data",
     "fit": "fit a linear model to interactions and save it",
     "neighbors": "find the exact nearest neighbours of vectors",
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from fastcos import config
         from fastcos.validation import as_thread_count
 
-        config.get_config()  # If an environment variable is wrong, this raises before any work.
+        config.get_config()  # A wrong environment variable raises an error here, before any work.
         if getattr(args, "threads", None) is not None:
             config.set_config(n_threads=as_thread_count("--threads", args.threads))
         with report_compilation(), _show_warnings_as_messages():
@@ -206,7 +206,7 @@ def _format_error(error: Exception, parser: argparse.ArgumentParser) -> str:
     text = str(error) or type(error).__name__
     text = text.replace("(give vector_column)", "(give --vector-column)")
     text = text.replace(" must be None ", " must be left out ")  # A flag has no value None.
-    if " must be given" in text:  # Without an option, there is no value that was received.
+    if " must be given" in text:  # If an option is missing, there is no value to report.
         text = text.removesuffix(", got None")
     names = {"random_state": "--seed", "n_components": "--rank"} | {
         action.dest: action.option_strings[-1] if action.option_strings else str(action.metavar)
@@ -251,8 +251,8 @@ def entry_point() -> NoReturn:
 def _open_closed_streams() -> None:
     """Open os.devnull in place of each standard stream that the caller has closed.
 
-    Otherwise, the next file that is opened would get the file descriptor of the stream. Python sets
-    a closed stream to None, and ``print(file=None)`` writes to stdout.
+    Without this replacement, the next file that is opened would get the file descriptor of the
+    closed stream. Python sets a closed stream to None, and ``print(file=None)`` writes to stdout.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""Reading and writing of the folder of ``fastcos fit``: the model, item ids, moments of users."""
+"""Read and write the folder of ``fastcos fit``: the model, the item ids, statistics of users."""
 
 import argparse
 from pathlib import Path
@@ -192,7 +192,7 @@ def align_to_users(
     row_of = positions_in(user_ids, data.user_ids)
     has_user = row_of[X.row] >= 0
     if n_left_out := data.X.nnz - int(has_user.sum()):
-        reason = "because the model lacks their user or their item"
+        reason = "because their user or their item is not in the model"
         say(f"left out {n_left_out:,} interactions of {path}, {reason}")
     cells = X.data[has_user], (row_of[X.row[has_user]], X.col[has_user])
     return sp.csr_array(cells, shape=(len(user_ids), len(factors.ids)))
@@ -201,7 +201,8 @@ def align_to_users(
 def _typical_rows(model: "LinearMF", means: Any, n: int) -> npt.NDArray[np.float64]:
     """Return pairs of rows around the mean of the users.
 
-    The embeddings of these rows have the mean and the second moments of the training data.
+    The embeddings of the returned rows have the same mean and the same second moments as the user
+    embeddings of the training data.
     """
     V = model.components_.astype(np.float64)
     center = 0.0 if model.mean_ is None else model.mean_

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_vectors(parser)
     lists.add_lists(parser, more_formats="; for benchmarks also .ivecs, .ibin, .npy, .hdf5")
     add("--result", metavar="FILE", help="print the recall of the neighbours in FILE")
-    help_ = "directory for finished blocks of the search, so that the command can resume it"
+    help_ = "directory for finished blocks, so that the command can resume an interrupted search"
     add("--checkpoint", metavar="DIR", help=help_)
     options.add_common(parser, seed=False)
 
@@ -151,7 +151,8 @@ def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors |
     if is_model_folder(source):
         options.refuse(args, "for a model", *options.VECTOR_COLUMNS)
         return *model_embeddings(source, args.rescaling), None
-    validation.check_none("--rescaling", args.rescaling, "for vectors, which have no model")
+    reason = "for vectors, because only a model of fastcos fit can be rescaled"
+    validation.check_none("--rescaling", args.rescaling, reason)
     # If the measure is the inner product and the queries are user vectors, the results are the
     # recommendations of the model. The scores of the model include its biases, so the biases are
     # read as additional columns.

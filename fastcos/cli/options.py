@@ -64,7 +64,7 @@ def add_interactions(
 
 
 def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Interactions":
-    """Read the file of interactions, and report its size, its columns and dominant cells."""
+    """Read the file of interactions, report its size and columns, and warn of dominant cells."""
     from fastcos.io import read_interactions
 
     columns = column_arguments(args)
@@ -95,8 +95,8 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
     """Within this block, let errors about the columns of a table name the flag of the table.
 
-    There are no flags for the columns of the table, except perhaps name_option for the column of
-    names, so the errors name the flag of the whole table, such as --names.
+    A table such as that of --names has no flags for its columns, except perhaps name_option for the
+    column of names, so the errors name the flag of the table.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:

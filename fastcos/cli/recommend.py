@@ -35,8 +35,8 @@ examples:
   fastcos recommend films ratings.csv --measure project_back_users
   fastcos recommend als.npz ratings.csv --ids items.txt --user-ids users.txt
   fastcos recommend none ratings.csv --measure cosine
-input: a folder written by fastcos fit, or a file with item and user embeddings, such as a
-model saved by implicit; then interactions as for fastcos fit"""
+MODEL: a folder written by fastcos fit, or a file with item and user embeddings, such as a model
+saved by implicit, or none; INTERACTIONS: a file in one of the formats of fastcos fit"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,12 +99,12 @@ def _read(args: argparse.Namespace, measure: Any) -> tuple["Embeddings", Any, sp
         embeddings, ids = model_embeddings(args.model, args.rescaling)
         X = align_columns(ids, args.interactions, data)[0]
         return dataclasses.replace(embeddings, X=X), ids, X, data.user_ids
-    validation.check_none("--rescaling", args.rescaling, "for embeddings, which have no model")
+    reason = "for embeddings, because only a model of fastcos fit can be rescaled"
+    validation.check_none("--rescaling", args.rescaling, reason)
     with progress_bar("reading embeddings"):
         factors = load_factors(args.model, ids=args.ids)
-    users = validation.as_instance(
-        "MODEL", factors.users, np.ndarray, "a file that holds users too"
-    )
+    rule = "a file with item and user embeddings"
+    users = validation.as_instance("MODEL", factors.users, np.ndarray, rule)
     scoring = None
     if factors.has_biases and measure == "user_item_dot":
         scoring = factors.scoring_embeddings()

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from fastcos.models.simulation import Simulation
 
 DESCRIPTION = """\
-Simulate the interactions of the paper, train both of its objectives, and report how well cosine
-similarity recovers the true clusters of the items under each rescaling D of the first objective. (D
-is a diagonal matrix, which scales the latent dimensions.) All rescalings give the same predictions
-and the same loss, but the cosines recover the clusters well under some of them and badly under
-others. The command writes figure1.html, a page on which you can change D; figure1.png, with five
-panels as in the paper; figure1.svg, figure1.csv, figure1.json and exponents.png. With --only-data,
-it writes the simulated interactions and stops: interactions.npz (SciPy CSR), items.csv (item,
-cluster, popularity) and simulation.json (all parameters and versions)."""
+Simulate interactions as in Steck et al. 2024, fit one model per objective of that paper, and report
+how well cosine similarity recovers the true clusters of the items under each rescaling D of the
+model of Eq. 1. A rescaling D is a diagonal matrix that scales the latent dimensions. All rescalings
+give the same predictions and the same loss, but the cosines recover the clusters well under some
+rescalings and badly under others. The command writes figure1.html, a page on which you can change
+D; figure1.png, with five panels as in the paper; figure1.svg, figure1.csv, figure1.json and
+exponents.png. With --only-data, the command writes the simulated interactions and stops:
+interactions.npz (SciPy CSR), items.csv (item, cluster, popularity) and simulation.json (all
+parameters and versions)."""
 EPILOG = """\
 examples:
   fastcos reproduce                    20,000 users, 1,000 items as in the paper
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         paths, document = write_comparison(
             comparison, folder, stem="figure1", parameters=parameters, every=args.all
         )
-        if "dropout" in comparison.models:  # Eq. 2 alone determines D, so there is no page.
+        if "dropout" in comparison.models:  # A model of Eq. 2 leaves no D to change on a page.
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)
             paths.insert(0, folder / "figure1.html")

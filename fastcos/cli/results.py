@@ -83,8 +83,8 @@ def write_figure(
                 _with_few_colours(canvas.buffer_rgba()).save(path, "PNG")
             else:
                 FigureCanvasAgg(figure).print_png(path)
-        # The layout is computed for the first file. It is in inches, so it is valid for every file
-        # format, and the other files reuse it.
+        # The layout is computed for the first file. Because the layout is in inches, it is valid
+        # for every file format, and the other files reuse it.
         figure.set_layout_engine("none")
     return paths
 
@@ -119,7 +119,7 @@ def show_comparison(comparison: "Comparison") -> None:
     named_range, grid_range = comparison.auc_range(), comparison.auc_range(grid=True)
     if named_range is not None and grid_range is not None:
         show_text(
-            "All rescalings have the same predictions and the same loss, but the AUC varies by "
+            "All rescalings give the same predictions and the same loss, but the AUC varies by "
             f"{named_range:.3f} among the named rescalings, and by {grid_range:.3f} among the "
             "rescalings D = S^a Σ^b on a grid of exponents a and b."
         )

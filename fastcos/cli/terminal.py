@@ -37,8 +37,8 @@ SECONDS_PER_LINE = 10.0
 
 def fail(program: str, message: str) -> None:
     """Print an error as one line on stderr, without control characters."""
-    # The import is here and not at the top of the file, because it also imports NumPy, which
-    # `fastcos --help` does not need.
+    # The import is here and not at the top of the file, because fastcos.validation imports NumPy,
+    # which `fastcos --help` does not need.
     from fastcos.validation import one_line
 
     say(f"{program}: {one_line(message)}")
@@ -61,7 +61,8 @@ def say_written(paths: Sequence[Path]) -> None:
 
 def show_text(text: str) -> None:
     """Print a text on stdout, without the control characters that names may contain."""
-    # This import also imports NumPy, which `fastcos --help` does not need.
+    # fastcos.reports is imported here, because it imports NumPy, which `fastcos --help` does not
+    # need.
     from fastcos.reports import printable
 
     print(_wrap(printable(text), sys.stdout))

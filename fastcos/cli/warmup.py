@@ -33,10 +33,11 @@ from fastcos.storage.provenance import provenance
 DESCRIPTION = """\
 Run every operation on tiny inputs, so that later processes find compiled code in the cache
 directory. For a container image, run this command at build time as the user that will run the
-service. The code is compiled for the processor of this machine. With --portable, it is compiled for
-every tier of x86-64 that this processor supports (v3: AVX2; v4: AVX-512; v4 with VNNI; v4 with
-AMX), so that machines with processors of these tiers need not compile. The command uses all cores,
-or the number of cores in FASTCOS_N_THREADS, and about 0.5 GB of memory per core."""
+service. By default, the command compiles for the processor of this machine. With --portable, the
+command compiles for every tier of x86-64 that this processor supports (v3: AVX2; v4: AVX-512; v4
+with VNNI; v4 with AMX), so that machines with processors of these tiers need not compile. The
+command uses all cores, or the number of cores in FASTCOS_N_THREADS, and about 0.5 GB of memory per
+core."""
 EPILOG = """\
 examples:
   fastcos warmup
@@ -96,8 +97,8 @@ def run(args: argparse.Namespace) -> int:
         document = provenance({"cache_directory": str(directory)})
         print_json({**document, "signatures": len(files), "MiB": size, "seconds": seconds})
     say(
-        f"{directory} contains {len(files)} compiled kernels with {size:.1f} MiB; the command took "
-        f"{seconds:.1f} s"
+        f"{directory} contains {len(files)} compiled kernels, {size:.1f} MiB in total; the command "
+        f"took {seconds:.1f} s"
     )
     return 0
 
@@ -268,7 +269,7 @@ def _narrow_index(kind: str) -> None:
 
 
 def _measures(dtype: str) -> None:
-    # Large searches use other kernels than small searches.
+    # Large searches and small searches use different kernels.
     large = _vectors(dtype, 2_000)
     for name in ("csls", "local_scaling", "dis_sim_local"):
         top_k(large, k=5, measure=name)
@@ -337,7 +338,8 @@ def _products(dtype: str) -> None:
         matmul(X, factor), gram_matmul(X, factor)
 
 
-# Each job runs in a process. A job that compiles kernels for later jobs precedes these jobs.
+# Each job runs in a process of its own. A job that compiles kernels for other jobs comes before
+# these jobs.
 JOBS: dict[str, Callable[[], None]] = {
     **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
     **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},

@@ -85,7 +85,7 @@ def test_export_json_describes_every_file(files, capsys):
 
 
 def test_export_refuses_missing_or_equal_users(files):
-    with pytest.raises(TypeError, match="--users must be given, because both forms need the users"):
+    with pytest.raises(TypeError, match="--users must be given, because an export needs user"):
         run(files / "items.npy", "--out", files / "out")
     with pytest.raises(ValueError, match="--form must be one of query_metric, canonical"):
         run(files / "items.npy", "--form", "whitened")

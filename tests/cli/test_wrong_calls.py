@@ -52,7 +52,7 @@ compare seen.csv --out items.npy                     | --out must be a directory
 recommend items.npy                                  | arguments are required: INTERACTIONS
 recommend missing.npz seen.csv                       | missing.npz: no such file or directory
 recommend items.npy empty.csv                        | empty.csv must start with a header line
-recommend items.npy seen.csv                         | MODEL must be a file that holds users too
+recommend items.npy seen.csv                         | MODEL must be a file with item and user
 recommend both.npz seen.csv                          | seen.csv must name rows by their numbers
 recommend both.npz seen.csv --ids items.txt          | seen.csv must name rows by their numbers
 recommend both.npz seen.csv --ids users.txt          | users.txt must hold 11 ids, got
@@ -114,14 +114,14 @@ audit items.npy --labels kinds.csv                   | --label-column must be gi
 audit items.npy --out items.npy                      | --out must be a directory
 index export                                         | arguments are required: ITEMS
 index export missing.npy                             | missing.npy: no such file or directory
-index export items.npy                               | --users must be given, because both forms
+index export items.npy                               | --users must be given, because an export
 index export items.npy --users five.npy              | --users must have as many columns as items (
 index export items.npy --form raw                    | --form must be one of query_metric, canonica
 index export items.npy --users missing.npy           | missing.npy: no such file or directory
 index export nan.npy --users items.npy               | nan.npy: vectors must be finite
 index export line.npy --users items.npy              | line.npy must hold one 2-dimensional array
 index export items.npy --users huge.npy              | --users must have entries whose squares
-index export huge.npy --users items.npy              | of the form must fit in float32 (scale
+index export huge.npy --users items.npy              | the exported items must fit in float32
 index export seen.csv --users items.npy              | seen.csv must have a row per vector, got a
 index export items.npy --users items.npy --out items.npy   | --out must be a directory
 index                                                | arguments are required: VERB
