@@ -35,8 +35,8 @@ class Config(NamedTuple):
     isa : str
         The widest instruction set that kernels use.
     cache_dir : Path or None
-        The directory in which compiled code is stored. If it is None, compiled code is not stored,
-        because there is no home directory.
+        The directory in which compiled code is stored. If ``cache_dir`` is None, compiled code is
+        not stored, because there is no home directory.
     working_memory : float
         The memory in MiB that one call may use in addition to its inputs and outputs. Default: the
         setting ``working_memory`` of scikit-learn.
@@ -86,8 +86,8 @@ def set_config(
     Raises
     ------
     ValueError
-        If a value is invalid, or the CPU does not support the instruction set. No setting is then
-        changed.
+        If a value is invalid, or the CPU does not support the instruction set. A call that raises
+        ValueError changes no setting.
 
     Examples
     --------
@@ -150,10 +150,10 @@ def n_threads() -> int:
 def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of CPUs that this process may use.
 
-    It is the smaller of two numbers: the number of CPUs in the affinity mask of the process, and
-    the CPU quota of its container, rounded up. cgroup is the directory with the limits of the
-    container, of version 1 or 2 of cgroups. joblib computes the same number, but importing joblib
-    takes 0.2 s.
+    The result is the smaller of two numbers: the number of CPUs in the affinity mask of the
+    process, and the CPU quota of its container, rounded up. cgroup is the directory with the limits
+    of the container, of version 1 or 2 of cgroups. joblib computes the same number, but importing
+    joblib takes 0.2 s.
     """
     return min(_cpus_of_process(), _quota(cgroup))
 

@@ -14,8 +14,8 @@ workers::
     compare          this process fits the models; a task per cell evaluates it
 
 The results of ``top_k`` are bit-for-bit identical to those of :func:`fastcos.top_k`. Products are
-bit-for-bit identical for any number of workers. The SVD of a cluster differs from the SVD on one
-machine by at most the sum of the error bounds that the residuals of the two SVDs certify. All tasks
+bit-for-bit identical for any number of workers. An SVD that a cluster computes differs from the SVD
+on one machine by at most the sum of the error bounds that their residuals certify. All tasks
 that run on a worker share one pool with as many threads as the worker has. Dask schedules the tasks
 and provides a dashboard and performance reports.
 """
@@ -58,8 +58,8 @@ from fastcos.validation import Floats
 
 __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 
-# A task of top_k searches a range of items for a block of queries. The four constants below bound
-# the sizes of these tasks, which depend only on the numbers of queries and items. A task takes a
+# A task of top_k searches a range of items for a block of queries. The sizes of the tasks of top_k
+# depend only on the numbers of queries and items, and on the four constants below. A task takes a
 # few seconds on local workers (python -m bench.lab.large).
 
 # The largest number of queries in a block. A task reads and packs its items once for all queries of
@@ -69,9 +69,9 @@ QUERIES_PER_TASK = 1 << 17
 # blocks, two workers are only 1.43 times as fast as one worker; with eight blocks, they are 1.75 to
 # 1.83 times as fast.
 MIN_BLOCKS = 8
-# The smallest number of items in a task. Dividing the items into one more range costs, for each
-# query, as much time as scoring 100,000 items. With 2^18 items per task, all tasks together took
-# 1.20 times as long as one search of all items.
+# The smallest number of items in a task of top_k. Dividing the items into one more range costs, for
+# each query, as much time as scoring 100,000 items. With 2^18 items per task, all tasks of a search
+# together took 1.20 times as long as one search of all items.
 MIN_ITEMS = 1 << 19
 # The largest number of tasks, because the scheduler of Dask takes about 1 ms per task.
 MAX_TASKS = 1 << 15
@@ -80,8 +80,8 @@ MAX_TASKS = 1 << 15
 # worker keeps the last evaluator in memory for its next tasks.
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
-# The share of a worker's memory limit that the tasks running on it may use together. The rest is
-# for Python, Dask and the results of tasks.
+# The share of a worker's memory limit that the tasks running on it may use together. The rest of
+# the memory is left for Python, Dask and the results of tasks.
 _TASKS_SHARE = 0.5
 # The number of bytes of a stored entry of a sparse matrix: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
@@ -125,10 +125,10 @@ def top_k(
     measure : str
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
-        The memory in MiB that one task may use. The largest allowed value is half of the memory
-        limit of a worker divided by the number of its threads, for the worker for which this number
-        is smallest. The default is the setting ``working_memory``, or the largest allowed value if
-        the setting exceeds it.
+        The memory in MiB that one task may use. The largest allowed value is half of the smallest
+        memory per thread of any worker, where the memory per thread is the memory limit of a worker
+        divided by the number of its threads. The default is the setting ``working_memory``, or the
+        largest allowed value if the setting exceeds it.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -236,8 +236,8 @@ def compare(
     """Return the comparison that :func:`fastcos.compare` computes, with one task per cell.
 
     A cell is a combination of a preprocessing, a rescaling and a measure, or a row of the paper's
-    table. This process fits the models and writes the data and the models to a file, which every
-    worker reads once. Therefore every worker needs enough memory for X and the models. ``folder``
+    table. The calling process fits the models and writes the data and the models to a file, which
+    every worker reads once, so every worker needs enough memory for X and the models. ``folder``
     is a directory that every worker can read under this path; the call creates a temporary
     directory in it. The other arguments are those of :func:`fastcos.compare`.
     """
@@ -468,7 +468,7 @@ class _ClusterOperator(Operator):
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
     """Combine pairs of adjacent parts, then pairs of results, and so on, until one result is left.
 
-    combine is called on the workers with the results of two futures. If a level of this tree has an
+    combine is called on the workers with the results of two futures. If a level of the tree has an
     odd number of parts, the last part is passed on to the next level unchanged.
     """
     while len(parts) > 1:
@@ -510,8 +510,8 @@ def threads_of_this_worker() -> int:
 def use_threads_of_this_worker() -> None:
     """Set n_threads to the number of threads of the Dask worker for which this process was started.
 
-    If this process is not such a process, for example because the worker is a thread of the client,
-    the setting stays unchanged.
+    If no worker started this process, for example because the worker is a thread of the client, the
+    setting stays unchanged.
     """
     try:
         worker = get_worker()

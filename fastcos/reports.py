@@ -159,8 +159,8 @@ class Section(NamedTuple):
     ----------
     title : str
     sentences : sequence of str
-        The explanation of this part. An HTML page shows these sentences; a terminal shows only
-        tables and facts.
+        The explanation of this part. An HTML page shows the sentences of the explanation; a
+        terminal shows only tables and facts.
     tables : sequence of Table
     facts : mapping of str to number, str or None
         Single numbers by their names.

@@ -222,14 +222,14 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> list[tuple[Document, float]]:
         """Return the k nearest documents with their scores, in descending order of the score.
 
-        ``filter`` limits the search to some documents. A filter is a function that returns True for
-        the documents that may be found, or a dict of conditions on the metadata of documents. A
-        condition is one value, such as ``{"source": "a.pdf"}``, a list of allowed values, or a
-        comparison, such as ``{"year": {"$gte": 2020}}``. The operators are ``$eq``, ``$ne``,
-        ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and ``$and``, ``$or`` and
-        ``$not`` combine conditions. A key that occurs in no document raises an error. The metadata
-        of a document are read once, when they are first needed for a search with conditions; later
-        changes of the metadata have no effect on such searches.
+        ``filter`` limits the search to the documents that it accepts. A filter is a function that
+        returns True for the documents that may be found, or a dict of conditions on the metadata of
+        documents. A condition is one value, such as ``{"source": "a.pdf"}``, a list of allowed
+        values, or a comparison, such as ``{"year": {"$gte": 2020}}``. The operators are ``$eq``,
+        ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and ``$and``, ``$or``
+        and ``$not`` combine conditions. A key that occurs in no document raises an error. The
+        metadata of a document are read once, when they are first needed for a search with
+        conditions; later changes of the metadata have no effect on searches with conditions.
 
         ``min_score`` limits the result to documents with at least this score. Pass a score, such as
         a cosine, or a calibration. The threshold of a calibration is the score that a random pair
@@ -273,8 +273,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         """Return the k nearest documents with their relevance.
 
         The relevance is the cosine, or 0 if the cosine is negative. ``score_threshold`` is the
-        lowest relevance of a returned document. Like ``min_score``, this threshold is rounded to
-        float32 before the comparison.
+        lowest relevance of a returned document. Both ``min_score`` and ``score_threshold`` are
+        rounded to float32 before they are compared with scores.
         """
         threshold = kwargs.pop("score_threshold", None)
         pairs = self._similarity_search_with_relevance_scores(query, k=k, **kwargs)
@@ -305,7 +305,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[Document]:
-        """Return k of the fetch_k documents nearest to a vector, chosen by MMR."""
+        """Return k of the fetch_k documents nearest to a vector, by maximal marginal relevance."""
         pairs = self.max_marginal_relevance_search_with_score_by_vector(
             embedding, k=k, fetch_k=fetch_k, lambda_mult=lambda_mult, **kwargs
         )
@@ -320,7 +320,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return k of the fetch_k nearest documents with their scores, chosen by MMR."""
+        """Return k of the fetch_k nearest documents and scores, by maximal marginal relevance."""
         pairs = self.similarity_search_with_score_by_vector(embedding, fetch_k, **kwargs)
         if self.index is None or not pairs:
             return []

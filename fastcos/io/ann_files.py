@@ -77,7 +77,7 @@ def _open_hdf5(path: Path, mode: str) -> Any:
 
 def _read_hdf5(file: Path, name: str) -> Any:
     """Map a data set of an HDF5 file into memory, or read the data set if it is chunked."""
-    with file.open("rb"):  # This raises the error of the system, which names the file.
+    with file.open("rb"):  # If the file is missing, open raises an OSError that names the file.
         pass
     try:
         with _open_hdf5(file, "r") as opened:

@@ -89,12 +89,13 @@ def choose_vector_columns(
     """Return the columns of the vectors, and the column of the ids or None.
 
     The vectors are in the only column of lists or, if there is none, in all columns of numbers. By
-    default, the column of ids is the only column with a name of ids. If no column has such a name,
-    the column of ids is an index that pandas, polars or R has written, unless the index only counts
-    the rows from 0. If there is no such index either, the column of ids is the only column of
-    texts; in a table with a column of lists, the column of ids may also be the only column of whole
-    numbers. In a table without a column of lists, a column that contains numbers and also blanks or
-    texts raises an error; columns of texts and of other types are left out.
+    default, the column of ids is the only column with a name of ids, such as id or item. If no
+    column has a name of ids, the column of ids is an index that pandas, polars or R has written,
+    unless the index only counts the rows from 0. If the table has neither a name of ids nor an
+    index of this kind, the column of ids is the only column of texts; in a table with a column of
+    lists, the column of ids may also be the only column of whole numbers. In a table without a
+    column of lists, a column that contains numbers and also blanks or texts raises an error;
+    columns of texts and of other types are left out.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

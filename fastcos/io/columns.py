@@ -1,8 +1,8 @@
 """Rules for reading the columns of a table, which are the same for all formats.
 
 The same table yields the same result in every format. CSV has the fewest types, so a cell in
-another format is treated like its text in CSV: the string ``"12"`` in a Parquet file is the number
-12. All cells of a column, and not only the first ones, decide the kind of the column:
+another format is treated like its text in CSV; for example, the string ``"12"`` in a Parquet file
+is read as the number 12. All cells of a column, and not only the first ones, decide its kind:
 
 numbers
     Every cell is a finite decimal number, or every cell is true or false, which stand for 1 and 0.
@@ -38,7 +38,7 @@ import numpy.typing as npt
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers, format_rows
 
-# Largest number of letters of an id. Longer texts indicate a column of the wrong kind.
+# Largest number of characters of an id. Longer texts indicate a column of the wrong kind.
 LONGEST_ID = 500
 # Texts that pandas, R, SQL and spreadsheets write for a blank cell among numbers.
 _BLANK_WORDS = frozenset(
@@ -189,14 +189,14 @@ def _is_escaped(text: str) -> bool:
 def id_column(path: PathLike, name: str, column: TextColumn, lines: Integers) -> TextColumn:
     """Return a column of ids in the spelling that is common to all formats.
 
-    Blanks, ids of more than 500 letters, booleans and fractional numbers raise an error.
+    Blanks, ids of more than 500 characters, booleans and fractional numbers raise an error.
     """
     for code, text in enumerate(column.texts):
         if not text.strip():
             rule = f"column {name!r} must have an id in every row"
             refuse_rows(path, rule, _quoted(text), lines[column.codes == code])
         if len(text) > LONGEST_ID:
-            rule = f"column {name!r} must hold ids of at most {LONGEST_ID} letters"
+            rule = f"column {name!r} must hold ids of at most {LONGEST_ID} characters"
             refuse_rows(path, rule, f"{len(text)}", lines[column.codes == code])
     if column.texts and all(text.strip().casefold() in _BOOLEANS for text in column.texts):
         rule = f"column {name!r} must hold whole numbers or texts"
@@ -289,10 +289,11 @@ def check_row_numbers(
 ) -> None:
     """Raise FastcosFormatError if rows have no ids and a file names unknown row numbers.
 
-    If ids are 0 .. n-1 in order, ids are row numbers. In this case, file_ids, which are the ids in
-    a file, must be row numbers, or must contain all row numbers, as the ids of a larger catalogue
-    do. If file_ids contains most row numbers but not 0, the file may count rows from 1, and the
-    function issues a warning. hint explains how to pass ids.
+    The function assumes that the rows have no ids if the argument ids contains the row numbers
+    0 .. n-1 in order. If the rows have no ids, the ids in the file (file_ids) must be row numbers,
+    or must contain all row numbers, as the ids of a larger catalogue do. If file_ids contains most
+    row numbers but not 0, the file may count rows from 1, and the function issues a warning. hint
+    explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return

@@ -75,8 +75,8 @@ class Factors:
     columns : mapping of str
         The columns that were read, as in :class:`fastcos.io.Vectors`.
     has_ids : bool
-        Whether the ids come from the file or from an argument. The value is False if the ids are
-        positions.
+        Whether the ids come from the file or from an argument. If ``has_ids`` is False, the ids are
+        the positions of the rows.
     """
 
     items: Rows
@@ -97,8 +97,8 @@ class Factors:
 
         Use these rows for recommendations, and use ``items`` and ``users`` for similarities between
         items: the bias of an item increases its score for every user, but does not tell which items
-        are similar to it. For models with biases, such as BPR, these rows have one or two more
-        columns than ``items`` and ``users``.
+        are similar to it. If the model has biases, as BPR does, the returned rows have one or two
+        more columns than ``items`` and ``users``.
 
         Returns
         -------
@@ -144,9 +144,10 @@ def read_factors(
     arrays items and users, or item_embeddings and user_embeddings, with or without item_biases and
     user_biases; the arrays of Surprise and Cornac under the names of their attributes; components_
     (d, p) of scikit-learn, which are transposed; and all formats of read_vectors. BPR and logistic
-    factorisation of implicit append columns of biases and of ones to items and users. These columns
-    are removed if the file contains items and users with such columns of ones. If there are no
-    users, the items are returned with all of their columns.
+    factorisation of implicit append columns of biases and of ones to items and users. If the file
+    contains both items and users, the function recognises the columns of ones, and removes the
+    columns of biases and of ones. If the file contains no users, the items are returned with all of
+    their columns.
 
     The returned rows are meant for similarities between items. For recommendations, use
     ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the
@@ -346,7 +347,7 @@ def _sides(
 
 
 def _is_ones(rows: Any, column: int) -> bool:
-    """Return whether a column is 1 in every nonzero row, and there is a nonzero row."""
+    """Return whether a column is 1 in every row that is not zero; False if all rows are zero."""
     has_nonzero_row = False
     for _, chunk in iter_blocks("vectors", rows, _ROWS):
         is_nonzero = chunk.any(axis=1)

@@ -69,8 +69,8 @@ def ingest_interactions(
     duplicates : {"sum", "last", "max"}
         How to combine several rows with the same user and item.
     entries_per_shard : int
-        A shard contains the rows of whole users, and ends with the user whose rows make it reach
-        this number of rows of the table.
+        Number of rows of the table after which a shard is full. A shard contains all rows of each
+        of its users, so it may have more rows than this number.
     progress : callable, optional
         Called as progress(done, total): first with the bytes of a text file that were read so far,
         and then, starting from 0 again, with numbers of rows in shards.

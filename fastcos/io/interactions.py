@@ -44,8 +44,8 @@ class Interactions(_InteractionFields):
         Ids of the columns, ascending.
     columns : mapping of str
         The columns of the table that were read: ``"users"``, ``"items"``, and ``"values"``, which
-        is None if every row counted as 1. The mapping is empty for a matrix file. This attribute is
-        not part of the tuple: ``X, user_ids, item_ids = read_interactions(path)``.
+        is None if every row counted as 1. The mapping is empty for a matrix file. ``columns`` is no
+        element of the tuple, so ``X, user_ids, item_ids = read_interactions(path)`` works.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})
@@ -91,8 +91,8 @@ def read_interactions(
         regardless of case, punctuation and endings such as Id.
     value : str, optional
         Name of the column of values, which are finite numbers, or true and false for 1 and 0.
-        Default: the only column with a known name, such as rating, quantity or count. Without such
-        a column, or with the empty string, every row counts as 1.
+        Default: the only column with a known name, such as rating, quantity or count. If the table
+        has no column of values, or if ``value`` is the empty string, every row counts as 1.
     duplicates : {"sum", "last", "max", "error"}
         How to combine several rows with the same user and item; "last" uses the last row of the
         file.

@@ -26,8 +26,8 @@ from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS
 Texts = npt.NDArray[np.str_]
 # Texts of cells that mean that an item has no label. MovieLens writes the second text.
 NO_LABEL = ("", "(no genres listed)")
-# Largest number of letters of a printed name. The number is limited because NumPy stores every text
-# of an array with the length of the longest text.
+# Largest number of characters of a printed name. The number is limited because NumPy stores every
+# text of an array with the length of the longest text.
 LONGEST_NAME = 200
 # Names by which a column of popularities is recognised.
 POPULARITY_WORDS = VALUE_WORDS | {"popularity", "users", "n", "nusers", "decks", "ndecks"}
@@ -54,7 +54,8 @@ class ItemLabels(_LabelFields):
     classes : ndarray (C,), str
         The labels, ascending.
     names : ndarray (p,), str
-        Names of the items, of at most 200 letters; an item without a name has its id as the name.
+        Names of the items, of at most 200 characters each; an item without a name has its id as the
+        name.
     n_several, n_none, n_other : int
         Number of items whose entry in ``labels`` is -1 because they have several labels, because
         they have no label or no row in the table, and because their label is not in ``only``.
@@ -62,7 +63,7 @@ class ItemLabels(_LabelFields):
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
         The columns of the table that were read: ``"items"``, ``"labels"``, and ``"names"``, which
-        may be None. This attribute is not part of the tuple.
+        may be None. ``columns`` is no element of the tuple.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})
@@ -98,8 +99,8 @@ def read_labels(
         Name of the column of ids. By default, the column is recognised by its name, such as item,
         movieId or StockCode.
     name : str, optional
-        Name of the column of names. By default, this is the column called name, title or
-        description, if there is such a column.
+        Name of the column of names. By default, names are read from a column called name, title or
+        description, if the table has one.
     separator : str or None
         The text that separates several labels in one cell; None if every cell contains one label.
     only : collection of str, optional
@@ -152,7 +153,7 @@ def read_labels(
     }
     longest = max(map(len, single_labels.values()), default=0)
     if longest > LONGEST_ID:
-        rule = f"hold labels of at most {LONGEST_ID} letters"
+        rule = f"hold labels of at most {LONGEST_ID} characters"
         raise FastcosFormatError(f"{path}: column {column!r} must {rule}, got {longest}")
     used_labels = {
         position: label
@@ -192,7 +193,7 @@ def read_labels(
 def read_names(
     path: PathLike, item_ids: npt.ArrayLike, *, name: str | None = None, item: str | None = None
 ) -> Texts:
-    """Read the first name of each item, of at most 200 letters.
+    """Read the first name of each item; a name has at most 200 characters.
 
     The name of an item that has no name in the file is its id. name and item are the columns of
     names and of ids; by default, the columns are recognised by their names. path, item_ids and
@@ -210,7 +211,7 @@ def read_names(
 
 
 def read_texts(path: PathLike, column: str) -> Texts:
-    """Read a column of texts, of at most 200 letters each, in the order of the rows."""
+    """Read a column of texts, of at most 200 characters each, in the order of the rows."""
     path = as_path("path", path)
     with open_table(path) as table:
         name = require_column("column", column, (), table.names, path)

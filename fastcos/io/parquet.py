@@ -50,7 +50,7 @@ class ArrowTable:
         self._arrow = import_for(path, "Parquet and Arrow need", "pyarrow")
         from pyarrow import parquet
 
-        path.stat()  # This raises the error of the system if the file is missing.
+        path.stat()  # If the file is missing, path.stat raises FileNotFoundError.
         with self._reading():
             if path.suffix.lower() in ARROW_SUFFIXES:
                 self._file: Any = _ArrowFile(self._arrow, path)

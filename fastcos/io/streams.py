@@ -15,16 +15,16 @@ from fastcos.io.errors import damage_refused
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
-# Largest number of bytes in a line. A longer line is not text, and the csv module would hold all of
-# it in memory.
+# Largest number of bytes in a line. A file with a longer line is not a table, and the csv module
+# would hold the whole line in memory.
 LONGEST_LINE = 1 << 24
 # Compressed arrays may expand to this number of bytes, however small the file is.
 LARGEST_FREE_SIZE = 1 << 30
-# Compressed text may expand to this number of bytes, however small the file is. Converted to rows
-# of numbers, the text takes up to 16 times as many bytes.
+# Compressed text may expand to this number of bytes, however small the file is. After the text has
+# been converted to rows of numbers, it takes up to 16 times as many bytes.
 LARGEST_FREE_TEXT = 1 << 24
-# If a file expands to more bytes than these limits allow, it may expand by at most this factor.
-# Tables typically expand by a factor of 3 to 30.
+# A file that expands to more bytes than LARGEST_FREE_SIZE or LARGEST_FREE_TEXT may expand by at
+# most this factor. Tables typically expand by a factor of 3 to 30.
 LARGEST_RATIO = 100
 # Byte order marks and their encodings. UTF-32 comes before UTF-16, because the mark of UTF-32
 # begins with the mark of UTF-16.
@@ -40,7 +40,7 @@ DAMAGE = (
     EOFError,
     zlib.error,
     zipfile.BadZipFile,
-    OSError,  # gzip, bzip2 and seeking raise it; the file itself has already been opened.
+    OSError,  # gzip, bzip2 and seeking raise OSError; the file itself has already been opened.
     lzma.LZMAError,
     NotImplementedError,
     RuntimeError,

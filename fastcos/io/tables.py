@@ -115,7 +115,7 @@ class DelimitedTable:
         try:
             first = next(self._reader)
             line = self._reader.line_num
-            # These rows decide whether the first line is a header.
+            # The first rows of the table decide whether the first line is a header.
             start = [(self._reader.line_num, row) for row in islice(self._reader, _CHUNK) if row]
         except csv.Error as error:
             raise self._quote_error(error) from None
@@ -156,7 +156,7 @@ class DelimitedTable:
     def _quote_error(self, error: csv.Error) -> FastcosFormatError:
         hint = ""
         if "limit" not in str(error):
-            hint = "; double each quote in a field, or pass quotes=False to read quotes as letters"
+            hint = "; double each quote in a field, or pass quotes=False to keep quotes as they are"
         reason = str(error).replace("\t", "a tab")
         return FastcosFormatError(f"{self.path}: line {self._reader.line_num}: {reason}{hint}")
 
@@ -181,7 +181,8 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
     The line is a header if there is a text above numbers or lists, or a number above lists, or if
     the line contains the numbers 0, 1, 2, ..., which pandas writes as names. The line is a row if
     it contains lists, or if it contains fractional, negative or repeated numbers and no text that
-    names ids. Any other line could be a header or a row, and raises an error.
+    names ids. A first line that meets neither condition could be a header or a row, and raises an
+    error.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

@@ -61,11 +61,11 @@ class Vectors(_VectorFields):
     columns : mapping of str
         The columns or named arrays that were read: ``"vectors"`` is a tuple of names, ``"ids"`` is
         a name or None, and ``"unused"`` is a tuple of the names that were not read. The mapping is
-        empty for formats without names. This attribute is not part of the tuple:
-        ``vectors, ids = read_vectors(path)``.
+        empty for formats without names. ``columns`` is no element of the tuple, so
+        ``vectors, ids = read_vectors(path)`` works.
     has_ids : bool
-        Whether the file contains the ids. The value is False if the ids are positions. This
-        attribute is not part of the tuple.
+        Whether the file contains the ids. If ``has_ids`` is False, the ids are the positions of the
+        rows. ``has_ids`` is no element of the tuple.
     """
 
     columns: Mapping[str, Any] = MappingProxyType({})
@@ -117,13 +117,14 @@ def read_vectors(
         ``fastcos index export`` wrote.
     vector_column : str, optional
         The column of lists in a table, or the array in an .npz or .safetensors file. By default,
-        this is the only column of lists or the only 2-dimensional array. A table without lists has
+        the only column of lists or the only 2-dimensional array is read. A table without lists has
         one column per dimension.
     id_column : str, optional
-        The column or array of ids; "" for no ids. By default, this is the only column with a name
-        such as id, item, ids or words. If no column has such a name, the index that pandas, polars
-        or R has written is used. If there is no index either, the only column of texts is used; in
-        a table with a column of lists, the only column of texts or whole numbers.
+        The column or array of ids; "" for no ids. By default, the ids are read from the only column
+        with a name such as id, item, ids or words. If no column has a name of this kind, the ids
+        are read from the index that pandas, polars or R has written. If the table has neither such
+        a name nor an index, the ids are read from the only column of texts; in a table with a
+        column of lists, they are read from the only column of texts or whole numbers.
 
     Returns
     -------
@@ -224,7 +225,7 @@ def vectors_of_arrays(
     """Return the vectors of named arrays, which are treated like the columns of a table.
 
     An array (n, d) is treated like a column of lists, and an array (n,) like a column of numbers or
-    texts. Arrays of other shapes are not used.
+    texts. Arrays with no dimension or with more than two dimensions are not used.
     """
     rows = {n: len(a) for n, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "fiub"}
     if vector_column is not None:
@@ -268,7 +269,7 @@ def _cells_of_array(values: Array) -> Cells:
 def _read_table(path: Path, vector_column: str | None, id_column: str | None) -> Vectors:
     with open_table(path, header=None) as table:
         id_names = [name for name in table.names if names_ids(name)] if table.lists else []
-        names_to_read = None  # All columns are read.
+        names_to_read = None  # None stands for all columns.
         if table.lists and vector_column in (None, *table.lists) and (id_names or id_column):
             names_to_read = [*table.lists, *(id_names if id_column is None else [id_column])]
             names_to_read = [name for name in dict.fromkeys(names_to_read) if name in table.names]

@@ -96,7 +96,7 @@ def _as_word(path: Path, word: bytes, number: int) -> str:
     """
     text = word.decode(errors="backslashreplace")
     if len(text) > LONGEST_ID:
-        rule = f"have words of at most {LONGEST_ID} letters"
+        rule = f"have words of at most {LONGEST_ID} characters"
         raise FastcosFormatError(f"{path} must {rule}, got {len(text)} in vector {number}")
     return text
 

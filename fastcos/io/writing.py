@@ -21,8 +21,8 @@ def write_json(path: PathLike, value: Any) -> None:
     """Write value as indented JSON, atomically.
 
     The function raises OSError in the same cases as :func:`atomic_path`, and TypeError or
-    ValueError for values that have no JSON form, such as NaN and infinity.
-    ``fastcos.storage.provenance.json_ready`` converts such values.
+    ValueError for values that have no JSON form, such as NaN and infinity. Values without a JSON
+    form can be converted by ``fastcos.storage.provenance.json_ready``.
     """
     try:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# The largest width and height of a map in pixels. A panel on a printed page shows fewer pixels.
+# The largest width and height of a map in pixels. A panel on a printed page shows fewer than 1,000
+# pixels in each direction.
 _MAX_PIXELS = 1000
 # The width and height of a panel in inches. With this size, the letters in a figure with five
 # panels per row are nearly as large as the text on a page of the same width.
@@ -34,8 +35,8 @@ _PANEL_INCHES = 1.6
 # The height of the titles of a row of panels, and the height of the bracket above the panels,
 # including its text.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
-# The vertical positions of the bracket and of its text above the bottom of a panel. The unit is the
-# height of the panel.
+# The vertical positions of the bracket and of its text above the bottom of a panel, as multiples of
+# the height of the panel.
 _BRACKET, _BRACKET_TEXT = 1.43, 1.48
 # The name of a label is written beside its block if the width of the block is at least the share
 # _NAMED_SHARE of the width of the map. Names are cut to _MAX_LETTERS characters.
@@ -54,7 +55,7 @@ _BASELINE = "#555555", "s"
 
 
 def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
-    """Return an image of the cosines between all pairs of items (p, k), taken in the order (m,).
+    """Return an image of the cosines between all pairs of the items (p, k) that order (m,) lists.
 
     The image has at most ``pixels`` rows and columns. A pixel is the mean cosine between two groups
     of consecutive items. This mean is the dot product of the mean unit vectors of the two groups,
@@ -194,7 +195,7 @@ class SimilarityMapsDisplay(NotebookFigure):
         return self
 
     def _name_blocks(self, ax: "Axes") -> None:
-        """Write the names of the labels beside the blocks that are large enough."""
+        """Write the name of each label beside its block, if the block is large enough."""
         edges = np.array([0.0, *self.boundaries, 1.0]) * len(self.images[0]) - 0.5
         blocks = zip(edges[:-1], edges[1:], self.names, strict=False)
         side = _NAMED_SHARE * len(self.images[0])

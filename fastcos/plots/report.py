@@ -136,7 +136,7 @@ class DimensionSharesDisplay(Display):
 class LabelRecoveryDisplay(Display):
     """The scale of each latent dimension under two rescalings.
 
-    They are the rescalings with which cosines recover the labels worst and best.
+    Under one of these rescalings, cosines recover the labels worst; under the other one, best.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def _unstretch(position: Floats) -> Floats:
 
 
 def _ticks(last: float) -> list[float]:
-    """Return those ticks up to the last condition whose labels do not overlap."""
+    """Return ticks from 1 to the last condition, without ticks whose labels would overlap."""
     ticks = [_TICKS[0]]
     for tick in _TICKS[1:]:
         distance = _stretch(np.array(tick)) - _stretch(np.array(ticks[-1]))

@@ -46,8 +46,8 @@ _MAX_SHOWN_VALUES = 4
 # start this many threads.
 MAX_THREADS = 4096
 # distinct_numbers sorts the numbers in its argument if there are more than this many items for each
-# of these numbers. Otherwise, it marks the numbers in a mask of all items. Filling a mask of 30,000
-# items takes about as long as sorting 500 numbers.
+# of these numbers; with fewer items per number, it marks the numbers in a mask of all items.
+# Filling a mask of 30,000 items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. In float64, these
 # numbers take 2 MiB and stay in a cache.
@@ -115,7 +115,7 @@ def one_line(message: str, length: int = LONGEST_MESSAGE) -> str:
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
-    """Return value as an int from low to high; raise ValueError if it is no such whole number."""
+    """Return value as an int; raise ValueError unless it is a whole number from low to high."""
     count = None
     if isinstance(value, (float, np.floating)):
         count = int(value) if float(value).is_integer() else None
@@ -129,7 +129,7 @@ def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> in
 
 
 def as_thread_count(name: str, value: Any) -> int:
-    """Return value as an int from 1 to MAX_THREADS; raise ValueError if it is no such number."""
+    """Return value as an int; raise ValueError unless it is from 1 to MAX_THREADS."""
     return as_count(name, value, high=MAX_THREADS)
 
 
@@ -293,7 +293,7 @@ def _are_finite(rows: Rows) -> bool:
             if math.isfinite(rows.sum()):
                 return True
     # If there is a NaN, the minimum and the maximum are NaN. NumPy computes the minimum of many
-    # numbers four times as fast as a sum, and the maximum reads the same piece from a cache.
+    # numbers four times as fast as a sum, and the maximum finds the same numbers in a cache.
     flat = rows.reshape(-1)
     pieces = (flat[first : first + _PIECE] for first in range(0, len(flat), _PIECE))
     return all(math.isfinite(piece.min()) and math.isfinite(piece.max()) for piece in pieces)
@@ -320,8 +320,8 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
 def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Return X as as_rows returns it, and set or check the estimator's feature attributes.
 
-    These are the attributes n_features_in_ and feature_names_in_ of scikit-learn. With reset=True
-    they are set; otherwise X is compared with them.
+    The feature attributes are n_features_in_ and feature_names_in_, as in scikit-learn. With
+    reset=True, the function sets them; otherwise, it compares X with them.
     """
     from sklearn.utils.validation import validate_data
 
@@ -334,7 +334,7 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     dense = validate_data(
         estimator, array, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
     )
-    as_row_shape("X", array)  # raises an error for text, dates and uint8, as scikit-learn does not
+    as_row_shape("X", array)  # unlike scikit-learn, raises an error for text, dates and uint8
     return as_rows("X", dense)
 
 
@@ -412,8 +412,8 @@ def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.floa
 def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
     """Return an int64 code for each label, (length,): the rank of the label among all C labels.
 
-    The codes are 0 .. C-1, in the order of the sorted distinct labels. All labels must be integers,
-    or all must be strings, and C must be at least 2.
+    The codes are whole numbers from 0 to C-1, in the order of the sorted distinct labels. All
+    labels must be integers, or all must be strings, and C must be at least 2.
     """
     labels = containers.from_container(name, labels)
     # A list is read as Python objects, because NumPy would convert ["a", 1, nan] to three strings.
@@ -565,7 +565,7 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iub":
         got = f"dtype {array.dtype} of shape {array.shape}"
-        if array.ndim == 2 and array.dtype.kind in "iub":  # probably one mask per query
+        if array.ndim == 2 and array.dtype.kind in "iub":  # The rows may be one mask per query.
             got += " (for one mask per query, use scipy.sparse.csr_array(mask))"
         raise TypeError(f"{name} must be a mask or item numbers of one dimension, got {got}")
     if array.dtype.kind == "b":

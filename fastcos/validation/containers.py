@@ -48,9 +48,9 @@ def is_sparse(values: Any) -> bool:
 def from_container(name: str, values: Any) -> Any:
     """Return a container of another library as an array if NumPy could not read it exactly.
 
-    Other values are returned unchanged. TypeError is raised for a masked array, because NumPy would
-    drop its mask, and for a table with a column of ids, because NumPy would use the ids as
-    coordinates.
+    Values that NumPy reads exactly are returned unchanged. TypeError is raised for a masked array,
+    because NumPy would drop its mask, and for a table with a column of ids, because NumPy would use
+    the ids as coordinates.
     """
     if is_sparse(values):
         raise TypeError(f"{name} must be a dense array, got a sparse matrix")
@@ -91,8 +91,8 @@ def from_container(name: str, values: Any) -> Any:
 def as_shared_array(values: Any) -> Any:
     """Return a dense PyTorch tensor in main memory as an array that shares the tensor's memory.
 
-    Any other value is returned unchanged. A bfloat16 tensor is returned as an array of the type
-    ml_dtypes.bfloat16 if ml_dtypes is installed, and is returned unchanged otherwise.
+    A value that is not such a tensor is returned unchanged. A bfloat16 tensor is returned as an
+    array of the type ml_dtypes.bfloat16 if ml_dtypes is installed, and otherwise unchanged.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):

@@ -1,9 +1,9 @@
 """Validate ids of items. An id is a whole number or a string, and names one item.
 
 String ids are stored in a NumPy array of fixed-width strings, which can be memory-mapped and
-compared fast. In such an array, every string takes as much memory as the longest string: 8,000
-short ids and one id of 20,000 letters would take 640 MB. If this padding would waste too much
-memory, the ids are stored in an array of Python strings instead (dtype object).
+compared fast. In an array of fixed-width strings, every string takes as much memory as the longest
+string: 8,000 short ids and one id of 20,000 characters would take 640 MB. If fixed-width strings
+would waste too much memory, the ids are stored in an array of Python strings (dtype object).
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ Ids = npt.NDArray[Any]
 # The id that results contain where there is no item, if the ids of the index are whole numbers. If
 # the ids of the index are strings, results contain "" instead.
 NO_ID = -1
-# The longest id, in letters, that is stored in an array of fixed-width strings. With ids of this
+# The longest id, in characters, that is stored in an array of fixed-width strings. With ids of this
 # width, the ids of ten results take 20 kB.
 _MAX_WIDTH = 500
-# An error message shows at most this many letters of an id.
+# An error message shows at most this many characters of an id.
 _LETTERS_SHOWN = 80
 # An array of fixed-width strings may take at most this many times as much memory as an array of
 # Python strings.
 MAX_PADDING_RATIO = 8
-# The number of bytes that a Python string takes in addition to its letters.
+# The number of bytes that a Python string takes in addition to its characters.
 _BYTES_PER_STRING = 64
 
 
@@ -121,7 +121,7 @@ def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -
 def _compact(ids: Ids) -> Ids:
     """Return strings as a new array of fixed-width strings, or of Python strings if it is smaller.
 
-    The array of Python strings is chosen if padding would waste too much memory.
+    Python strings are chosen if padding every string to the same width would waste too much memory.
     """
     lengths = string_lengths(ids)
     width = int(lengths.max(initial=1))
@@ -132,7 +132,7 @@ def _compact(ids: Ids) -> Ids:
 
 
 def string_lengths(ids: Ids) -> npt.NDArray[np.int64]:
-    """Return the number of letters of each string id."""
+    """Return the number of characters of each string id."""
     if ids.dtype == object:
         return np.fromiter(map(len, ids), np.int64, len(ids))
     return np.strings.str_len(ids)

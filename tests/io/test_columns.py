@@ -405,7 +405,7 @@ def test_files_of_ids_are_typed_by_all_of_their_cells(tmp_path):
         ("1\n\n2\n", "an id in every line, got a blank (row 2)"),
         ("1\nNA\n", "an id in every row, got 'NA' (row 2)"),
         ("1\n2.5\n", "the decimal number '2.5' (row 2)"),
-        ("a\n" + "b" * 501, "at most 500 letters, got 501 (row 2)"),
+        ("a\n" + "b" * 501, "at most 500 characters, got 501 (row 2)"),
         ("a\nb\0\n", "zero byte"),
         (b"a\nb\xff\n", "UTF-8"),
         ("1\n1\n", "distinct"),

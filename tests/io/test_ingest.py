@@ -94,7 +94,7 @@ def test_ingest_parquet(tmp_path, monkeypatch):
         ("user,item,value\na,1,2\nb,2,x\n", r"finite numbers, got 'x' \(row 3"),
         ("user,item,value\na,1,2\nb,2\n", "must have 3 fields in every row"),
         ("user,value\na,1\n", "item must be given"),
-        ("user,item\n" + "u" * 501 + ",1\n", "ids of at most 500 letters"),
+        ("user,item\n" + "u" * 501 + ",1\n", "ids of at most 500 characters"),
     ],
 )
 def test_ingest_refuses_unsuitable_tables(tmp_path, text, message):

@@ -33,8 +33,9 @@ _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 _REST = 6500
 # The number of users whose predictions a page shows.
 _N_EXAMPLES = 3
-# The sentences of the replay, in its order: D = I between the two special cases of the paper, the
-# rescaling at the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
+# The sentences that the page shows while it replays the rescalings, in the order of the replay:
+# D = I between the two special cases of the paper, the rescaling at the end of section 2.3, the
+# remedies of section 3, and the model of Eq. 2.
 _SENTENCES = {
     "orthonormal": "D = S^1/2 is the paper's first special case: the items are the singular "
     "vectors alone. With all dimensions, an item would be similar only to itself.",
@@ -56,8 +57,8 @@ _SENTENCES = {
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
-# the map is symmetric, only half of its cosines are computed. These multiply-adds take 30 ms on one
-# core of a processor from 2024.
+# the map is symmetric, only half of its cosines are computed. A heat map of this size takes 30 ms
+# on one core of a processor from 2024.
 _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
@@ -202,7 +203,7 @@ def figure_page(
 
 
 def _named_of_the_paper() -> list[dict[str, Any]]:
-    """Return the named D and the solution of Eq. 2, in the order of the replay."""
+    """Return the named D and the solution of Eq. 2, in the order in which the page shows them."""
     forms: dict[str, dict[str, Any]] = {
         named.name: {
             "formula": named.rescaling.formula,
@@ -218,7 +219,8 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
     """Return the data for one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
 
-    The nearest D is the D of Eq. 1 that is nearest to the solution of Eq. 2, for each rank.
+    For each rank, the nearest D is the rescaling D of Eq. 1 with which the model of Eq. 1 is
+    nearest to the solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
@@ -295,8 +297,8 @@ def items_page(
     Returns
     -------
     str
-        An HTML page with a script and the data of at most 2,000 items, of at most 2.5 MB. A
-        sentence on the page states how many items the page leaves out.
+        An HTML page with a script and the data of at most 2,000 items; the data take at most
+        2.5 MB. A sentence on the page states how many items the page leaves out.
 
     Notes
     -----
@@ -440,8 +442,8 @@ def _user_fields(users: Any, items: Any) -> dict[str, Any]:
     """Return example users, and a root of the covariance of all users.
 
     If there are fewer items than columns, the covariance is projected onto the span of the items.
-    The projection changes no product of the covariance with the items, and the root then has one
-    column per item.
+    The projection changes no product of the covariance with the items, and reduces the number of
+    columns of the root to the number of items.
     """
     if users is None:
         return {"examples": [], "exampleNames": [], "root": None, "fixedNote": _WITHOUT_USERS}
