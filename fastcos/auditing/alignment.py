@@ -25,8 +25,8 @@ from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers, Rows
 from fastcos.validation.ids import as_ids
 
-# The self-match rates are computed from all items that both versions contain. If there are more
-# than _MAX_SEARCHED such items, a random sample of this size is used instead.
+# The self-match rates are computed from all items that both versions contain or, if there are more
+# than _MAX_SEARCHED such items, from a random sample of _MAX_SEARCHED of them.
 _MAX_SEARCHED = 2000
 # Old factors count as balanced if the Gram matrices of their users and items differ, in Frobenius
 # norm, by at most this share of the norm of the users' Gram matrix.
@@ -54,13 +54,13 @@ class Alignment(Record):
         The new users in the coordinates of ``old_users``; None if no users were passed. The
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
     old_items, old_users : ndarray (p', w), (n', w), float64, or None
-        The old model in the common coordinates. If ``old_vectors_valid`` is true, these arrays are
-        the input arrays, padded with zero columns to the width w; otherwise these arrays are the
-        balanced factors of the old model.
+        The old model in the common coordinates. If ``old_vectors_valid`` is true, ``old_items`` and
+        ``old_users`` are the input arrays, padded with zero columns to the width w; otherwise they
+        are the balanced factors of the old model.
     map, user_map : ndarray (d, w), float64, or None
         The maps from the coordinates of the new model to the old coordinates: ``items`` equals the
-        input items @ map, and ``users`` equals the input users @ user_map. If the new model
-        computes more rows later, multiply item rows by ``map`` and user rows by ``user_map``.
+        input items @ map, and ``users`` equals the input users @ user_map. To map rows that the new
+        model computes later, multiply item rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain comparable with the aligned vectors. If the
         old factors were not balanced, the stored vectors are no longer valid; replace them once, by
@@ -167,7 +167,7 @@ def align(
     vectors that ``QueryMetric.transform`` returns, and for vectors of a model that was trained on
     the cosine.
 
-    Alignment makes the vectors of two versions comparable. Alignment does not make the neighbour
+    Alignment makes the vectors of two versions comparable. The rotation does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the lists more
     alike, start the training of the new version from the factors of the old version.
 
@@ -362,9 +362,9 @@ def _match(
 def _balanced_factors(users: Rows, items: Rows) -> tuple[Floats, Floats]:
     """Return the balanced factors of users and items.
 
-    If the rank of the product of users and items is below the number of columns, the balanced
-    factors have zero columns. ``canonicalize`` warns about these columns; the warning is suppressed
-    here, because zero columns do not affect an alignment.
+    If the rank of the product of users and items is below the number of columns, some columns of
+    the balanced factors are zero. ``canonicalize`` warns about zero columns; the warning is
+    suppressed here, because zero columns do not affect an alignment.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -384,7 +384,7 @@ def _is_balanced(users: Floats, items: Floats) -> bool:
 
 
 def _pad(rows: Floats, width: int) -> Floats:
-    """Append zero columns to the rows, so that the rows have ``width`` columns."""
+    """Return the rows with zero columns appended, so that there are ``width`` columns."""
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])))
 
 

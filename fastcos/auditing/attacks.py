@@ -16,8 +16,8 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # To remove a neighbour, an attack first looks for weights that bring all of the next k items of the
-# list nearer to the item at once. It then looks for weights that bring a single competing item
-# nearer, and tries at most this number of competing items.
+# list nearer to the item at once. The attack then looks for weights that bring a single competing
+# item nearer, and tries this with at most _COMPETITORS competing items.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.
@@ -61,7 +61,7 @@ def vertex_attack(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """For each nearest neighbour, search for a rescaling that removes this neighbour.
+    """For each nearest neighbour of an item, search for a rescaling that removes the neighbour.
 
     The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
     condition number at which a rescaling can remove a neighbour lies between the radius of the
@@ -77,16 +77,16 @@ def vertex_attack(
     Returns
     -------
     Attack
-        indices, radius and rescaling, with one row per item. If ``rows`` is passed, the result has
-        rows only for the items in ``rows``, in ascending order.
+        The arrays ``indices``, ``radius`` and ``rescaling``, with one row per item. If ``rows`` is
+        passed, the arrays contain only the items in ``rows``, in ascending order.
 
     Notes
     -----
-    Random rescalings are weak attacks, because they remove almost no neighbour. This attack gives
-    each dimension the largest or the smallest weight, depending on the sign of the derivative of
-    z(item, competitor) - z(item, neighbour) with respect to the weight, where z is Fisher's z. The
-    attack also tries the weights for which the certificate of ``family="rescaling"`` cannot prove
-    that the neighbour stays among the k nearest.
+    Random rescalings are weak attacks, because they remove almost no neighbour. ``vertex_attack``
+    gives each dimension the largest or the smallest weight, depending on the sign of the derivative
+    of z(item, competitor) - z(item, neighbour) with respect to the weight, where z is Fisher's z of
+    a cosine. The attack also tries the weights for which the certificate of ``family="rescaling"``
+    cannot prove that the neighbour stays among the k nearest.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def attack(
     levels: Floats,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Return, for each of the first k neighbours of each list, a rescaling that removes it.
+    """Return a rescaling that removes a neighbour, for each of the first k neighbours of each list.
 
     ``certain`` (n, k) contains the certified radius of each neighbour. ``levels`` contains the
     condition numbers to try, in ascending order. For each neighbour, only the levels above its

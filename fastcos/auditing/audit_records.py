@@ -12,16 +12,16 @@ from fastcos.validation import Floats
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
-# Factors count as having a form if the condition number of the map from the factors to the form is
-# below this limit. A map with a condition number of 1.05 changes Fisher's z of a cosine by at most
-# 0.05. The limit is high enough for the factors that gradient training or a randomized SVD returns,
-# which differ slightly from the exact form, and low enough to tell apart two forms that differ by a
-# rescaling with a condition number of 1.1.
+# The audited factors count as having a form if the condition number of the map from the factors to
+# the form is below SAME_CONDITION. A map with a condition number of 1.05 changes Fisher's z of a
+# cosine by at most 0.05. SAME_CONDITION is high enough for the factors that gradient training or a
+# randomized SVD returns, which differ slightly from the exact form, and low enough to tell apart
+# two forms that differ by a rescaling with a condition number of 1.1.
 SAME_CONDITION = 1.05
-# For the form to which stochastic gradient descent converges, this limit is used instead of
-# SAME_CONDITION. This limit is higher, because the factors fluctuate around the form during
+# SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
+# converges. SAME_NOISE_CONDITION is higher, because the factors fluctuate around this form during
 # training: in the 232 trainings of examples/scale_of_dimensions.py, the condition number of the map
-# to the form was at most 1.08.
+# from the factors to the form was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).
@@ -156,13 +156,13 @@ class LabelRecovery(Record):
     condition : float
         Largest condition number of the rescalings in the search.
     n_items : int
-        Number of labelled items on which the AUC was evaluated. The search for the rescalings did
-        not use these items.
+        Number of labelled items on which the AUC was evaluated; the search for the rescalings did
+        not use them.
     given, low, high : float
         Pairwise AUC of the audited embeddings, and the lowest and the highest pairwise AUC under
-        the rescalings that the search found. All three AUCs are computed on items that the search
-        did not use. The true range of the AUC is at least as wide as the range from ``low`` to
-        ``high``.
+        the rescalings that the search found. The AUCs ``given``, ``low`` and ``high`` are computed
+        on items that the search did not use. The true range of the AUC is at least as wide as the
+        range from ``low`` to ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D for which the rows ``items / D`` have the lowest and the
         highest AUC that the search found.

@@ -5,8 +5,8 @@ condition number: under every map with a lower condition number, the neighbour s
 nearest. The family "linear" contains every invertible map G; the radius of an edge for this family
 follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only the
 diagonal maps D, so the radius of an edge for this family is at least as large as for the family
-"linear". To compute the radius for rescalings, the code examines the competing items, which are the
-items that a rescaling may bring nearer to the item than the neighbour.
+"linear". To compute the radius of an edge for rescalings, the code examines the competing items: a
+rescaling may bring a competing item nearer to the item of the edge than its neighbour.
 """
 
 from typing import Any, NamedTuple
@@ -22,18 +22,18 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # To prove that a neighbour stays nearer than a competing item, a certificate examines the range of
-# the ratio of their norms. It halves a piece of this range that it cannot decide, and repeats this
-# at most DEPTH times. All 2^DEPTH pieces are examined only for condition numbers near the radius.
+# the ratio of their norms. A piece of this range that the certificate cannot decide is halved, at
+# most DEPTH times. All 2^DEPTH pieces are examined only for condition numbers near the radius.
 DEPTH = 6
 # If a list of competing items does not decide an edge, the edge is examined again with a list that
-# is this many times as long.
+# is _GROWTH times as long.
 _GROWTH = 8
 # A search tries only the condition numbers of an ascending list, which are called levels. The
 # logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
 # logarithm of a radius is accurate to 1 %.
 _LEVEL_STEP = 0.01
-# The logarithm of the lowest condition number that a search tries. A map with a lower condition
-# number is so near to the identity that it does not change float32 rows.
+# The logarithm of the lowest condition number that a search tries. A map with an even lower
+# condition number is so near to the identity that it does not change float32 rows.
 _MIN_LOG_LEVEL = 1e-7
 
 
@@ -74,8 +74,8 @@ def certified_neighbors(
 ) -> CertifiedNeighbors:
     """Return the k nearest neighbours by cosine, each with a proven radius of robustness.
 
-    The radius of a neighbour is a condition number. It is proven that no map of the family with a
-    lower condition number removes the neighbour from the k nearest items. For the family "linear",
+    The radius of a neighbour is a condition number: no map of the family with a lower condition
+    number removes the neighbour from the k nearest items. For the family "linear",
     the radius is a lower bound of the smallest condition number at which a map removes the
     neighbour. For the family "rescaling", the logarithm of the radius is within 1 % of the
     logarithm of the lowest condition number at which another item can become nearer than the
@@ -105,8 +105,8 @@ def certified_neighbors(
     Returns
     -------
     CertifiedNeighbors
-        indices, scores, radius and certified, with one row per item. If ``rows`` is passed, the
-        result has rows only for the items in ``rows``, in ascending order.
+        The arrays ``indices``, ``scores``, ``radius`` and ``certified``, with one row per item. If
+        ``rows`` is passed, the arrays contain only the items in ``rows``, in ascending order.
 
     Raises
     ------
@@ -115,13 +115,13 @@ def certified_neighbors(
 
     Notes
     -----
-    A linear map with the condition number κ changes z = artanh(cosine) by at most ln κ. Let z_ij be
-    the z of the cosine of item i and its neighbour j, and let z_i(k+1) be the z of the cosine of
-    item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest if z_ij - z_i(k+1)
-    is larger than 2 ln κ. For rescalings, a linear programme for each ratio of the norms of j and m
-    decides whether neighbour j stays nearer to item i than another item m. The function solves the
-    linear programmes for the 4,096 items m that are nearest to item i; for all other items, it uses
-    the bound on the change of z.
+    A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
+    most ln κ. Therefore neighbour j stays among the k nearest items of item i if z_ij - z_i(k+1) is
+    larger than 2 ln κ, where z_ij is Fisher's z of the cosine of i and j, and z_i(k+1) is Fisher's
+    z of the cosine of i and its (k + 1)-th nearest item. For rescalings, a linear programme for
+    each ratio of the norms of j and m decides whether neighbour j stays nearer to item i than
+    another item m. The function solves the linear programmes for the 4,096 items m that are nearest
+    to item i; for all other items, it uses the bound 2 ln κ.
 
     Examples
     --------
@@ -192,9 +192,9 @@ def rescaling_radii(
 
     A radius is one of the ascending ``levels``, or the radius that follows from the values of
     Fisher's z alone. Each edge is first examined with a list of the ``first_list`` nearest
-    competing items, which suffices for most edges. The other edges are examined again with longer
-    lists, of up to ``longest_list`` items. For items that are not in the list, the bound on the
-    change of Fisher's z is used.
+    competing items, which suffices for most edges. The edges that this list does not decide are
+    examined again with longer lists, of up to ``longest_list`` items. For items that are not in the
+    list of an edge, the bound on the change of Fisher's z is used.
 
     The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
     longest lists take 128 MiB.

@@ -42,7 +42,7 @@ class EncoderMap(Record):
         Whether the map is orthogonal, or any linear map.
     n_sample, n_corpus, k : int
         Number of texts on which the map was fitted, number of texts in the old corpus, and
-        neighbours per list.
+        number of neighbours per list.
     overlap : float
         Predicted overlap. For a query that both encoders embed, the overlap is the share of the k
         nearest texts that two searches of the old corpus have in common: one with the mapped vector
@@ -197,11 +197,11 @@ def map_encoder(
         for queries in (mapped_queries, half_mapped_queries)
     )
     # The final map is fitted on all texts, and is therefore better than the map of a fold, which is
-    # fitted on the nine tenths of the texts outside the fold. To estimate this advantage, the
-    # overlap of maps fitted on all of these nine tenths is compared with the overlap of maps fitted
-    # on half of them. If the error is proportional to 1 / m for m texts, the final map yields one
-    # tenth of the increase between half and all; if the error decreases linearly with log m, it
-    # yields 15 % of this increase.
+    # fitted on the nine tenths of the texts outside the fold. To estimate the advantage of the
+    # final map, ``gain`` is computed: the overlap of maps fitted on nine tenths of the texts, minus
+    # the overlap of maps fitted on half as many texts. If the error of a map is proportional to
+    # 1 / m for m texts, the overlap of the final map is higher by one tenth of ``gain``; if the
+    # error decreases linearly with log m, the overlap is higher by 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(
@@ -255,11 +255,7 @@ def _nearest(
 
 
 def _standard_error(overlaps: Floats, shuffled: Integers) -> float:
-    """Return the standard error of the mean overlap.
-
-    The function computes the standard error over texts and the standard error over folds, and
-    returns the larger of the two.
-    """
+    """Return the larger of two standard errors of the mean overlap: over texts, and over folds."""
     fold_means = [overlaps[fold].mean() for fold in np.array_split(shuffled, _FOLDS)]
     over_texts = overlaps.std(ddof=1) / np.sqrt(len(overlaps))
     return float(max(over_texts, np.std(fold_means, ddof=1) / np.sqrt(_FOLDS)))

@@ -35,7 +35,7 @@ from fastcos.validation import Floats, Integers
 
 # Number of items whose edges are certified and attacked under rescalings.
 _CERTIFIED_ROWS = 48
-# Number of items whose lists of neighbours in the variants are compared with the audited lists.
+# Number of items whose neighbours in the audited embeddings are compared with those in variants.
 _LISTED_ROWS = 500
 # Number of labelled items from which the AUC of the labels is computed.
 _LABELLED_ROWS = 1000
@@ -49,8 +49,8 @@ _RANDOM_BASES = 3
 # The sensitivity index is summed in parts of this number of rows. The number is fixed, so that the
 # order of summation, and therefore the rounding, does not depend on the number of threads.
 _ROWS_PER_PART = 128
-# All norms count as equal if the largest norm is at most this multiple of the smallest. Rows that
-# were normalised in float16 fulfil this rule.
+# All norms count as equal if the largest norm is at most _EQUAL_NORMS times the smallest norm, as
+# for rows that were normalised in float16.
 _EQUAL_NORMS = 1.002
 
 
@@ -71,7 +71,7 @@ def audit(
     progress: parallel.Progress | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> Audit:
-    """Report how far the cosines of these items depend on the parametrisation of their model.
+    """Report how far the cosines of items depend on the parametrisation of their model.
 
     A rescaling is a diagonal matrix D. Multiplying the users by D and the items by the inverse of D
     changes no dot product of a user and an item, but it changes the cosines of items and therefore
@@ -83,8 +83,8 @@ def audit(
     contexts, and that the loss does not determine the scale of the latent dimensions. The
     assumptions do not hold for models that were trained on the cosine, such as most sentence
     encoders, or for vectors that are sums of items and contexts, such as the released GloVe
-    vectors. For such vectors, the report shows how sensitive the neighbours are to a rescaling, but
-    not that the neighbours are arbitrary.
+    vectors. For vectors that violate the assumptions, the report shows how sensitive the neighbours
+    are to a rescaling, but not that the neighbours are arbitrary.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def audit(
         Item embeddings, with p > k. A zero row has no direction; the report states the number of
         zero rows and leaves them out.
     users : array_like (n, d), optional
-        User or query embeddings of the same model. With users, the audit also compares the
-        neighbours with those of the balanced factors and of the query metric, which depend on the
-        users.
+        User or query embeddings of the same model. If users are passed, the audit also compares the
+        neighbours of the items with their neighbours in the balanced factors and by the query
+        metric, because both depend on the users.
     labels : array_like (p,), int or str, optional
         Label of each item, such as its category; None for an item without a label. The audit tests
         whether cosines recover the labels.
@@ -102,13 +102,13 @@ def audit(
         Popularity of each item, for example its number of users.
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
-        recognises factors whose weight decay was weighted by these counts, as in ALS-WR. The audit
-        also recognises factors after many epochs of stochastic gradient descent in which all
-        observations had equal noise.
+        recognises factors whose weight decay was weighted by the numbers of interactions, as in
+        ALS-WR. The audit also recognises factors after many epochs of stochastic gradient descent
+        in which all observations had equal noise.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
-        The audit then recognises factors to which stochastic gradient descent has converged, and
-        reports the number of epochs that this convergence takes.
+        With ``gradient_noise``, the audit recognises factors to which stochastic gradient descent
+        has converged, and reports the number of epochs that this convergence takes.
     k : int
         Number of neighbours per item.
     condition : float
@@ -118,8 +118,8 @@ def audit(
         condition number of about 1.2, which is the default. Two short trainings, or trainings with
         different initial factors or optimisers, differ by condition numbers of 2 to 30
         (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
-        special cases of section 2.2 differ by a condition number of 5, and either special case
-        differs from the factors without a rescaling by a condition number of 2.2.
+        special cases of section 2.2 of the paper differ by a condition number of 5, and each of the
+        two differs from the factors without a rescaling by a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         What the loss of the model depends on: dot products, differences of dot products
         ("ranking"), or cosines. The vectors alone do not show how the model was trained. Choose
@@ -127,22 +127,23 @@ def audit(
         with several items, as in BPR or a softmax over items, or if the model trains a bias per
         user. With a ranking loss or with a bias per user, adding the same vector to all items does
         not change the loss: the vector changes all scores of a user by the same number, which
-        cancels in the differences or is absorbed by the bias. With "ranking", the audit therefore
-        also compares the items minus their mean, and subtracts this mean before it applies the
-        query metric.
+        cancels in the differences or is absorbed by the bias. If ``trained_on`` is "ranking", the
+        audit therefore also compares the items minus their mean, and subtracts this mean before it
+        applies the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
-        "both" if the loss had weight decay on users and on items, with equal or unequal weights of
-        the rows. "not both" if it had weight decay on one of them or on neither. If the loss had
-        weight decay on both and training has converged, weight decay has determined the scale of
-        each dimension, as in Eq. 2 of the paper, and a rescaling D would increase the loss. With
-        ``users``, the audit checks whether the Gram matrices of users and items are equal, as they
-        are after converged training with weight decay on both. If the two Gram matrices differ, the
+        Pass "both" if the loss had weight decay on users and on items, with equal or unequal
+        weights of the rows; pass "not both" if the loss had weight decay only on users, only on
+        items, or on neither. If the loss had weight decay on users and items and training has
+        converged, weight decay has determined the scale of each dimension, as in Eq. 2 of the
+        paper, and a rescaling D would increase the loss. If ``users`` are passed, the audit checks
+        whether the Gram matrices of users and items are equal, as they are after converged training
+        with weight decay on users and items. If the Gram matrices of users and items differ, the
         report says so and assumes that D is arbitrary.
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
-        Function that is called as progress(done, total) while the nearest neighbours are searched.
-        Both arguments are numbers of items.
+        Function that is called as progress(done, total), with two numbers of items, while the
+        nearest neighbours are searched.
     random_state : int or Generator
         Seed of the samples.
 
@@ -165,16 +166,17 @@ def audit(
     longer:
 
     - Certificates and attacks under rescalings are computed for 48 items.
-    - The lists of neighbours of 500 items are compared with those of the variants.
+    - The neighbours of 500 items are compared with their neighbours in the variants, which are
+      other parametrisations of the model and similarities that do not depend on D.
     - The AUC of the labels is computed from 1,000 items.
     - The sensitivity index is computed from the neighbours of 2,000 items.
     - The search for the worst rescaling uses 500 items, and the effect of this rescaling is
       measured on 1,000 other items.
 
     Memory-mapped items and users (``np.load(path, mmap_mode="r")``) are read in blocks that fit
-    into ``working_memory``; the report is the same as for arrays in memory. In addition to these
-    blocks, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a memory-mapped
-    file about 20 times.
+    into ``working_memory``; the report is the same as for arrays in memory. Besides the blocks that
+    are read from disk, an audit takes about 30 (k + 1) bytes of memory per item. An audit reads a
+    memory-mapped file about 20 times.
 
     The rescalings are those of Steck, Ekanadham and Kallus, arXiv:2403.05440. The certificates are
     those of :func:`fastcos.certified_neighbors`.

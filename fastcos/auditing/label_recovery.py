@@ -16,7 +16,7 @@ from fastcos.validation import Floats
 _SEARCHED_ITEMS = 300
 # Number of evaluations of the AUC in one search.
 _STEPS = 16
-# Number of bins for the cosines during the search. The AUCs in the result are computed with 2^16
+# Number of bins for the cosines during the search; the AUCs in the result are computed with 2^16
 # bins.
 _BINS = 256
 
@@ -34,8 +34,8 @@ def label_recovery_range(
     The pairwise AUC is the probability that two items with the same label have a larger cosine than
     two items with different labels. The result comes from a search and is not a bound: the true
     range of the AUC is at least as wide. The search evaluates rescalings on a random sample, which
-    contains half of the items but at most 300. The AUC of the result is computed on the other
-    items.
+    contains half of the items but at most 300. The AUCs in the result are computed on the items
+    outside the sample.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def label_recovery_range(
     Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2, within the
     bounds that ``condition`` allows. The gradient is a weighted sum over pairs of items. The weight
     of a pair with the same label is the density, at the cosine of this pair, of the cosines of
-    pairs with different labels. The weight of a pair with different labels is the density of the
-    cosines of pairs with the same label. A step takes O(m² d) time for m sampled items with d
-    dimensions.
+    pairs with different labels. The weight of a pair with different labels is the density, at the
+    cosine of this pair, of the cosines of pairs with the same label. A step takes O(m² d) time for
+    m sampled items with d dimensions.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def search_rescalings(
 ) -> LabelRecovery:
     """Return the lowest and the highest AUC that a search over rescalings finds.
 
-    Every row must be nonzero and have a label.
+    Every row must be nonzero, and every row must have a label.
     """
     order = generator.permutation(len(rows))
     n_searched = min(_SEARCHED_ITEMS, len(rows) // 2)
@@ -105,9 +105,8 @@ def search_rescalings(
     if not _has_both_kinds_of_pairs(codes[search_rows]) or not _has_both_kinds_of_pairs(
         codes[test_rows]
     ):
-        # One of the two samples contains no pair of items with the same label, or no pair with
-        # different labels. Therefore no search is run, and the audited embeddings are evaluated on
-        # all items.
+        # If one of the two samples contains no pair of items with the same label, or no pair with
+        # different labels, no search is run, and the audited embeddings are evaluated on all items.
         search_rows, test_rows = np.arange(0), np.arange(len(rows))
     X = unit_rows(rows[search_rows]) if len(search_rows) else rows[search_rows].astype(np.float64)
     pairs = np.triu_indices(len(search_rows), 1)
@@ -156,9 +155,9 @@ def _ascend(
             A = np.zeros_like(C)
             A[pairs] = slopes
             A += A.T
-            # Let c be the cosine of the unit rows u and v. Its derivative with respect to ln w_l is
-            # u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of this derivative
-            # over all pairs, with weights A.
+            # The derivative of the cosine c of the unit rows u and v with respect to ln w_l is
+            # u_l v_l - c (u_l² + v_l²) / 2. The gradient of the AUC is the sum of the derivatives
+            # of the cosines of all pairs, weighted by the matrix A.
             gradient = sign * (np.einsum("il,il->l", U, A @ U) - (A * C).sum(axis=1) @ np.square(U))
         else:
             step /= 2
@@ -176,7 +175,7 @@ def _auc_and_slopes(scores: Floats, is_same: npt.NDArray[np.bool_]) -> tuple[flo
         np.bincount(bins[pairs], minlength=_BINS) / pairs.sum() for pairs in (~is_same, is_same)
     )
     auc = float(same_density @ (np.cumsum(different_density) - different_density / 2))
-    # The densities of single bins are too noisy for a gradient, so each density is averaged over
+    # The density in a single bin is too noisy for a gradient, so each density is averaged over
     # three neighbouring bins.
     different_density, same_density = (
         np.convolve(density, np.ones(3) / 3, mode="same")

@@ -1,10 +1,10 @@
 """Model diff: how much of the change between two versions of a model is only a change of basis.
 
-A model that is trained again may make the same predictions in other coordinates. The cosines and
-neighbours of the retrained model then differ although the predictions have not changed. Therefore
-``diff_models`` first maps the old items to the coordinates of the new items, once by the best
-rescaling and once by the best linear map. Neighbours that still differ after the mapping are a real
-change of the model.
+A model that is trained again may make the same predictions in other coordinates, so that its
+cosines and neighbours differ although its predictions have not changed. Before ``diff_models``
+compares the neighbours of the old and the new items, it maps the old items to the coordinates of
+the new items, once by the best rescaling and once by the best linear map. If neighbours still
+differ after the mapping, the difference is a real change of the model.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from fastcos.similarity.moments import triangle
 from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
-# Number of items whose lists of neighbours are compared. With this number, the standard error of a
+# Number of items whose lists of neighbours are compared. With 2,000 items, the standard error of a
 # mean overlap is at most 0.012.
 _LISTED_ROWS = 2000
 # Two-sided 95 % quantile of the standard normal distribution.
@@ -42,13 +42,14 @@ class ModelDiff(Record):
     Attributes
     ----------
     n_items, n_listed, k : int
-        Number of items, number of items whose lists were compared, and neighbours per list.
+        Number of items, number of listed items (those whose lists of neighbours were compared), and
+        number of neighbours per list.
     overlap : float
         Share of the k nearest neighbours in the new version that are also among the k nearest in
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
         The overlap after each column of the old items has been multiplied by a factor, so that it
-        fits the same column of the new items as well as possible. None if the two versions have
+        fits the same column of the new items as well as possible; None if the two versions have
         different numbers of columns.
     overlap_after_linear_map : float
         The overlap after the old items have been mapped by the linear map that fits them to the new
@@ -56,8 +57,9 @@ class ModelDiff(Record):
         items. The map is fitted to vectors and not to lists of neighbours, so
         ``overlap_after_linear_map`` may be lower than ``overlap``.
     unchanged : float
-        The largest of the three overlaps above. 1 minus ``unchanged`` is the share of neighbours
-        whose change cannot be explained by a change of basis.
+        The largest of ``overlap``, ``overlap_after_rescaling`` and ``overlap_after_linear_map``.
+        1 minus ``unchanged`` is the share of neighbours whose change cannot be explained by a
+        change of basis.
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
     explained_new : float
@@ -71,15 +73,15 @@ class ModelDiff(Record):
         Condition number of the linear map on the directions that the old items span. The linear map
         changes Fisher's z of a cosine by at most the logarithm of this condition number.
     query_metric_overlap : float or None
-        Overlap of the neighbours if each version compares its items by its own query metric. A
-        change of basis does not change the query metric of a version. None unless the users of both
-        versions are passed.
+        Overlap of the neighbours if each version compares its items by its own query metric; None
+        unless the users of both versions are passed. A change of basis does not change the query
+        metric of a version.
     prediction_change : float or None
-        Relative change of the predictions in Frobenius norm. None unless users of both versions are
+        Relative change of the predictions in Frobenius norm; None unless users of both versions are
         passed and the two versions have the same number of users.
     most_changed : ndarray (m,), int64
         Row numbers of the listed items whose lists differ most after the linear map, in descending
-        order of the difference. Items whose lists are equal are left out.
+        order of the difference, without items whose lists are equal.
     """
 
     n_items: int
@@ -160,9 +162,10 @@ def diff_models(
     items, old_items : array_like (p, d), (p, d')
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
-        User or query embeddings of the two versions. If both are passed, the neighbours by the
-        query metrics of the two versions are also compared. If both versions have the same number
-        of users, row i of both arrays must be the same user, and the predictions are also compared.
+        User or query embeddings of the two versions. If ``users`` and ``old_users`` are passed, the
+        neighbours by the query metrics of the two versions are also compared. If both versions have
+        the same number of users, row i of both arrays must be the same user, and the predictions
+        are also compared.
     k : int
         Number of neighbours per item.
     n_threads : int, optional
@@ -180,7 +183,8 @@ def diff_models(
     -----
     The rescaling and the linear map are least squares fits over all items that are nonzero in both
     versions, and neighbours are searched among these items. The arrays are read into memory as a
-    whole. The linear map has d' x d parameters, so it overfits if there are few items.
+    whole. A linear map from d' to d columns has d' x d parameters, so it overfits if there are few
+    items.
 
     Examples
     --------
@@ -284,7 +288,7 @@ def _fit_linear_map(
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
     """Return, for each column, the factor with which the old column fits the new column best.
 
-    The factor of a zero column is 1.
+    If an old column is zero or orthogonal to the new column, its factor is 1.
     """
     products = np.einsum("ij,ij->j", old, new, dtype=np.float64)
     squares = np.einsum("ij,ij->j", old, old, dtype=np.float64)

@@ -16,8 +16,8 @@ from fastcos.similarity.cosine_bounds import as_condition
 from fastcos.similarity.encoded_rows import encode_rows
 from fastcos.validation import Floats, Integers
 
-# Share of ``working_memory`` that rows from disk may take. The rest of the memory is needed for the
-# sorted row numbers.
+# Share of ``working_memory`` that rows from disk may take; the rest is needed for the sorted row
+# numbers.
 _ROWS_SHARE = 0.8
 # Bytes per matrix entry of the float32 copy of a row that is read from disk.
 _COPY_BYTES = 4
@@ -91,9 +91,10 @@ def as_edges(
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Yield the sampled rows and their lists in parts whose items fit in memory.
 
-    Each part has three elements: a slice of the sampled rows, the items of these rows and of their
-    lists, and the lists. The entries of the lists are row numbers within the items of the part. If
-    all items fit in memory, there is only one part, and the row numbers do not change.
+    Each part is a tuple of a slice of the sampled rows, the items of these rows and of their lists,
+    and the lists. The entries of the lists are row numbers within the items of the part. If all
+    items fit in memory, the function yields all rows as a single part, without renumbering the
+    entries of the lists.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists
@@ -105,7 +106,7 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Copy the items of the sampled rows and of the lists to memory; renumber the lists.
+    """Return a copy, in memory, of the items of the sampled rows and of the lists, and the lists.
 
     The entries of the returned lists are row numbers within the copied items.
     """
@@ -145,8 +146,8 @@ def nearest_items(
     queries = memmap.take_rows("items", sample.items, sample.rows)
     neighbors = index.search(queries, length + 1, **options)
     is_removed = neighbors.indices == sample.rows[:, np.newaxis]
-    # If an item has many duplicates, its list may contain only duplicates and not the item itself.
-    # The last duplicate is then removed instead of the item.
+    # If an item has many duplicates, its list may contain only duplicates and not the item itself;
+    # in this case, the last duplicate is removed instead of the item.
     is_removed[~is_removed.any(axis=1), -1] = True
     shape = len(sample.rows), length
     return Neighbors(

@@ -60,8 +60,8 @@ class Audit(Record):
     n_zero : int
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
-        Number of items whose row equals the row of an earlier item. Duplicates are not left out;
-        neighbours with equal cosines are in the order of their indices.
+        Number of items whose row equals the row of an earlier item. Duplicates are not left out:
+        the neighbour lists contain them, in the order of their indices if their cosines are equal.
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
@@ -75,13 +75,13 @@ class Audit(Record):
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
         Name of the entry of ``parametrizations`` that equals the audited factors, up to a
-        negligible change of the cosines. None if no entry equals the audited factors, or if there
+        negligible change of the cosines; None if no entry equals the audited factors, or if there
         is only one dimension.
     epochs_to_forget : float or None
         Predicted number of epochs in which stochastic gradient descent reduces the distance of the
-        factors from convergence to 1/e of its current value. The distance is the logarithm of the
-        condition number of the map from the audited factors to the converged factors. None unless
-        ``gradient_noise`` was passed to the audit.
+        factors from convergence to 1/e of its current value; None unless ``gradient_noise`` was
+        passed to the audit. The distance is the logarithm of the condition number of the map from
+        the audited factors to the converged factors.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
         of a sampled item and one of its neighbours. To first order, a rescaling with the condition
@@ -94,33 +94,33 @@ class Audit(Record):
         Share of each latent dimension in the sensitivity index; the shares sum to 1.
     robustness : tuple of RobustnessPoint
         Bounds on the share of neighbours that stay among the k nearest under rescalings and under
-        linear maps. There is one entry per condition number, in ascending order.
+        linear maps: one point per condition number, in ascending order.
     given : VariantScores
         Statistics of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
         Comparisons of the audited embeddings with the items in other parametrisations of the model,
-        which make the same predictions. If ``trained_on`` is "ranking", the last entry is
-        "centered", the items minus their mean, which have the same ranking loss.
+        which make the same predictions. If ``trained_on`` is "ranking", the last entry, "centered",
+        compares the embeddings with the items minus their mean, which have the same ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.
     label_test : LabelTest or None
-        Test of whether the audited cosines recover the labels. None if no labels were passed.
+        Test of whether the audited cosines recover the labels; None if no labels were passed.
     label_recovery : LabelRecovery or None
-        The range of the AUC with which cosines recover the labels, over rescalings. None if no
+        The range, over rescalings, of the AUC with which cosines recover the labels; None if no
         labels were passed.
     hubness : metrics.Hubness
         Statistics of the number of neighbour lists that contain each item.
     popularity : metrics.PopularityBias or None
-        Correlations of popularity with norms, cosines and neighbour lists. None if no popularity
+        Correlations of popularity with norms, cosines and neighbour lists; None if no popularity
         was passed.
     mean_cosine, effective_rank : float
         Mean cosine of all pairs of items, and effective rank of the items.
     isoscore : float or None
-        IsoScore of the items, which is 1 if they are isotropic. None if there is only one
+        IsoScore of the items, which is 1 if they are isotropic; None if there is only one
         dimension.
     first_axis_share : float or None
-        Share of the variance along the first principal axis. None if all items are equal.
+        Share of the variance along the first principal axis; None if all items are equal.
     """
 
     n_items: int
@@ -164,11 +164,11 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The other parametrisation that is nearest to the audited embeddings, or None.
+        """The nearest parametrisation of the model, apart from that of the audited embeddings.
 
-        Of all maps from the audited embeddings to other parametrisations, the map to this one has
-        the lowest condition number. The value is None if the maps to all other parametrisations are
-        not invertible.
+        The nearest parametrisation is the one to which the map from the audited embeddings has the
+        lowest condition number. If the maps to all other parametrisations are not invertible, the
+        property is None.
         """
         by_condition = [
             (form.condition, form)
@@ -200,24 +200,23 @@ class Audit(Record):
             )
         elif self.condition_to_balance is None:
             premise = (
-                "If training has converged, weight decay on both sides chose the scale of the "
+                "If training has converged, weight decay on users and items chose the scale of the "
                 "dimensions, and the cosine is then not arbitrary"
             )
         else:
             premise = (
-                "Weight decay on both sides chose the scale of the dimensions, and the factors "
-                "show it: the cosine is not arbitrary"
+                "Weight decay on users and items chose the scale of the dimensions, and the "
+                "factors show it: the cosine is not arbitrary"
             )
         return f"{premise}, but one {rescaling} would replace {replaced:.0%} of the neighbours."
 
     @property
     def condition_to_balance(self) -> float | None:
-        """The lowest condition number of a map that makes users and items balance.
+        """The lowest condition number of a map that balances users and items; None without users.
 
         Users and items balance if their Gram matrices are equal. The rows in the Gram matrices may
-        be unweighted, weighted by numbers of interactions, or weighted by gradient noise. The value
-        is None if no users were passed, and infinite if no invertible map makes users and items
-        balance.
+        be unweighted, weighted by numbers of interactions, or weighted by gradient noise. The
+        condition number is infinite if no invertible map makes users and items balance.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
         conditions = [form.condition for form in forms if form.condition is not None]
@@ -314,8 +313,8 @@ class Audit(Record):
                 f"{self.condition_to_balance:.2f}"
             )
             return (
-                "The model was trained with weight decay on both sides, which chooses the scale of "
-                f"each dimension. {evidence}: {_NOT_FREE}"
+                "The model was trained with weight decay on users and items, which chooses the "
+                f"scale of each dimension. {evidence}: {_NOT_FREE}"
             )
         if self.weight_decay_on == "both":
             return self._contradiction()
@@ -326,15 +325,16 @@ class Audit(Record):
             )
         if self.trained_on == "dot":
             premise = (
-                "The model was trained on dot products of users and items. They stay the same if "
+                "The model was trained on dot products of users and items, which stay the same if "
                 "the items are rescaled, or mapped by any invertible matrix, and the users by its "
                 "inverse."
             )
         elif self.trained_on == RANKING:
             premise = (
                 "The model was trained on differences between the dot products of a user and two "
-                "items. They stay the same if the items are rescaled, or mapped by any invertible "
-                "matrix, and the users by its inverse, and if one vector is added to all items."
+                "items. These differences stay the same if the items are rescaled, or mapped by "
+                "any invertible matrix, and the users by its inverse, and if one vector is added "
+                "to all items."
             )
         else:
             premise = (
@@ -347,8 +347,8 @@ class Audit(Record):
     def _contradiction(self) -> str:
         """Return the explanation of Gram matrices that differ despite weight decay.
 
-        After converged training with weight decay on both, users and items have equal Gram
-        matrices.
+        After converged training with weight decay on users and items, their Gram matrices are
+        equal.
         """
         condition = self.condition_to_balance
         distance = (
@@ -358,11 +358,11 @@ class Audit(Record):
             f"of {condition:.3g}"
         )
         return (
-            "When training converges, weight decay on both sides gives users and items the same "
-            f"Gram matrix, but {distance}. Either training has not converged, or the weight decay "
-            "was weighted by row, or it was weak compared with the noise of the gradients, or it "
-            "acted on other weights than these vectors. Until you know which of these is true, "
-            "treat the scale of the dimensions as arbitrary."
+            "When training converges, weight decay on users and items gives them the same Gram "
+            f"matrix, but {distance}. Either training has not converged, or the weight decay was "
+            "weighted by row, or it was weak compared with the noise of the gradients, or it acted "
+            "on other weights than these vectors. Until you know which of these four explanations "
+            "is true, treat the scale of the dimensions as arbitrary."
         )
 
     def _origin(self) -> str:
@@ -379,10 +379,10 @@ class Audit(Record):
                 )
             else:
                 sentences.append(
-                    f"But {form}, as after training with weight decay on both sides. Without "
+                    f"But {form}, as after training with weight decay on users and items. Without "
                     f"weight decay, {trainings} lead to nearly the same form, so the factors do "
                     "not show whether the loss had weight decay. If the loss had weight decay on "
-                    f"both sides, {_NOT_FREE}"
+                    f"users and items, {_NOT_FREE}"
                 )
         elif self.parametrization == "items_orthonormal":
             sentences.append(
@@ -397,10 +397,10 @@ class Audit(Record):
             )
             if self.condition_to_balance is not None and not self.is_balanced:
                 sentences.append(
-                    "If the loss had weight decay on both sides, training has not converged, or "
-                    "the weight decay was weighted by row or weak compared with the noise of the "
-                    "gradients: the map from these factors to factors with equal Gram matrices has "
-                    f"a condition of {self.condition_to_balance:.3g}."
+                    "If the loss had weight decay on users and items, training has not converged, "
+                    "or the weight decay was weighted by row or weak compared with the noise of "
+                    "the gradients: the map from these factors to factors with equal Gram matrices "
+                    f"has a condition of {self.condition_to_balance:.3g}."
                 )
         elif self.condition_to_balance is not None and not self._has_form:
             sentences.append(
@@ -434,12 +434,12 @@ class Audit(Record):
              "the training decides how similar items become: if you have labels, compare several "
              "temperatures."),
             (self.trained_on != "cosine" and not is_free,
-             "You may continue to use the cosine, because weight decay on both sides has chosen "
-             "the scale of the dimensions. Compare the cosine with the query metric (fastcos "
-             "compare) before you prefer one of the two."),
+             "You may continue to use the cosine, because weight decay on users and items has "
+             "chosen the scale of the dimensions. Compare the cosine with the query metric "
+             "(fastcos compare) before you prefer one of the two."),
             (self.trained_on != "cosine" and not is_free and self.condition_to_balance is None,
              "Add the embeddings of users or queries (--users), which show whether training has "
-             "converged to the scale that weight decay on both sides chooses."),
+             "converged to the scale that weight decay on users and items chooses."),
             (is_free and self.weight_decay_on == "both",
              "Train for more iterations and audit again, or use the balanced form (canonicalize). "
              "The balanced form makes the same predictions, and training with equal weight decay "
@@ -521,8 +521,8 @@ class Audit(Record):
                 "How to read this",
                 (
                     "A loss judges the predictions of a model. Many losses do not determine the "
-                    "scale of the latent dimensions: multiplying one side by any diagonal matrix D "
-                    "and the other side by its inverse leaves every prediction unchanged (Steck, "
+                    "scale of the latent dimensions: multiplying the users by any diagonal matrix "
+                    "D and the items by its inverse leaves every prediction unchanged (Steck, "
                     "Ekanadham, Kallus 2024, arXiv:2403.05440). The start, the optimiser and the "
                     "number of epochs then decide the scale.",
                     "The condition of D is its largest factor divided by its smallest; a rescaling "

@@ -12,7 +12,7 @@ from fastcos.auditing.audit_records import RobustnessPoint
 from fastcos.auditing.worst_rescaling import MapSearch
 from fastcos.validation import Floats
 
-# The condition numbers at which the curve is computed. They are dense near 1, because most
+# The condition numbers at which the robustness curve is computed are dense near 1, because most
 # neighbours are already lost at condition numbers near 1. The table in docs/howto/audit.md lists
 # the same condition numbers.
 CONDITIONS = (1.02, 1.05, 1.1, 1.15, 1.2, 1.3, 1.5, 1.7, 2.0)
@@ -32,11 +32,11 @@ def robustness_curve(
     linear maps. ``generator`` draws the items for the search for the worst single maps.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
-    # The certified radius of an edge is one of the levels. The edge counts as certified at a
-    # condition number only if the certified radius is larger than this condition number, so each
-    # level is slightly larger than one of the condition numbers. The edge counts as removed if the
-    # radius of an attack is at most the condition number, so the attacks use the condition numbers
-    # themselves.
+    # The certified radius of an edge is one of ``levels``. An edge counts as certified at a
+    # condition number only if its certified radius is larger than this condition number, so each
+    # level is slightly larger than one of the condition numbers. An edge counts as removed at a
+    # condition number if the radius of an attack is at most this condition number, so the attacks
+    # use the condition numbers themselves.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)
@@ -56,9 +56,9 @@ def robustness_curve(
     worst = worst_linear = 0.0
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
-        # number, and every rescaling is a linear map. The largest share of replaced neighbours
-        # therefore cannot decrease from one condition number to the next, or from rescalings to
-        # linear maps.
+        # number, and every rescaling is a linear map. The largest share of neighbours that a map
+        # replaces therefore cannot decrease from one condition number to a higher one, or from
+        # rescalings to linear maps.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

@@ -1,8 +1,9 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
 Two models with the same predictions may have different factors, which differ by an invertible map
-of the latent space. A loss that depends only on dot products does not determine this map; the map
-depends on the training algorithm and the software. For example, a truncated SVD, LSA, and training
+of the latent space. A loss that depends only on dot products does not determine which of these
+factors training returns; the training algorithm and the software do. For example, a truncated SVD,
+LSA, and training
 with weight decay on users and items return three different factorisations of the same predictions.
 An invariant baseline is a similarity that no invertible map of the latent space changes.
 """
@@ -31,16 +32,16 @@ from fastcos.similarity.row_maps import map_rows
 from fastcos.validation import Floats, Integers
 
 Map = Callable[[validation.Rows], validation.Rows]
-Labelled = tuple[Integers, Integers]  # rows with a label, and their labels
+Labelled = tuple[Integers, Integers]  # the numbers of rows with a label, and the labels
 
-# If U s V' is the singular value decomposition of the predictions, the items of a parametrisation
-# are V (s²)^power. For each parametrisation, the table contains the power and a description of the
-# rows.
+# For each parametrisation, _FORMS contains the power and a description of the rows: if U s V' is
+# the singular value decomposition of the predictions, the items of the parametrisation are
+# V (s²)^power.
 _FORMS = {
     BALANCED: (
         0.25,
-        "users and items have the same Gram matrix, as after training with weight decay on both "
-        "or from small initial factors",
+        "users and items have the same Gram matrix, as after training with weight decay on users "
+        "and items, or from small initial factors",
     ),
     "items_orthonormal": (
         0.0,
@@ -71,10 +72,10 @@ class Variant(BaseMeasure):
 
     - ``name``: The name of the variant.
     - ``meaning``: A description of the derived rows.
-    - ``condition``: The condition number of the map from the audited items to the variant. None if
-      the map is not invertible, or if the variant is not a parametrisation of the model.
+    - ``condition``: The condition number of the map from the audited items to the variant, or None
+      if the map is not invertible or if the variant is not a parametrisation of the model.
     - ``transform``: A function that maps rows of the items to rows of the variant with the same
-      dtype. None stands for the identity.
+      dtype, or None if the variant consists of the audited rows themselves.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Variant(BaseMeasure):
         self.meaning, self.condition, self.transform = meaning, condition, transform
 
     def encode_items(self, B: validation.Rows) -> validation.Rows:
-        """Return the rows of the variant for these rows of the items."""
+        """Return the rows of the variant for the given rows of the items."""
         return B if self.transform is None else self.transform(B)
 
 
@@ -96,10 +97,10 @@ def parametrizations(
 ) -> Iterator[Variant]:
     """Yield the items in the parametrisations that common software returns.
 
-    If U s V' is the singular value decomposition of the predictions, the items in these
-    parametrisations are V s^½, V and V s. The function computes V s^½, V and V s from the second
-    moments of any users and items that yield the predictions. If ``users`` is None, the function
-    yields only V, up to a rotation.
+    If U s V' is the singular value decomposition of the predictions, common software returns the
+    items V s^½, V or V s. The function computes V s^½, V and V s from the second moments of any
+    users and items that yield the predictions. If ``users`` is None, the function yields only V, up
+    to a rotation.
 
     - ``items``, ``users`` (d, d): The second moments of the items and of the users.
     - ``weighted``: A dict from the name of a weighted form to the weighted second moments of the
@@ -140,8 +141,9 @@ def invariant_baselines(
     """Yield the variants whose cosines do not depend on the parametrisation of the model.
 
     Whitening needs only the moments of the items; the query metric needs the users. If is_ranking
-    is true, adding the same vector to all items does not change the cosines of the query metric
-    either (Theorem 10 of docs/explanation/theorems.md).
+    is true, the mean of the items is subtracted before the query metric is applied, so that adding
+    the same vector to all items does not change the cosines of the query metric (Theorem 10 of
+    docs/explanation/theorems.md).
     """
     if users is not None:
         metric = metric_factor(users)
@@ -190,7 +192,7 @@ def score_variant(
         auc = metrics.pair_auc(rows, labelled[1], exact=False).value
     try:
         rsa = metrics.rsa(variant.encode_items(audited_rows), audited_rows).value
-    except ValueError:  # All cosines are equal, so the correlation is undefined.
+    except ValueError:  # If all cosines are equal, the correlation is undefined.
         rsa = None
     jaccard = jaccard_per_query(neighbors, lists)
     return VariantScores(
@@ -208,7 +210,7 @@ def score_variant(
 
 
 def singular_values(second: Floats) -> Floats:
-    """Return the singular values, up to a common factor, of a matrix with these second moments.
+    """Return the singular values, up to a common factor, of a matrix with given second moments.
 
     The singular values are in descending order.
     """

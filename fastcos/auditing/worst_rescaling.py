@@ -1,7 +1,7 @@
 """A search for the single map of bounded condition number that replaces the most neighbours.
 
-Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so every
-edge may be removed by a different rescaling D. The search of this module looks for one map that is
+Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so a
+different rescaling D may remove each edge. The search of this module looks for one map that is
 applied to all items, because another parametrisation of the model also maps all items in the same
 way.
 """
@@ -26,44 +26,44 @@ FAMILIES = ("rescaling", "linear")
 # counted for all items. If there are more items, the search uses a sample of _SEARCHED_ROWS items,
 # and replaced neighbours are counted for up to _ALL_ROWS items outside the sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
-# The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the lists are too
-# long for this limit, the sample of items is smaller, but it contains at least _MIN_ROWS items.
+# The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the lists of
+# neighbours are too long for this limit, fewer items are sampled, but at least _MIN_ROWS.
 _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # Default and largest number of starting points of a search. The first starting points are computed
 # from gradients, and the remaining starting points are random.
 N_STARTS, _MAX_STARTS = 16, 1000
 # An audit uses _MIN_STARTS starting points if the search uses a sample, because more starting
 # points do not replace more neighbours of the items outside the sample. If the search uses all
-# items, the number of starting points is _START_BUDGET divided by the product of rows and
-# dimensions. For 1,000 items with 50 dimensions, this yields 4 starting points, which replace 0.2
-# percentage points more of the neighbours than 2 starting points.
+# items, the number of starting points is _START_BUDGET divided by the product of the numbers of
+# rows and dimensions. For 1,000 items with 50 dimensions, an audit uses 4 starting points, which
+# replace 0.2 percentage points more of the neighbours than 2 starting points.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips per dimension in one search. Half of this number is used in two cases: on a
-# sample, because more flips replace no more neighbours of the items outside the sample, and for
-# linear maps, because the full number replaces only 0.3 percentage points more of the neighbours of
-# 1,000 items with 50 dimensions.
+# Number of trial flips of weights per dimension in one search. A search on a sample makes half as
+# many flips, because more flips replace no more neighbours of the items outside the sample. A
+# search for a linear map also makes half as many flips, because twice as many flips replace only
+# 0.3 percentage points more of the neighbours of 1,000 items with 50 dimensions.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
 # An item can become nearer than a neighbour only if its z = artanh(cosine) is below the z of the
-# neighbour by at most _PROVEN_GAP times the logarithm of the condition number (Theorem 6). The
-# search considers only items whose z is below the z of the neighbour by at most _SEARCH_GAP times
-# the logarithm, because this is faster. With a _SEARCH_GAP of 0.6, the search would miss some of
-# the edges that a map can remove from small models.
+# neighbour by at most _PROVEN_GAP times the logarithm of the condition number (Theorem 6). To save
+# time, the search considers only items whose z is below the z of the neighbour by at most
+# _SEARCH_GAP times this logarithm. With a _SEARCH_GAP of 0.6, the search would miss some of the
+# edges that a map can remove from small models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
-# The first starting points follow from the gradient of a smoothed number of removed edges; the
-# number itself is a step function and has no useful gradient. These are the widths of the
-# smoothing, one for each of these starting points, as multiples of the largest change of a score
+# The first starting points follow from the gradient of a smoothed number of removed edges, because
+# the number itself is a step function without a useful gradient. _WIDTHS contains one width of the
+# smoothing for each of the first starting points, as a multiple of the largest change of a score
 # that a map can cause.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
-# The widths of the smoothing in the search for a linear map. Each step uses the next width, and
-# starts from the gradient at the map that the previous step found.
+# The widths of the smoothing in the search for a linear map. Each step of the search uses the next
+# width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
-# Number of trial flips per dimension in the searches of a robustness curve that start from the map
-# found for another condition number. Because of this start, 1, 2 and 4 flips yield the same share
-# of replaced neighbours to within 1 %.
+# Number of trial flips of weights per dimension in the searches of a robustness curve that start
+# from the map found for another condition number. In these searches, 1, 2 and 4 flips per dimension
+# yield the same share of replaced neighbours to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
-# Number of random rescalings whose effect a robustness curve shows for comparison.
+# Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
 
 
@@ -76,9 +76,9 @@ class WorstRescaling(NamedTuple):
     condition : float
         Upper limit of the condition number of the map.
     replaced : float
-        Share of the k nearest neighbours that are no longer among the k nearest after this map.
-        ``replaced`` is a lower bound of the share that the true worst map replaces, because the
-        search may miss the true worst map.
+        Share of the k nearest neighbours that are no longer among the k nearest items after the
+        items have been mapped. ``replaced`` is a lower bound of the share that the true worst map
+        replaces, because the search may miss the true worst map.
     error : float
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
@@ -110,10 +110,10 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search for the single map of bounded condition number that replaces the most neighbours.
 
-    :func:`certified_neighbors` proves which neighbours survive every map. Each neighbour that is
-    not certified may be removed by a different map. But a model has only one parametrisation at a
-    time, so this function searches for the worst single map. The share of replaced neighbours that
-    the function returns is a lower bound, because a longer search may find a worse map.
+    :func:`certified_neighbors` proves which neighbours survive every map, but a different map may
+    remove each neighbour that is not certified. A model uses only one parametrisation at a time, so
+    ``worst_rescaling`` searches for the worst single map. The share of replaced neighbours that the
+    function returns is a lower bound, because a longer search may find a worse map.
 
     Parameters
     ----------
@@ -134,16 +134,18 @@ def worst_rescaling(
 
     Notes
     -----
-    The algorithm is an iterated local search for the weights w = D^-2 of the dimensions, each of
-    which is at one of the two ends of its range. The search flips one weight at a time to the other
-    end, and undoes the flip if fewer neighbours are removed. If no single flip removes more
-    neighbours, the search flips three random weights of the best D so far and continues. In the
-    first starting points, the sign of a gradient of the number of removed neighbours determines the
-    end of each weight; in the remaining starting points, the ends are random. For linear maps, the
-    search runs in the basis of the eigenvectors of the gradient with respect to the metric GG'. If
-    there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
-    for all items. If there are more items, the search uses a sample of at most 500 items, and
-    replaced neighbours are counted for up to 1,000 other items.
+    The algorithm is an iterated local search for the weights w = D^-2 of the dimensions. Each
+    weight has either its smallest or its largest allowed value. The search flips one weight at a
+    time to its other value, and undoes the flip if fewer neighbours are removed. If no single flip
+    removes more neighbours, the search flips three random weights of the best D so far and
+    continues. In the first starting points, the gradient of a smoothed number of removed neighbours
+    determines which of the two values each weight has; in the remaining starting points, the values
+    are random. For a linear map G, the search runs in the basis of the eigenvectors of the gradient
+    with respect to the metric GG'.
+
+    If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
+    for all items. If there are more than 1,000 items, the search uses a sample of at most 500
+    items, and replaced neighbours are counted for up to 1,000 items outside this sample.
 
     Examples
     --------
@@ -168,9 +170,9 @@ def worst_rescaling(
 class MapSearch:
     """A search for maps that remove as many edges of sampled items as possible.
 
-    If there are more than _ALL_ROWS items, the search uses a sample of the items, and removed edges
-    are counted for other items. If ``n_starts`` is None, the number of starting points depends on
-    the numbers of items and dimensions.
+    If there are more than _ALL_ROWS (1,000) items, the search uses a sample of the items, and
+    removed edges are counted for items outside the sample. If ``n_starts`` is None, the number of
+    starting points depends on the numbers of items and dimensions.
     """
 
     def __init__(
@@ -195,7 +197,7 @@ class MapSearch:
 
     @parallel.one_blas_thread()
     def worst(self, condition: float) -> WorstRescaling:
-        """Return the worst rescaling of this condition number that a search finds."""
+        """Return the worst rescaling that a search finds for a condition number."""
         units, n = self._searched.units, self._n_starts
         identity = np.eye(units.shape[1])
         starts = self._generator.random((n, units.shape[1])) < 0.5
@@ -208,7 +210,8 @@ class MapSearch:
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
         """Return the worst linear map that a search finds.
 
-        The search starts from ``rescaling``, and the linear map has the same condition number.
+        The search starts from ``rescaling``, and the linear map has the condition number of
+        ``rescaling``.
         """
         units, condition = self._searched.units, rescaling.condition
         candidates = [rescaling._replace(map=np.diag(rescaling.map))]
@@ -243,7 +246,7 @@ class MapSearch:
     def random(self, condition: float) -> float:
         """Return the mean share of neighbours that random rescalings replace.
 
-        The logarithms of the entries of a random rescaling are uniformly distributed.
+        In a random rescaling, the logarithms of the diagonal entries are uniformly distributed.
         """
         d = self._counted.units.shape[1]
         logs = self._generator.uniform(0, np.log(condition), (_RANDOM_MAPS, d))
@@ -305,9 +308,9 @@ class MapSearch:
         """Return the gradient (d, d) of a smoothed count of lost edges with respect to the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
-        list contributes a smooth function of the difference between its score and the threshold.
-        The width of this function is ``width`` times the largest change of a score that a map of
-        this condition number can cause.
+        list contributes a smooth step function of the difference between its score and the
+        threshold. The width of the step is ``width`` times the largest change of a score that a map
+        with the condition number ``condition`` can cause.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors
@@ -324,8 +327,8 @@ class MapSearch:
         scale = width * np.log(condition) * np.maximum(1 - middle**2, 1e-12) + 1e-300
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
-        # The derivative with respect to the metric M is a sum over all pairs. Each term is the
-        # slope of a pair times the derivative of its cosine, which is x'My / sqrt(x'Mx y'My).
+        # The derivative with respect to the metric M is a sum over all pairs of rows x and y. Each
+        # term is the slope of the pair times the derivative of the cosine x'My / sqrt(x'Mx y'My).
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))
@@ -361,21 +364,20 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return how many items of each list matter for maps of this condition number.
+        """Return how many items of each list a map may bring nearer than the k-th neighbour.
 
-        An item of a list matters if its z = artanh(cosine) is at most ``gap`` times ln(condition)
-        below the z of the k-th neighbour, so that a map of this condition number may bring the item
-        nearer than this neighbour.
+        A map with the condition number ``condition`` may bring an item of the list nearer if its
+        z = artanh(cosine) is at most ``gap`` times ln(condition) below the z of the k-th neighbour.
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)
 
     def count_lost(self, map_: Floats, condition: float) -> Integers:
-        """Return, for each row, how many edges a map of this condition number removes.
+        """Return, for each row, how many edges a map removes; ``condition`` is that of the map.
 
         The inner products are computed from the mapped rows. If the inner products were computed
         from the metric GG' of the map G, their rounding errors would grow with the square of the
-        condition number.
+        condition number of G.
         """
         mapped_rows = self.units * map_ if map_.ndim == 1 else self.units @ map_
         inverse = _inverse(np.einsum("ij,ij->i", mapped_rows, mapped_rows))

@@ -307,7 +307,7 @@ def test_verdict_names_its_premise():
     assert verdicts["unit", "unknown"].verdict.startswith("All items have the same norm: if")
     for name in ("raw", "unit"):
         assert (
-            "trained on dot products of users and items. They stay the same"
+            "trained on dot products of users and items, which stay the same"
             in verdicts[name, "dot"].verdict
         )
         assert not_free in verdicts[name, "cosine"].verdict

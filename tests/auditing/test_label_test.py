@@ -275,7 +275,7 @@ def test_weight_decay_on_both_sides_is_not_free():
         for decay in ("both", "not both", "unknown")
     }
     assert "not that they are arbitrary" in results["both"].verdict
-    assert "decay on both sides chose" in results["both"].headline
+    assert "decay on users and items chose" in results["both"].headline
     assert "--weight-decay-on" in results["unknown"].advice[0]
     assert "--weight-decay-on" not in " ".join(results["not both"].advice)
     cosine = dataclasses.replace(results["unknown"], trained_on="cosine")
@@ -297,6 +297,6 @@ def test_decay_on_both_sides_is_compared_with_what_the_factors_show():
     assert "Train for more iterations" in " ".join(report.advice)
     alone = fastcos.audit(form.items / D, k=3, weight_decay_on="both")
     assert alone.condition_to_balance is None
-    assert alone.headline.startswith("If training has converged, weight decay on both sides chose")
+    assert alone.headline.startswith("If training has converged, weight decay on users and items")
     assert "Without the users" in alone.verdict
     assert "--users" in " ".join(alone.advice)

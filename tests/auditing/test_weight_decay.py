@@ -65,7 +65,7 @@ def test_audit_says_what_balanced_factors_mean():
         form.items, form.users, k=3, trained_on="dot", weight_decay_on="not both"
     )
     # the loss did not ask for it, so the algorithm chose
-    assert "weight decay on both" not in decided.verdict
+    assert "weight decay on users and items" not in decided.verdict
     assert "as after gradient descent from a small start" in decided.verdict
     assert "The algorithm chose this scale of the dimensions, not the loss" in decided.verdict
     assert "Training chose" not in decided.headline

@@ -223,5 +223,5 @@ def test_claimed_decay_is_compared_with_the_factors(files, capsys):
     assert "Train for more iterations and audit again" in printed[0]
     assert "Either training has not converged" in printed[0]
     assert "chose the scale" not in printed[0]
-    assert "Weight decay on both sides chose the scale of the dimensions" in printed[1]
+    assert "Weight decay on users and items chose the scale of the dimensions" in printed[1]
     assert "users and items are equal up to a condition of 1.00" in printed[1]

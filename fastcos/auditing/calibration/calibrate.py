@@ -48,7 +48,8 @@ def calibrate(
     float64 copy of the sampled rows, for O(bins + n + m) counts, and for a block of scores. The
     matrix products use the threads of NumPy's BLAS.
 
-    Every pair counts as a random pair, so pass queries that are related to no items or only to few.
+    Every pair of a query and an item counts as a random pair, so pass queries that are related to
+    no items or only to few items.
 
     Parameters
     ----------
@@ -71,15 +72,15 @@ def calibrate(
     condition : float, optional
         If a condition number is passed, the function also searches how far rescalings D of at most
         this condition number move the threshold for the rate ``fpr``
-        (:func:`fastcos.auditing.threshold_range`). A condition number is accepted only for the
-        measure "cosine" without ``queries``.
+        (:func:`fastcos.auditing.threshold_range`). A condition number can only be passed with the
+        measure "cosine" and without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
         stored with the result, and an index that stores the name of another model raises an error
         if this calibration is passed to it.
     progress : callable, optional
-        Function that is called as progress(done, total). Both arguments are numbers of queries,
-        summed over all passes.
+        Function that is called as progress(done, total), with two numbers of queries, each summed
+        over all passes.
     random_state : int or Generator
         Seed of the sample.
 
@@ -138,7 +139,7 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # For each rate, find the lowest edge of a bin such that the share of all pairs with a score at
+    # For each rate, find the lowest edge of a bin for which the share of the pairs with a score at
     # or above this edge is at most the rate.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)

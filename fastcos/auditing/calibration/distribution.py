@@ -11,16 +11,16 @@ from fastcos.auditing.calibration.tail import Tail
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# For each of these rates, a calibration stores how many scores of each query reach the threshold
-# for the rate.
+# For each false-positive rate in RATES, a calibration stores how many scores of each query reach
+# the threshold for the rate.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# The p-value of a score is the observed share of pairs above the score if there are at least this
-# number of such pairs; otherwise the tail model determines the p-value. The relative standard error
+# The p-value of a score is the observed share of pairs above the score if at least OBSERVED pairs
+# are above the score; otherwise the tail model determines the p-value. The relative standard error
 # of a share of 100 independent pairs is 10 %, or 14 % if the queries are the items, because each
 # pair is then counted twice.
 OBSERVED = 100
-# The tail model is used down to the rate at which this number of pairs is expected above the
-# threshold.
+# The tail model is used down to the false-positive rate at which EXTRAPOLATED pairs are expected
+# above the threshold.
 EXTRAPOLATED = 0.01
 
 
@@ -36,7 +36,7 @@ def as_scores(scores: Any) -> Floats:
 class PairDistribution(Record):
     """Histogram of the scores of random pairs, with a model of the highest scores.
 
-    :class:`fastcos.auditing.Calibration` describes the attributes.
+    The attributes are described in the subclass :class:`fastcos.auditing.Calibration`.
     """
 
     measure: str
@@ -75,7 +75,7 @@ class PairDistribution(Record):
         return tuple(rate for rate in RATES if rate >= self.smallest_fpr)
 
     def threshold(self, fpr: float | None = None) -> float:
-        """Return the lowest score that a random pair reaches with at most this probability.
+        """Return the lowest score that a random pair reaches with a probability of at most ``fpr``.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class PairDistribution(Record):
         return Bins(self.low, self.width) == COSINE_BINS
 
     def p_value(self, scores: Any) -> Floats:
-        """Return the probability that a random pair has at least this score.
+        """Return, for each score, the probability that a random pair has at least this score.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class PairDistribution(Record):
         elif is_rare.any():
             upper_bounds = above[above >= OBSERVED].min(initial=self.n_pairs) / self.n_pairs
             start = np.maximum(values, self.tail.start)
-            # The probability that one more score exceeds the highest of N scores is 1 / (N + 1).
+            # The probability that a further score exceeds the highest of N scores is 1 / (N + 1).
             upper_bounds = np.where(
                 counts == 0, min(upper_bounds, 1 / (self.n_pairs + 1)), upper_bounds
             )
@@ -149,11 +149,11 @@ class PairDistribution(Record):
         return np.maximum(p, self.smallest_fpr)
 
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
-        """Return how many random pairs with at least this score a search is expected to find.
+        """Return, for each score, how many random pairs a search is expected to find above it.
 
-        For a search of n_items items by n_queries queries, the expected number is n_queries x
-        n_items x p_value(scores), in the shape of scores. In sequence search, the expected number
-        of such pairs is called the E-value (Karlin and Altschul 1990).
+        For a search of n_items items by n_queries queries, the expected number of random pairs with
+        at least a score is n_queries x n_items x p_value(score). In sequence search, the expected
+        number of random pairs above a score is called the E-value (Karlin and Altschul 1990).
         """
         n_items = validation.as_count("n_items", n_items)
         n_queries = validation.as_count("n_queries", n_queries)
@@ -191,8 +191,8 @@ class PairDistribution(Record):
             raise ValueError(f"scores must be of shape (n, k), got {values.shape}")
         n_items = validation.as_count("n_items", n_items, low=values.shape[1])
         # SciPy multiplies a p-value by the number of listed pairs divided by the rank of the
-        # p-value, but the procedure needs the number of tests divided by this rank. Therefore the
-        # p-values are first multiplied by the number of tests divided by the number of listed
-        # pairs.
+        # p-value, but the procedure needs the number of tests divided by this rank. The p-values
+        # are therefore multiplied by the number of tests divided by the number of listed pairs
+        # before they are passed to SciPy.
         p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
         return false_discovery_control(p.ravel()).reshape(values.shape)

@@ -15,7 +15,7 @@ from fastcos.validation import Floats, Integers
 
 # Number of bins of a histogram. For cosines, a bin is 2^-15 = 3e-5 wide.
 N_BINS = 2**16
-# Largest number of queries in one block of scores. The scores of larger blocks do not fit in the
+# Largest number of queries in one block of scores. The scores of more queries do not fit in the
 # cache, and smaller blocks need more calls of BLAS. `tests.robustness.calibrated_rates null`
 # measures the speed.
 _BLOCK = 128
@@ -36,7 +36,7 @@ class Bins(NamedTuple):
 
     @property
     def edges(self) -> Floats:
-        """The edges of all bins, (N_BINS + 1,)."""
+        """The edges of all bins, an array (N_BINS + 1,)."""
         return self.low + self.width * np.arange(N_BINS + 1.0)
 
     def of(self, scores: Floats) -> Integers:
@@ -63,7 +63,7 @@ class Pairs:
 
     - ``self_join``: Whether the queries are the items, so that no row is paired with itself.
     - ``n_scored``: The number of queries that have been scored so far, in all passes over the
-      pairs. The number of passes is not known in advance.
+      pairs.
     """
 
     measure: Measure
@@ -125,8 +125,8 @@ def count_scores(pairs: Pairs, bins: Bins) -> Integers:
     counts = np.zeros(N_BINS, np.int64)
     for _, scores in pairs.blocks():
         counts += np.bincount(bins.of(scores).ravel(), minlength=N_BINS)
-    # In a self-join, a row has the score -inf with itself. These scores were counted in the first
-    # bin, and are subtracted here.
+    # In a self-join, a row has the score -inf with itself. The scores of -inf were counted in the
+    # first bin, so their number is subtracted here.
     counts[0] -= len(pairs.queries) * pairs.self_join
     return counts
 
@@ -143,7 +143,7 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
         query, item = np.nonzero(scores >= thresholds[0])
         high = scores[query, item]
         for level, threshold in enumerate(thresholds):
-            # The thresholds ascend, so only scores above one threshold can reach the next.
+            # The thresholds ascend, so only scores that reach a threshold can reach the next one.
             is_above = high >= threshold
             query, item, high = query[is_above], item[is_above], high[is_above]
             query_counts[level, rows] = np.bincount(query, minlength=len(scores))
@@ -152,10 +152,10 @@ def count_rows(pairs: Pairs, thresholds: Floats) -> tuple[Integers, Integers]:
 
 
 def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_join: bool) -> float:
-    """Return how many independent pairs would be as informative as the pairs above a score.
+    """Return how many independent pairs would be as informative as the pairs above a threshold.
 
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
-    many of its scores are above this score. The result is the square of the total count divided by
+    many of its scores reach the threshold. The result is the square of the total count divided by
     the variance of the total count in a bootstrap, which draws rows with replacement. The variance
     is computed to first order: a row that is drawn w times adds w - 1 times its count. The noise of
     a single pair enters the variance twice, once for each of its rows, so intervals that are

@@ -11,8 +11,8 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
-# A prevalence is the share of relevant pairs among all pairs. The table of probabilities has one
-# column for each of these prevalences, and _ROWS rows.
+# A prevalence is the share of relevant pairs among all pairs. The table of probabilities consists
+# of one column for each prevalence in _PREVALENCES, and of _ROWS rows.
 _PREVALENCES = (0.5, 0.1, 0.01, 0.001)
 _ROWS = 9
 
@@ -101,17 +101,17 @@ class LabelledCalibration(Record):
         """
         threshold = validation.as_real("threshold", threshold)
         number = int(np.searchsorted(self.thresholds, threshold))
-        if number == len(self.thresholds):  # The threshold is higher than every score.
+        if number == len(self.thresholds):  # No labelled pair reaches the threshold.
             return 0.0, 1.0
         return float(self.false_positive_rate[number]), float(self.false_negative_rate[number])
 
     def probability(self, scores: Any, *, prevalence: float | None = None) -> Floats:
-        """Return the probability that pairs with these scores are relevant, in the shape of scores.
+        """Return, for each score, the probability that a pair with this score is relevant.
 
         For a score of -inf, which pads short lists, the returned probability is 0. ``prevalence``
-        is the share of relevant pairs among the pairs whose scores you pass. The default is the
-        share of relevant pairs among the labelled pairs, which is usually far higher than the share
-        among all pairs.
+        is the share of relevant pairs among the pairs whose scores you pass. The default prevalence
+        is the share of relevant pairs among the labelled pairs, which is usually far higher than
+        the share among all pairs.
         """
         values = as_scores(scores)
         if self.method == "isotonic":
@@ -123,7 +123,8 @@ class LabelledCalibration(Record):
             share = expit(slope * values + intercept)
         if prevalence is not None:
             prevalence = validation.as_real("prevalence", prevalence, above=0, below=1)
-            # By Bayes' rule, the odds are multiplied by the ratio of the prior odds.
+            # By Bayes' rule, the odds that a pair is relevant are multiplied by the ratio of the
+            # prior odds.
             ratio = prevalence / (1 - prevalence) * self.n_other / self.n_relevant
             share = share * ratio / (share * ratio + (1 - share))
         return np.where(values == -np.inf, 0.0, share)

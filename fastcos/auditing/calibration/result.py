@@ -14,21 +14,21 @@ from fastcos.similarity.cosine_bounds import fisher_z_interval
 from fastcos.storage import PathLike
 from fastcos.validation import Floats, Integers
 
-# A note warns the user if, on average, more than this number of pairs count as one independent
-# pair. Even for independent normal rows, two pairs count as one independent pair, because the
-# bootstrap counts the noise of each pair twice.
+# A note warns the user if, on average, more than _CLUSTERED pairs count as one independent pair.
+# Even for independent normal rows, two pairs count as one independent pair, because the bootstrap
+# counts the noise of each pair twice.
 _CLUSTERED = 4.0
-# A rate has an interval only if at least this number of pairs is expected above its threshold. For
-# lower rates, in experiments with 12 to 100 normal rows, 99 % intervals rarely contained the true
-# rate.
+# An interval is computed for a false-positive rate only if at least _MIN_EXPECTED_PAIRS pairs are
+# expected above the threshold for the rate. For lower rates, in experiments with 12 to 100 normal
+# rows, 99 % intervals rarely contained the true rate.
 _MIN_EXPECTED_PAIRS = 2
-# A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds this number. The
-# probabilities of a model at this distance are wrong by about this fraction.
+# A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. At a
+# distance of 0.1, the probabilities that the tail model returns are wrong by about 10 %.
 _POOR_FIT = 0.1
-# For the interval of a rate, the ratio of pairs to independent pairs is computed at this multiple
-# of the rate, which is halfway, on the logarithmic scale, to the next higher rate in RATES. The
-# ratio at the rate itself would yield intervals that are too narrow
-# (`tests.robustness.calibrated_rates held_out`).
+# For the interval of a false-positive rate, the ratio of pairs to independent pairs is computed at
+# _RATE_FACTOR times the rate, which is halfway, on the logarithmic scale, to the next higher rate
+# in RATES. The ratio at the rate itself would yield intervals that are too narrow, as
+# `tests.robustness.calibrated_rates held_out` shows.
 _RATE_FACTOR = 10**0.5
 
 
@@ -58,7 +58,7 @@ class Calibration(PairDistribution):
     counts : ndarray (65536,), int64
         Number of pairs in each bin.
     n_queries, n_items : int
-        Number of rows that were scored, without zero rows.
+        Number of queries and number of items that were scored, without zero rows.
     self_join : bool
         Whether the queries are the items, so that no row is paired with itself.
     n_given : tuple of int
@@ -68,12 +68,12 @@ class Calibration(PairDistribution):
     n_duplicates : int
         Number of items whose row equals the row of an earlier item.
     levels : ndarray (6,), float64
-        Thresholds for the rates 1e-1 to 1e-6.
+        The levels, which are thresholds for the rates 1e-1 to 1e-6.
     query_counts : ndarray (6, n_queries), int64
-        Number of scores of each query that reach each level.
+        Number of scores of each query that reach each of the thresholds in ``levels``.
     independent : ndarray (6,), float64
-        For each level, the number of independent pairs that would determine its rate as precisely
-        as the pairs above the level, which share rows.
+        For each threshold in ``levels``, the number of independent pairs that would determine its
+        rate as precisely as the pairs above the threshold, several of which contain the same row.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
@@ -98,7 +98,7 @@ class Calibration(PairDistribution):
     def carried_fpr(self) -> float:
         """The smallest rate for which an interval can be computed.
 
-        Two pairs are expected above the threshold for this rate.
+        At this rate, two pairs are expected above the threshold.
         """
         return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
@@ -108,16 +108,16 @@ class Calibration(PairDistribution):
         """Return an interval for the true false-positive rate of ``threshold(fpr)``.
 
         Several pairs contain the same row, so the pairs above the threshold count as a smaller
-        number of independent pairs. The interval is that of a Poisson count of independent pairs.
-        The interval assumes that rows are drawn independently from one population. The interval
-        takes hubs into account, but it is too narrow if the rows contain one tight cluster;
-        ``notes`` then contains a warning.
+        number of independent pairs, which is treated as a Poisson count. The interval assumes that
+        rows are drawn independently from one population. The interval takes hubs into account, but
+        it is too narrow if the rows contain one tight cluster; in this case, ``notes`` contains a
+        warning.
 
         Parameters
         ----------
         fpr : float
-            The rate, from ``carried_fpr`` to 1. Lower rates have no interval, because fewer than
-            two pairs are expected above their thresholds.
+            The rate, from ``carried_fpr`` to 1. For lower rates, no interval can be computed,
+            because fewer than two pairs are expected above their thresholds.
         confidence : float
             Coverage of the interval, between 0 and 1.
         held_out : bool
@@ -141,7 +141,7 @@ class Calibration(PairDistribution):
         return min(float(low) / count * fpr, 1.0), min(float(high) / count * fpr, 1.0)
 
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Return an interval for the threshold of this rate.
+        """Return an interval for the threshold of a false-positive rate.
 
         The ends of the interval are the thresholds for the ends of :meth:`rate_interval` (Woodruff
         1952).
@@ -151,12 +151,12 @@ class Calibration(PairDistribution):
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """Return how many independent pairs would determine this rate as precisely as all pairs.
+        """Return how many independent pairs would determine a rate as precisely as all pairs.
 
-        The result is the number of pairs above the threshold, divided by the number of pairs that
-        count as one independent pair. The number of pairs that count as one is computed at about 3
-        times the rate, because at the rate itself, this number would be too small in samples that
-        lack a hub by chance.
+        The result is the number of pairs above the threshold for the rate, divided by the number of
+        pairs that count as one independent pair. The number of pairs that count as one independent
+        pair is computed at about 3 times the rate, because at the rate itself, it would be too
+        small in samples that lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -173,8 +173,9 @@ class Calibration(PairDistribution):
         The linear maps have a condition number of at most ``condition``. The condition number of a
         linear map is its largest singular value divided by its smallest. Rescalings D are linear
         maps, so the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a
-        pair by at most ln(condition). Therefore the cosine of a pair can move from one side of the
-        score to the other only if its z differs from the z of the score by at most ln(condition).
+        pair by at most ln(condition). Therefore the cosine of a pair can move from one side of
+        ``score`` to the other only if Fisher's z of the cosine differs from Fisher's z of ``score``
+        by at most ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
@@ -185,7 +186,7 @@ class Calibration(PairDistribution):
         return self.thresholds().tables[0]._replace(lead=self.verdict)
 
     def is_reachable(self, fpr: float) -> bool:
-        """Return whether any score reaches the threshold for this false-positive rate.
+        """Return whether any score reaches the threshold for a false-positive rate.
 
         The result is False if more pairs than the rate permits have the largest score, for example
         because the rows contain many duplicates.
@@ -195,7 +196,7 @@ class Calibration(PairDistribution):
 
     @property
     def verdict(self) -> str:
-        """The threshold for the rate ``fpr`` in words, and how far rescalings move it."""
+        """The threshold for the rate ``fpr``, and how far rescalings move it, in words."""
         if self.rescaling is None or not self.is_reachable(self.fpr):
             return self._of_one_rate()
         return f"{self._of_one_rate()} {self.rescaling.verdict}"
@@ -221,7 +222,7 @@ class Calibration(PairDistribution):
         """Return the meaning of a score in words, for a search among n_items (default: all items).
 
         The text begins with "This model does not determine" if the score is above the threshold
-        under some rescalings D, and below the threshold under others.
+        under some rescalings D, and below the threshold under other rescalings.
         """
         score = validation.as_real("score", score)
         n_items = validation.as_count("n_items", self.n_given[1] if n_items is None else n_items)
@@ -373,8 +374,8 @@ class Calibration(PairDistribution):
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain Python values.
 
-        The list ``counts`` begins with the bin ``first_bin``, because empty bins at both ends are
-        left out.
+        The list ``counts`` begins with the bin ``first_bin``, because empty bins at both ends of
+        the histogram are left out.
 
         The dict contains an explanation of its fields, so that its JSON can be used without
         fastcos.
@@ -382,12 +383,12 @@ class Calibration(PairDistribution):
         return files.document(self, super().to_dict())
 
     def save(self, path: PathLike) -> None:
-        """Write the result to this path as a JSON file, atomically, with one field per line."""
+        """Write the calibration to a JSON file, atomically, with one field per line."""
         files.write(path, self.to_dict())
 
     @classmethod
     def load(cls, path: PathLike) -> "Calibration":
-        """Read a file that :meth:`save` wrote; raise FastcosFormatError if the file is invalid."""
+        """Read a file that :meth:`save` wrote, or raise FastcosFormatError if it is invalid."""
         return files.read(path, cls)
 
 

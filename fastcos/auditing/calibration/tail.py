@@ -9,13 +9,14 @@ from fastcos.validation import Floats, Integers
 
 # The tail consists of the pairs with the highest scores: a share SHARE of all pairs, but at least
 # MIN_PAIRS pairs. MIN_PAIRS pairs suffice to fit two parameters, and are so few that only the
-# highest scores determine the fit. `tests.robustness.calibrated_rates tail` compares other values.
+# highest scores determine the fit. `tests.robustness.calibrated_rates tail` compares other values
+# of SHARE and MIN_PAIRS.
 SHARE = 1e-4
 MIN_PAIRS = 1000
-# The tail never contains more than this share of the pairs. If the model were fitted to all pairs,
-# the true false-positive rate at a threshold would be only half of the requested rate.
+# The tail never contains more than a share MAX_SHARE of the pairs. If the tail model were fitted to
+# all pairs, the true false-positive rate at a threshold would be only half of the requested rate.
 MAX_SHARE = 0.2
-# The model is fitted to at most this number of quantiles of the tail.
+# Largest number of quantiles of the tail to which the tail model is fitted.
 _FITTED = 5000
 
 
@@ -23,7 +24,8 @@ _FITTED = 5000
 class Tail(Record):
     """Generalised Pareto distribution of the scores above a start value.
 
-    P(score >= start + x) = share (1 + shape x / scale)^(-1 / shape).
+    The share of all pairs with a score of at least start + x is modelled by
+    share (1 + shape x / scale)^(-1 / shape).
 
     Attributes
     ----------
@@ -49,7 +51,7 @@ class Tail(Record):
     distance: float
 
     def p_value(self, scores: Floats) -> Floats:
-        """Return the share of all pairs that reach these scores, according to the tail model.
+        """Return, for each score, the share of all pairs that reach it according to the tail model.
 
         The scores must be at least ``start``.
         """
@@ -58,7 +60,7 @@ class Tail(Record):
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that this share of all pairs reaches, according to the tail model."""
+        """Return the score that a share ``share`` of all pairs reaches, according to the model."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)
@@ -66,7 +68,7 @@ class Tail(Record):
 
 
 def fit_tail(edges: Floats, counts: Integers) -> Tail | None:
-    """Return the tail of a histogram, fitted by maximum likelihood, or None.
+    """Fit a model to the tail of a histogram by maximum likelihood, and return it.
 
     The result is None if the scores of the tail lie in so few bins that no model can be fitted.
     """

@@ -13,7 +13,7 @@ from fastcos.validation import Floats
 
 # Default number of sampled rows, which form about 500,000 pairs.
 SAMPLE = 1000
-# The direction of a step is the mean of the derivatives of this number of pairs near the threshold.
+# Number of pairs near the threshold from whose derivatives the direction of a step is computed.
 _NEAR = 200
 # Largest number of steps towards a vertex of the box of all allowed rescalings D. Steps after the
 # third rarely move the threshold further, according to `tests.robustness.calibrated_rates
@@ -22,9 +22,9 @@ _VERTEX_STEPS = 8
 # Largest number of rescalings D that Powell's method evaluates for each end of the range, after the
 # steps towards a vertex.
 _TRIALS = 400
-# If there are at most _FEW_COLUMNS columns, the algorithm DIRECT first searches the whole box of
-# allowed rescalings, with _GLOBAL_TRIALS evaluations per column. `tests.robustness.calibrated_rates
-# rescaling` compares other values.
+# If there are at most _FEW_COLUMNS columns, the algorithm DIRECT searches the whole box of allowed
+# rescalings before Powell's method, with _GLOBAL_TRIALS evaluations per column.
+# `tests.robustness.calibrated_rates rescaling` compares other values of _GLOBAL_TRIALS.
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
 
@@ -45,8 +45,8 @@ class ThresholdRange(Record):
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
-        Bounds of the threshold that hold for every linear map of this condition number, and
-        therefore for every rescaling D.
+        Bounds of the threshold that hold for every linear map with a condition number of at most
+        ``condition``, and therefore for every such rescaling D.
     low_rescaling, high_rescaling : ndarray (d,), float64
         Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds ``low``
         and ``high``. The entries of the diagonals lie between 1 / condition and 1.
@@ -78,10 +78,10 @@ class ThresholdRange(Record):
             Section(
                 "How far a rescaling moves the threshold",
                 (
-                    "D multiplies the latent dimensions of one side of a model and divides those "
-                    "of the other side, so dot products do not change but cosines do. Training on "
-                    "cosines chooses D, and so does weight decay on both sides once training has "
-                    "converged; the range then only shows how sensitive the threshold is to D.",
+                    "D multiplies the latent dimensions of the users of a model and divides those "
+                    "of the items, so dot products do not change but cosines do. Training on "
+                    "cosines chooses D, and so does weight decay on users and items once training "
+                    "has converged; the range then only shows how sensitive the threshold is to D.",
                     f"A search on the pairs of {self.n_rows:,} items found both ends of the range, "
                     "so the true range is at least as wide. No linear map of this condition moves "
                     "the threshold beyond the bounds.",
@@ -97,12 +97,12 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Return whether a score is above the threshold under some D, but not under all D."""
+        """Return whether a score reaches the lowest threshold that was found, but not the highest."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "ThresholdRange":
-        """Return the ThresholdRange whose ``to_dict`` returned this dict."""
+        """Return the ThresholdRange whose ``to_dict`` returned the dict ``values``."""
         ends = ("low_rescaling", "high_rescaling")
         return cls(**values | {name: np.array(values[name], np.float64) for name in ends})
 
@@ -121,12 +121,12 @@ def threshold_range(
     Among all rescalings D with a condition number of at most ``condition``, the function searches
     for the one with the lowest threshold and for the one with the highest threshold. The true range
     is at least as wide as the range that the search finds. The function also returns bounds of the
-    threshold, which hold for every linear map of this condition number.
+    threshold, which hold for every linear map with a condition number of at most ``condition``.
 
     The logarithms of the entries of all allowed D form a box. The derivatives of the cosines of the
     pairs near the threshold point to one vertex of the box. The search makes steps towards the
     vertex to which the derivatives point, and then uses Powell's method. If the items have at most
-    3 columns, the algorithm DIRECT first searches the whole box.
+    3 columns, the algorithm DIRECT searches the whole box before Powell's method is used.
 
     Parameters
     ----------
@@ -139,14 +139,14 @@ def threshold_range(
         smallest. The limit must be from 1 to 1e15.
     sample : int, optional
         Number of rows that are drawn without replacement; None for all rows. The time and the
-        memory of the search grow with the square of this number.
+        memory of the search grow with the square of the number of sampled rows.
     random_state : int or Generator
         Seed of the sample.
 
     Returns
     -------
     ThresholdRange
-        The range that the search found, and its bounds.
+        The range of the threshold that the search found, and bounds of the threshold.
 
     Examples
     --------
@@ -172,8 +172,8 @@ def threshold_range(
     unscaled_threshold = pairs.threshold(np.zeros(unit.shape[1]))
     ends = []
     for sign in (-1.0, 1.0):
-        # A point contains the logarithms of the weights w = D^-2. Each logarithm lies between 0 and
-        # 2 ln(condition).
+        # ``point`` contains the logarithms of the weights w = D^-2 of the columns, each of which
+        # lies between 0 and 2 ln(condition).
         best_threshold, point = unscaled_threshold, np.zeros(unit.shape[1])
         for _ in range(_VERTEX_STEPS):
             vertex = np.where(sign * pairs.derivatives(point) > 0, max_log_weight, 0.0)
@@ -194,7 +194,7 @@ def threshold_range(
             if len(point) <= _FEW_COLUMNS:
                 # A common factor of all entries of D changes no cosine, so the smallest weight can
                 # be fixed at 1. For each column, the code searches the face of the box on which
-                # this column has the smallest weight.
+                # the weight of this column is 1.
                 for column in range(len(point)):
 
                     def on_face(logs: Floats, column: int = column) -> float:
@@ -228,13 +228,13 @@ class _RankedPairs:
         self._rank = n_pairs - int(fpr * n_pairs * (1 + 1e-9))
 
     def threshold(self, logs: Floats) -> float:
-        """Return the threshold if the columns have the weights exp(logs)."""
+        """Return the threshold of the pairs if the columns are weighted by exp(logs)."""
         return float(np.partition(self._cosines(logs), self._rank)[self._rank])
 
     def derivatives(self, logs: Floats) -> Floats:
         """Return the derivatives (d,) of Fisher's z with respect to ``logs``.
 
-        The derivatives are means over the pairs near the threshold.
+        The result contains the means of the derivatives over the pairs near the threshold.
         """
         cosines = self._cosines(logs)
         n_near = min(_NEAR, len(cosines))
