@@ -45,13 +45,13 @@ contains only a wrapper that imports them::
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled; otherwise, the rows are
 packed by the first search that runs after the kernels have been compiled. When few queries are
 searched for the first time, the index stores the plan of the search together with the arguments of
-the kernel (``prepared``). The next search with the same number of queries and the same k then calls
-the kernel at once.
+the kernel (``prepared``). The next search with the same number of queries and the same k calls the
+stored kernel at once.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
-with so few queries is usually ``score_all``. The method is ``unpacked`` for 4 to 7 queries of many
-float32 rows on CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
+with at most 7 queries is usually ``score_all``. The method is ``unpacked`` for 4 to 7 queries of
+many float32 rows on CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
 
 If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the
 neighbours. If only an upper bound on the score is an inner product of encoded rows,
@@ -77,33 +77,40 @@ bounds rule out. Other modules make the following decisions about a search:
   of each group of equal rows if ``plan.pays_grouping`` is true of the groups in the data; and
   samples of the rows decide whether a direction is subtracted from all rows
   (``packing._common_direction``), and whether a projection is added and onto how many axes
-  (``projection._may_pay``, ``projection._directions``). A plan contains only what follows from the
-  packed form that it finds (``SegmentSizes``).
-* Kernels or NumPy: ``parallel.readiness`` finds out whether the kernels are compiled, and may
-  compile them. The planner receives the answer in ``Machine``.
+  (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed
+  form of the rows, but learns from ``SegmentSizes`` how the rows are packed.
+* Kernels or NumPy: ``parallel.readiness`` finds out whether the kernels are compiled, may compile
+  them, and passes the answer to the planner in ``Machine``.
 * The instruction set, the number of threads and the working memory are settings (``config``) or
   arguments of the call, which the planner also receives in ``Machine``.
 * The sizes of blocks inside a kernel are constants of the kernel, such as ``_WORDS_OF_RUN`` and
   ``_CHUNK`` in ``few_queries``.
-* Some decisions depend on the values of the queries. The docstring of ``plan`` lists them.
+* Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
+  these decisions.
 
-All other branches in the code of a search have other purposes: they check and convert arguments
-(``request``), they select the code for the form of the request (one list of items per query,
-groups, or all items), or they use a stored plan or launch again.
+A branch in the code of a search that makes none of these decisions checks and converts arguments
+(``request``), selects the code for the form of the request (one list of items per query, groups, or
+all items), or reuses a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
-the 10 nearest rows of one query, on a CPU with AVX-512 VNNI. ``fit`` has packed the rows: the 64
-codes of a row are 16 words of 4 bytes, and the rows fill all but 24 slots of 32 panels with 32
-slots each (64 KiB). The first search is planned: the plan has the method "packed", the kernel
-"few_queries", ``first_rank`` 12, and a grid with one task. The plan is the same for any number of
-threads, so the index stores the launch under the key (1, 10), the number of queries and the number
-of neighbours. The second search finds the stored launch and calls
-``few_queries.search_few_queries`` for all 32 panels, in the calling thread. The kernel multiplies
-the codes of the query by the codes of every slot. The first threshold is a guess: the 12th largest
-of the largest products of the 32 panels. On average, about 15 slots reach this threshold and are
-scored in float64. The 10th best of these 15 scores is a proved threshold. In most searches, the
-upper bound of no other slot reaches the proved threshold. The 10 best of the 15 scores are then the
-result, and the remaining 985 rows are never scored in float64.
+the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
+
+* ``fit`` has packed the 1,000 rows of the example: the 64 codes of a row are 16 words of 4 bytes,
+  and the rows fill all but 24 slots of 32 panels with 32 slots each (64 KiB).
+* The first search of the example is planned: its plan has the method "packed", the kernel
+  "few_queries", ``first_rank`` 12, and a grid with one task.
+* The plan of the example is the same for any number of threads, so the index stores the launch (the
+  call of the kernel) under the key (1, 10), the number of queries and the number of neighbours.
+* The second search of the example finds the stored launch and calls
+  ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
+* In the example, the kernel multiplies the codes of the query by the codes of every slot, and
+  guesses as the first threshold the 12th largest of the largest products of the 32 panels.
+* On average, about 15 slots of the example reach the first threshold and are scored in float64.
+* The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
+  reach it is not among the 10 best.
+* In most searches of the example, the upper bound of no other slot reaches the proved threshold, so
+  the 10 best of the 15 scores are the result, and the remaining 985 rows are never scored in
+  float64.
 
 The modules of the search, lower-level modules first:
 
@@ -158,7 +165,7 @@ The other searches:
 ==================== ===============================================================================
 ``range_candidates`` finds the items that may reach a score, by the bounds that tiles compute
 ``range_search``     all pairs with a score of at least ``min_score``
-``near_duplicates``  the connected components of these pairs
+``near_duplicates``  groups of items that are connected by pairs with high scores
 ``communities``      groups of rows around central rows
 ``semantic_search``  ``semantic_search`` of sentence-transformers, with exact scores
 ``score_blocks``     the scores of all pairs, for a block of queries at a time

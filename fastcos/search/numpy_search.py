@@ -3,17 +3,18 @@
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
 queries and a block gives approximate scores, whose error is proved to be at most a margin. A pair
 of a query and an item is a candidate as long as its approximate score plus the margin is at least
-the k-th largest approximate score of the query minus the margin. The candidates that remain at the
-end are scored exactly, by sums in the same order as in :mod:`fastcos.kernels.pair_scores`.
+the k-th largest approximate score of the query minus the margin. The pairs that are still
+candidates after the last block are scored exactly, by sums in the same order as in
+:mod:`fastcos.kernels.pair_scores`.
 
 The margin is derived as follows. Let u be the unit roundoff of the type of the product, x and y
 rows with d entries, and g(n) = n u / (1 - n u). In any order of summation, with or without fused
 operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham,
 Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz
 inequality). If the entries of both rows are first rounded to the type of the product, the rounding
-adds at most g(2) |x| |y| to the error. The exact score is itself a float64 sum with an error of at
-most g(d) |x| |y| for u = 2^-53. In total, the approximate score and the exact score differ by at
-most
+adds at most g(2) |x| |y| to the error. The score that the search calls exact is a float64 sum, so
+it has an error as well, which is at most g(d) |x| |y| with g(d) = d u / (1 - d u) for u = 2^-53. In
+total, the approximate score and the exact score differ by at most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the
@@ -23,18 +24,19 @@ most
                 differences, g(d + 2) for the product, and g(d + 8) for both squared norms and their
                 sum.
 
-All of these differences are below the margin c S with c = 1.1 (4 d + 24) u. S is
-|x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, where the
-maxima are over the items of a block. The factor 1.1 covers the rounding of the norms and of S. If
-the norms of two rows are in the range of ``_SAFE_NORMS``, the inner product of the rows neither
-overflows nor loses more than c S to underflow. In a block that contains a row with a norm outside
-of ``_SAFE_NORMS``, every pair is a candidate.
+The difference of the two scores is therefore below the margin c S with c = 1.1 (4 d + 24) u, where
+S is |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, and the
+maxima are over the items of a block. The factor 1.1 in the margin covers the rounding of the norms
+and of S. If the norms of two rows are in the range of ``_SAFE_NORMS``, the inner product of the
+rows neither overflows nor loses more than the margin c S to underflow. In a block that contains a
+row with a norm outside of ``_SAFE_NORMS``, every pair is a candidate.
 
 The candidates include the k best items for the following reason. The approximate score of a pair
 minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
 query is at most the exact score of its k-th best item. An item that is among the k best, or ties
-with the k-th best, has an exact score of at least this k-th largest lower bound. The approximate
-score of such an item plus the margin is at least its exact score, so the item remains a candidate.
+with the k-th best, has an exact score of at least the k-th largest lower bound of the query. The
+approximate score of an item plus the margin is at least its exact score, so every item that is
+among the k best, or ties with the k-th best, remains a candidate.
 """
 
 from typing import Any, NamedTuple
@@ -99,7 +101,7 @@ def search(
     numbers : ndarray of shape (m,)
         The ascending row numbers of the items that the search can return.
     exclusions : ExcludedItems
-        The items that each of these queries must not find.
+        The items that each query must not find.
     k : int
         The number of neighbours per query. If fewer items can be returned, the result is padded by
         -1 and -inf.
@@ -148,7 +150,7 @@ def _block_candidates(
     """Return the pairs of a query and an item of the block that may be among the best.
 
     kth_lower (n,) contains a lower bound on the k-th best score of each query so far, and is
-    updated. If dtype is float32 and a norm is outside the range that is safe for products in
+    updated. If dtype is float32 and a norm is outside of the range that is safe for products in
     float32, the function returns None.
     """
     estimates, margins = _approximate_scores(metric_type, items, block, queries, dtype)
@@ -170,11 +172,13 @@ def _block_candidates(
 def _approximate_scores(
     metric_type: str, items: Any, block: Integers, queries: Any, dtype: str
 ) -> tuple[Any, Floats]:
-    """Return approximate scores (n, m) of a block of items, and the margin c S of each query (n,).
+    """Return approximate scores (n, m) of a block of items, and the margin (n,) of each query.
 
-    If dtype is float32 and a norm is outside the range that is safe for products in float32, the
-    scores are None. Where a norm is not even safe for products in float64, the scores are 0 and the
-    margins are infinite.
+    The exact and the approximate score of a pair differ by at most the margin of the query. If
+    dtype is float32 and a norm is outside of the range that is safe for products in float32, the
+    scores are None. If dtype is float64 and the norm of a query, or of any item of the block, is
+    outside of the range that is safe for products in float64, the scores of that query, or of all
+    queries, are 0, and their margins are infinite.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]
@@ -230,10 +234,10 @@ def _rows_of(rows: npt.NDArray[Any], numbers: Integers) -> npt.NDArray[Any]:
 
 
 def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[np.bool_]:
-    """Return, for each row, whether its norm is safe.
+    """Return, for each row, whether products with the row are safe from overflow and underflow.
 
-    The inner product of two rows with safe norms neither overflows nor underflows. The norm of a
-    row of zeros is safe.
+    The products of a row are safe if its norm is in the range of ``_SAFE_NORMS``, or if the row
+    consists of zeros.
     """
     smallest, largest = _SAFE_NORMS[dtype]
     are_safe = (norms > smallest) & (norms < largest)
@@ -243,7 +247,7 @@ def _are_safe(rows: npt.NDArray[Any], norms: Floats, dtype: str) -> npt.NDArray[
 
 
 def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -> bool:
-    """Return whether all rows with these numbers have safe norms, as ``_are_safe`` defines them."""
+    """Return whether the rows with these numbers are all safe, as ``_are_safe`` defines it."""
     smallest, largest = _SAFE_NORMS[dtype]
     unusual_rows = np.flatnonzero(~((norms > smallest) & (norms < largest)))
     return bool(_are_safe(rows[numbers[unusual_rows]], norms[unusual_rows], dtype).all())

@@ -1,8 +1,8 @@
 """Plan searches: pure functions that compute a plan from the sizes of a search.
 
-The functions depend only on the sizes of the rows, of the request and of the machine. The functions
-read no array and start no thread, so plans for any machine can be tested without data. They make
-these decisions:
+The functions of this module depend only on the sizes of the rows, of the request and of the
+machine. The functions read no array and start no thread, so plans for any machine can be tested
+without data. The functions make these decisions:
 
 * ``plan_search`` chooses the method of the search of one segment, its kernel, and the division of
   its work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
@@ -150,14 +150,15 @@ class SearchPlan:
         group of duplicates, by the plan ``inner``. "repack" packs only the allowed rows, for this
         search alone, and searches them by the plan ``inner``.
     needs : str or None
-        A fact that must be looked up before the search can be planned. ``plan_search`` is then
-        called again with sizes that contain the fact.
+        A fact that must be looked up before the search can be planned: the caller looks it up, and
+        calls ``plan_search`` again with sizes that contain the fact.
     kernel : str or None
         The kernel that multiplies the rows; None for a method that has no such kernel.
         "few_queries" compares one query after another with the packed rows, which are divided among
         the threads. "projected_queries" also compares one query after another, but by projected
-        codes. Both names are modules of ``fastcos.kernels``. "few_blocks" compares the queries as
-        one block, or as one block for each thread, and "query_blocks" compares many blocks
+        codes. "few_queries" and "projected_queries" are the names of modules of
+        ``fastcos.kernels``. "few_blocks" compares the queries as one block, or as one block for
+        each thread, and "query_blocks" compares many blocks of queries
         (``kernels.tile_top_k``). With every kernel except "query_blocks", one launch is the whole
         search (``launch_is_whole_search``).
     layout : TileLayout or None
@@ -167,10 +168,10 @@ class SearchPlan:
     first_rank : int
         For "few_queries" and "projected_queries": the rank of the first threshold. The kernel
         computes the largest product of each panel, and the first_rank-th largest of these products
-        is the first threshold. Rows whose products reach this threshold are scored first.
+        is the first threshold. Rows whose products reach the first threshold are scored first.
     sample : ThresholdSample
-        For the other kernels and "projected_queries": the panels from which the first threshold of
-        a query is estimated.
+        For every kernel except "few_queries": the panels from which the first threshold of a query
+        is estimated.
     capacity : int
         For "few_blocks" and "query_blocks": the number of candidates that the buffer of a query
         holds.
@@ -186,10 +187,11 @@ class SearchPlan:
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
-        The plan of the search of the distinct rows, or of the rows that are packed for this search,
-        or of the last rows of "unpacked", which do not fill a panel.
+        For "distinct": the plan of the search of the distinct rows. For "repack": the plan of the
+        search of the rows that are packed for this search alone. For "unpacked": the plan of the
+        search of the last rows, which do not fill a panel.
     reasons : tuple of str
-        The reasons for this method, and the reasons against other methods.
+        The reasons for the method, and the reasons against other methods.
     """
 
     method: Method
@@ -213,9 +215,10 @@ class SearchPlan:
 
         A launch calls the kernel once for each block of queries or range of rows. The kernel scales
         and encodes the queries itself, and no query is searched by a second launch. An index can
-        prepare such a search (``prepared``). If the search excludes no pairs, each query finds k
-        rows, in this segment or in all segments together, because ``_plan_packed`` chooses such a
-        kernel only if k is at most an eighth of the rows that are allowed there.
+        prepare a search that is a single launch (``prepared``). If the search excludes no pairs,
+        each query finds k rows, in this segment or in all segments together, because
+        ``_plan_packed`` chooses a kernel only if k is at most an eighth of the allowed rows of this
+        segment or of all segments.
         """
         return self.kernel is not None and self.kernel != "query_blocks"
 
@@ -302,8 +305,8 @@ class CandidatePlan:
     Attributes
     ----------
     kernel : str or None
-        "few_queries" and "query_blocks" are described in SearchPlan. If kernel is None, there are
-        no kernels, and every allowed row is a candidate.
+        "few_queries" and "query_blocks" are described in SearchPlan. If kernel is None, because
+        there are no tile kernels, every allowed row is a candidate.
     queries_per_block : int
     use_projection : bool
         Whether the kernel multiplies projected codes first.
@@ -335,7 +338,8 @@ def plan_search(segment: SegmentSizes, request: RequestSizes, machine: Machine) 
     """Return how a segment is searched; equal arguments and costs give equal plans.
 
     Some facts on which a plan may depend, such as the number of distinct rows, take time to find
-    out. If the sizes do not contain such a fact, the plan names the fact in ``needs``.
+    out. If the sizes do not contain a fact on which the plan depends, the plan names the fact in
+    ``needs``.
     """
     return _plan_search(segment, request, machine, cost_model.COSTS)
 
@@ -369,8 +373,8 @@ def _plan_search(
         if segment.n_distinct < segment.n_live:
             return _plan_distinct(segment, request, machine, costs)
     if segment.n_distinct is not None and segment.n_distinct < segment.n_live:
-        # A projection is added only to the packed form of the distinct rows, which this plan does
-        # not search.
+        # A projection is added only to the packed form of the distinct rows. A search that has a
+        # mask or excludes pairs does not search that form, so it is planned without a projection.
         segment = dataclasses.replace(segment, projected_words=0)
     if request.n_allowed is not None:
         plan = _plan_allowed(segment, request, machine, costs, reasons)
@@ -474,7 +478,7 @@ def _plan_score_all(
 def _plan_distinct(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search of one row per group of duplicates; the other rows are added afterwards."""
+    """Plan a search of one row per group of duplicates; the result then gets the row's copies."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
     # k + 1 groups are searched, because one of them may be the query's own group, whose only member
@@ -494,8 +498,8 @@ def _plan_distinct(
 def n_candidates(k: int, n_items: int) -> int:
     """Return how many of n_items items are scored first by a measure with only an upper bound.
 
-    The items with the largest upper bounds are scored first. If the k best of these items might not
-    be the k best of all items, more items are scored (``filter_refine``).
+    The items with the largest upper bounds are scored first. If the k best of the scored items
+    might not be the k best of all items, more items are scored (``filter_refine``).
     """
     return min(n_items, k + cost_model.COSTS.extra_candidates)
 
@@ -578,21 +582,21 @@ def _plan_packed(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan a search of packed rows, or of every pair if a filter drops too few pairs."""
+    """Plan a search of packed rows by tiles; if tiles save no time, plan to score every pair."""
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     n_packed = segment.n_packed if segment.packed_for else segment.n_live
     # Some of the best packed rows may not be allowed in the results, so more than k of the best
     # packed rows are needed.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
-    # If a search of all segments has few queries and few neighbours, the packed rows of every
-    # segment are scanned, however small the segment is. Such a search can be prepared, which saves
-    # more time than scoring every pair of a small segment would save. This rule does not apply to
-    # searches with a mask, because a mask may allow fewer than k rows.
+    # If a search of all segments has few queries, few neighbours and no mask, the packed rows of
+    # every segment are scanned, however small the segment is. A search that scans packed rows can
+    # be prepared, which saves more time than scoring every pair of a small segment would save. A
+    # search with a mask is an exception, because a mask may allow fewer than k rows.
     #
-    # ``prepared`` relies on a consequence of this rule and of the last fault below: if rows are
-    # scanned, k is at most an eighth (max_neighbor_share) of the rows that are allowed in the
-    # results, either in this segment or in all segments together. Each query therefore finds k.
+    # ``prepared`` relies on a consequence of ``is_scanned`` and of the last fault below: if packed
+    # rows are scanned, k is at most an eighth (max_neighbor_share) of the rows that are allowed in
+    # the results, either in this segment or in all segments together, so each query finds k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -628,7 +632,7 @@ def _plan_packed(
     if not use_projection:
         reasons += (_reason_against_projection(segment, request),)
     may_share_rows = n <= costs.max_queries_sharing_rows
-    # No buffers are planned for threads that the search could not use.
+    # No buffers are planned for threads for which the search would have no work.
     useful = useful_threads(layout, n, n_panels, costs) if may_share_rows else machine.n_threads
     machine = dataclasses.replace(machine, n_threads=min(machine.n_threads, useful))
     grid, capacity, buffers = plan_query_blocks(
@@ -664,8 +668,8 @@ def _plan_few(
     # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
-    # The factor 2 lets the products of all threads take half of the working memory. The other half
-    # is for the best rows of every thread, and for the results of the ranges.
+    # The factor 2 lets the products of all threads take half of the working memory, and leaves half
+    # of it for the best rows of every thread and for the results of the ranges.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)
