@@ -22,9 +22,9 @@ def community_detection(
     The function forms communities from neighbourhoods. The neighbourhood of a row consists of all
     rows whose cosine with this row is at least threshold; the row itself is the centre of the
     neighbourhood. The neighbourhoods are considered in turn, the largest first. A neighbourhood is
-    skipped if an earlier community already contains its centre. Otherwise, the rows of the
-    neighbourhood that belong to no earlier community form a new community, if there are at least
-    min_community_size of these rows. Every member of a community is similar to its centre; by
+    skipped if an earlier community already contains its centre. If a neighbourhood is not skipped,
+    its rows that belong to no earlier community form a new community, provided that there are at
+    least min_community_size of these rows. Every member of a community is similar to its centre; by
     contrast, two rows in a group of :func:`fastcos.search.near_duplicates` may be connected only by
     a chain of similar rows.
 

@@ -80,7 +80,8 @@ def main(dtype: str) -> None:
     end = time.monotonic() + _SECONDS_OF_WAITING
     while not readiness.is_ready(dtype):
         with code_cache.sole_process(background.lock_name(dtype)) as is_sole:
-            if is_sole or time.monotonic() > end:  # the other process may have been suspended
+            # A process that has not compiled the kernels by this time may have been suspended.
+            if is_sole or time.monotonic() > end:
                 compile_searches(dtype)
                 return
         time.sleep(0.5)

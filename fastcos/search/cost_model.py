@@ -45,14 +45,14 @@ class CostModel:
     min_queries_unpacked: int = 4
     max_queries_unpacked: int = 128
     # The method unpacked is used only for searches with at least this many multiply-adds. A
-    # smaller search of unpacked rows takes less than 10 ms without this method, so compiling
-    # another kernel for it would not pay off.
+    # smaller search of unpacked rows takes less than 10 ms without the method unpacked, so
+    # compiling another kernel for it would not pay off.
     min_work_unpacked: int = 2**28
     # Computing the float64 score of a row takes as long as comparing this many rows with one query
     # by tiles. For rows of 384 float32 columns, the number is 7 if the scored row is in a cache,
     # and 16 if it must be read from memory.
     tile_rows_per_score: int = 16
-    # If a search allows only some of the rows, reading the rows takes as long as comparing them
+    # If a search allows only some of the rows, reading all rows takes as long as comparing them
     # with this many queries.
     queries_per_filtered_sweep: int = 4
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
@@ -64,33 +64,34 @@ class CostModel:
     # proportional to the number of all items.
     max_dropped_ids: int = 64
     # Equal rows are grouped only if each row occurs at least this many times on average, where the
-    # average is over all rows. If the average is lower, most groups are single rows, and grouping
-    # takes longer than it saves.
+    # average is over all rows. If rows occur fewer times on average, most groups are single rows,
+    # and grouping takes longer than it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items, of which each query searches one ----------------------------------------
     # A group is searched as a segment of its own if its rows have at least this many entries in
-    # total. In such a search, all threads share the rows of the group, and wide rows can be
-    # projected, but the overhead is about 0.3 ms per group.
+    # total. In the search of a segment, all threads share the rows, and wide rows can be projected,
+    # but the overhead is about 0.3 ms per group.
     min_entries_of_segment: int = 2**23
     # A group with fewer entries than min_entries_of_segment is searched by tiles, in one thread, if
-    # comparing its queries with its items takes at least this many multiply-adds. The overhead of
-    # tiles is about 0.1 ms per group. For a group with this many multiply-adds, computing the
-    # float64 score of every pair would take twice as long as tiles.
+    # comparing its queries with its items takes at least this many multiply-adds. Searching a group
+    # by tiles has an overhead of about 0.1 ms. For a group with this many multiply-adds, computing
+    # the float64 score of every pair would take twice as long as tiles.
     min_work_of_panels: int = 2**20
     # A group is searched by tiles only if it has at least this many items, because a tile compares
     # 32 items at once.
     min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
-    # A search with at most this many queries is one launch. If it has fewer panels of queries than
-    # threads, the threads divide the rows; otherwise, they divide the queries.
+    # A search with at most this many queries is one launch: if there are fewer panels of queries
+    # than threads, the threads divide the rows; otherwise, the threads divide the queries.
     max_queries_sharing_rows: int = 64
     # A search uses a further thread only if the thread has at least this many bytes of codes to
-    # read. With fewer bytes, waking the thread and merging its results takes longer than it saves.
+    # read. If a thread reads fewer bytes, waking it and merging its results takes longer than it
+    # saves.
     min_bytes_per_thread: int = 1 << 23
-    # Reading the codes one more time takes as long as comparing them with this many queries. With
-    # AMX, this number is larger, because its tiles compare a whole panel of queries at once.
+    # Reading the codes one more time takes as long as comparing them with this many queries. The
+    # number is larger for AMX, whose tiles compare a whole panel of queries at once.
     queries_per_reading: int = 4
     queries_per_reading_amx: int = PANEL
     # The largest number of panels in a range. Ranges should be long, because each range has
@@ -110,20 +111,20 @@ class CostModel:
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, in units of the time in which a panel of queries is
-    # compared. This number was measured as 0.1; the value 0.5 makes the planner prefer larger
-    # blocks when two plans take about the same time.
+    # compared. The measured overhead is 0.1 of these units; the value 0.5 makes the planner prefer
+    # larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides only the queries among the threads if there are at most
-    # max_threads_without_ranges threads. With more threads, it also divides the rows into ranges if
-    # this is estimated to take less than max_share_of_time_in_ranges times the time without ranges.
-    # For a smaller gain, ranges are not used, because each range collects candidates of its own.
+    # max_threads_without_ranges threads. With more threads, the search also divides the rows into
+    # ranges if this is estimated to take less than max_share_of_time_in_ranges times the time
+    # without ranges. Ranges must save time, because each range collects candidates of its own.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
-    # The number of passes over the rows in which tasks share thresholds. Another pass, without
-    # sharing, follows only if a shared threshold was found to be damaged.
+    # The number of passes over the rows in which tasks share thresholds. Another pass, in which
+    # tasks share no thresholds, follows only if a shared threshold was found to be damaged.
     max_sharing_passes: int = 2
     # The number of pairs that one task scores in a search that scores every pair, for rows with at
-    # most 64 columns. Such a task takes about 2 ms.
+    # most 64 columns. A task of this size takes about 2 ms.
     pairs_per_task: int = 100_000
     # If a search that scores every pair has few queries, the rows are divided into at most this
     # many tasks.
@@ -138,25 +139,25 @@ class CostModel:
     # --- Candidates and the first threshold ------------------------------------------------------
     # The buffer of a query has room for candidates_per_neighbor * k + candidates_besides
     # candidates, rounded up to a power of two, and at least min_capacity. Buffers of this size are
-    # rarely full before the end of the search. If the working memory is too small for them,
-    # candidates_per_neighbor is replaced by min_candidates_per_neighbor.
+    # rarely full before the end of the search. If the working memory is too small for buffers of
+    # this size, candidates_per_neighbor is replaced by min_candidates_per_neighbor.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
     min_capacity: int = 1024
-    # The first threshold of a query is a score that probably at least k rows reach. To estimate
-    # this score, the best score of each panel in a sample is computed; the threshold is the score
-    # with a certain rank among the best scores. The rank is the expected number of the k best rows
-    # that are in the sample, plus this many standard deviations of the number, so that the
-    # threshold is too high for only one query in a hundred. A block search repeats the search of
-    # such a query; a search that compares the query by itself repeats only one step
-    # (``task_grid.guess_rank``).
+    # The first threshold of a query is a score that probably at least k rows reach. To estimate the
+    # first threshold, the best score of each panel in a sample is computed; the threshold is the
+    # score with a certain rank among the best scores. The rank is the expected number of the k best
+    # rows that are in the sample, plus this many standard deviations of that number, so that the
+    # threshold is too high for only one query in a hundred. If the first threshold of a query is
+    # too high, a block search repeats the search of the query, and a search that compares the query
+    # by itself repeats only one step (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one in this number of panels is in the sample.
     max_sample_stride: int = 16
     # The sample contains at least this many panels, or all panels if there are fewer, so that the
-    # estimate is reliable. In a search of very few queries, half as many panels are enough, because
-    # such a search scores the sampled panels twice.
+    # estimate of the first threshold is reliable. For very few queries, half as many panels are
+    # sampled, because a search of very few queries scores the sampled panels twice.
     min_sampled_panels: int = 32
     # Because the codes have rounding errors, a number is added to the rank of the first threshold:
     # the first number if the sample contains only some of the panels, and the second number if it
@@ -170,22 +171,22 @@ class CostModel:
     # the full codes of only the remaining rows must be compared with the query.
 
     # The number of axes onto which rows are projected: None stands for the number that a sample of
-    # the rows suggests, and 0 for no projection. Tests and benchmarks set other numbers.
+    # the rows suggests, and 0 for no projection. Tests and benchmarks set other numbers of axes.
     projected_columns: int | None = None
-    # Rows are projected only if there are at least this many rows and columns. With fewer rows or
-    # columns, drawing the sample of rows takes longer than the projection saves.
+    # Rows are projected only if there are at least this many rows and columns. If there are fewer
+    # rows or columns, drawing the sample of rows takes longer than the projection saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
     # If ``fit`` added no projection to an index, a projection is added once the searches of the
     # index have performed this number of multiply-adds.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
-    # (docs/dev/costs.md, "AVX2"). The projection is therefore added earlier, after this share of
-    # min_work_to_project. The share applies if k is at most the smaller number in usual_k; for a
-    # larger k, the share grows in proportion to k until it is 1.
+    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier, after this
+    # share of min_work_to_project, if k is at most the smaller number in usual_k; for a larger k,
+    # the share of min_work_to_project grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
-    # axes to the number of columns. With a larger ratio, the projection saves too little time.
+    # axes to the number of columns. A projection onto more axes saves too little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
     # The number of axes is chosen by the scores in a sample of projection_sample_rows rows, of
@@ -194,15 +195,15 @@ class CostModel:
     projection_sample_queries: int = 64
     # The effective number of columns tells along how many axes the rows vary; it is estimated from
     # a sample of spread_sample_rows rows. A projection is considered only if the effective number
-    # of columns is at most max_spread times the number of columns. The ratio of these numbers is
-    # 0.15 for a text model whose embeddings vary mainly along few axes, and 1 for independent
-    # columns.
+    # of columns is at most max_spread times the number of columns. The ratio of the effective
+    # number of columns to the number of columns is 0.15 for a text model whose embeddings vary
+    # mainly along few axes, and 1 for independent columns.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
-    # threshold_ranks contains a number k, and the rank that the threshold has on average during
-    # this time among all scores of the query. The number of axes is chosen by the mean cost over
-    # the values of k in usual_k.
+    # threshold_ranks contains a number k, and the rank that the threshold has, on average over a
+    # search, among all scores of the query. The number of axes is chosen by the mean cost over the
+    # values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -210,14 +211,15 @@ class CostModel:
     code_error: float = 0.013
     # Three costs, in units of the time in which a tile multiplies one column: the fixed cost of a
     # tile, the fixed cost of comparing a single pair of a row and a query, and the cost per column
-    # of such a pair.
+    # of comparing a single pair.
     tile_overhead_columns: float = 22
     pair_overhead_columns: float = 2200.0
     pair_cost_per_column: float = 2.0
     # A projection is added only if the tiles are estimated to be at least this many times as fast
-    # with the projection as without it. The first number holds for few queries, and the second for
-    # many. The gain must be large, because a projection does not reduce the time for the float64
-    # scores, and because every query must be projected.
+    # with the projection as without it; the first number is for searches with few queries, and the
+    # second number is for searches with many queries. The tiles must become much faster, because a
+    # projection does not reduce the time for the float64 scores, and because every query must be
+    # projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -229,7 +231,7 @@ class CostModel:
     # The bytes that a query takes in addition to its columns and its k results.
     batch_bytes_per_query: int = 128
     # If items are read in blocks, segment_search_share of the working memory is reserved for
-    # searching a segment, and the queries of a batch may take at most read_queries_share. The rest
+    # searching a segment, the queries of a batch may take at most read_queries_share, and the rest
     # of the working memory is for a segment of items. Batches and segments should be large, because
     # all items are packed again for every batch, and all queries of a batch are packed again for
     # every segment.
@@ -252,8 +254,8 @@ class CostModel:
     # least low_precision_bytes_per_column bytes per column.
     low_precision_memory: float = float(1 << 25)
     low_precision_bytes_per_column: float = 5120.0
-    # The number of queries that a search in NumPy compares at once. With more queries at once, a
-    # matrix product is no faster per query.
+    # The number of queries that a search in NumPy compares at once. A matrix product with more
+    # queries takes no less time per query.
     numpy_batch_queries: int = 1024
     # The bytes that a candidate takes in a search in NumPy, including the copies that are made of
     # it while the best candidates are selected.
@@ -265,8 +267,8 @@ class CostModel:
     # If k + extra_candidates candidates do not suffice for a query, all items whose bound is high
     # enough are collected in a list, which has this capacity at first.
     refined_capacity: int = 256
-    # If the list of a query is too short for these items, they are collected again, in a list whose
-    # capacity is this many times as large.
+    # If the list of a query is too short for the items whose bound is high enough, they are
+    # collected again, in a list whose capacity is this many times as large.
     refined_growth: int = 8
     # The bytes that a candidate takes while the measure scores it.
     refined_bytes_per_candidate: int = 128
@@ -305,8 +307,8 @@ class CostModel:
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
     # In a search that scores every pair, scoring a pair also takes a fixed time plus a time per
-    # column. A pair takes less time than a candidate, because the rows are read from memory one
-    # after the other.
+    # column. The fixed time is shorter than for a candidate of the tiles, because the rows are read
+    # from memory one after the other.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.

@@ -12,7 +12,7 @@ from fastcos.search.index import SimilarityIndex
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers
 
-# The measures for which distances can be computed. For both of them, a score is a constant minus a
+# The measures for which distances can be computed. For both measures, a score is a constant minus a
 # distance.
 MEASURES = ("cosine", "neg_euclidean")
 # The number of differences of entries that are computed at once (4 MiB of float64).

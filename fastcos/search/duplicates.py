@@ -42,14 +42,15 @@ class DuplicateGroups(NamedTuple):
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     """Return the groups of equal rows with equal biases, or None if few rows repeat.
 
-    The function takes O(n d) time. Callers first call ``packing.norms_repeat``, which is faster. If
-    ``norms_repeat`` returns False, too few rows are equal, and this function would return None.
+    The function takes O(n d) time. Callers first call ``packing.norms_repeat``, which takes less
+    time: if ``norms_repeat`` returns False, too few rows are equal, and ``find_duplicates`` would
+    return None.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
     order = np.argsort(hashes, kind="stable")
-    # If two different rows have the same hash, a group may be split in two. The results of searches
-    # are correct nevertheless.
+    # If two different rows have the same hash, a group may be split in two, but the results of
+    # searches are correct nevertheless.
     is_same = hashes[order[1:]] == hashes[order[:-1]]
     places = np.flatnonzero(is_same)
     for at in range(0, len(places), _CHUNK):
@@ -93,7 +94,8 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
     """Return a hash of each row and its bias.
 
-    The hash is the sum of the words of the row, times fixed random 64-bit weights, modulo 2^64.
+    The hash is the sum, modulo 2^64, of the words of the row and of the bits of its bias, each
+    multiplied by a fixed random 64-bit weight.
     """
     words = encoded.rows.view(f"u{min(4, encoded.rows.itemsize)}")
     weights = np.random.default_rng(0).integers(2**64, size=words.shape[1] + 1, dtype=np.uint64)

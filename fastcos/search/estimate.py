@@ -138,13 +138,13 @@ def _of_tiles(
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # The full codes are compared only for rows that the projection cannot rule out.
-        # share_after_projection is the share of these rows.
+        # The full codes are compared only for rows that the projection cannot rule out; their share
+        # of all rows is share_after_projection.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks
-    # Comparing a panel with fewer than 32 queries takes as long as comparing a full panel. If there
-    # are very few queries, they are compared one by one instead.
+    # Comparing a panel with fewer than 32 queries takes as long as comparing a full panel, unless
+    # the kernel compares very few queries one by one.
     is_one_by_one = plan.kernel in ("few_queries", "projected_queries")
     lanes = n if is_one_by_one else -(-n // PANEL) * PANEL
     per_word = 4 if layout.quantised else 1

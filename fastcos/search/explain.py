@@ -298,8 +298,8 @@ def explain_groups(
         has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # The two ways to search groups: which groups are searched in this way, by how many threads per
-    # group, and how many groups at a time.
+    # Two ways to search groups, each as a triple: the groups that are searched in this way, the
+    # number of threads per group, and the number of groups that are searched at a time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),
@@ -476,7 +476,7 @@ def _different_plans(plans: Iterable[SearchPlan]) -> tuple[SearchPlan, ...]:
 def _alternative(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, plan: SearchPlan
 ) -> tuple[str, ...]:
-    """Say how long scoring all pairs in float64 would take, unless the plan does so."""
+    """Say how long scoring all pairs in float64 would take, unless the plan scores all pairs."""
     if plan.method in ("score_all", "numpy"):
         return ()
     m = segment.n_live if request.n_allowed is None else request.n_allowed

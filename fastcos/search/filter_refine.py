@@ -1,10 +1,11 @@
 """Exact top-k search by a measure whose upper bound is an inner product (multi-step search).
 
 The search first ranks items by the raw score of the bound. The raw score of the bound is an inner
-product, from which an upper bound on the exact score follows. The search then computes the exact
-scores of the few items with the best raw scores. A query is finished if its k-th best exact score
-exceeds the bounds of all other items. If a query is not finished, every item whose bound reaches
-the k-th best exact score is scored exactly as well.
+product, from which an upper bound on the exact score follows. After this ranking, the search
+computes the exact scores of the few items with the best raw scores. A query is finished if its k-th
+best exact score exceeds the upper bounds of all items that have not been scored exactly. For a
+query that is not finished, every item whose upper bound reaches the k-th best exact score is scored
+exactly as well.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """
@@ -165,13 +166,13 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return, for each query, the raw score of the bound at or above which items are scored.
+    """Return, for each query, a raw score of the bound below which no item has to be scored.
 
-    No item with a lower raw score has an exact score of at least min_scores (n,). The function
-    starts at last_scores (n,), the raw scores of the last candidates. The function lowers the raw
-    score by steps that double each time, until the upper bound that follows from the raw score is
-    below min_scores. Finally, the function bisects the last step. The result is -inf if no raw
-    score is low enough.
+    No item with a raw score below the returned number has an exact score of at least min_scores
+    (n,). The function starts at last_scores (n,), the raw scores of the last candidates. The
+    function lowers the raw score by steps that double each time, until the upper bound that follows
+    from the raw score is below min_scores, and bisects the last of these steps. The result is -inf
+    if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

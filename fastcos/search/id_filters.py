@@ -211,7 +211,7 @@ def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int
     """Add pairs to ``exclude``, a sparse matrix of excluded pairs of a query and a position.
 
     ``pairs`` is a tuple (indptr, positions), as in a CSR matrix. If exclude is None, the result
-    contains only these pairs.
+    contains only ``pairs``.
     """
     import scipy.sparse as sp
 

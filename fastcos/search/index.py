@@ -55,8 +55,9 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
-# Up to this k, results are padded however few items the index holds. A larger k is probably a
-# mistake, and its padding would fill the memory.
+# A search accepts any k up to this number, and pads the results if the index holds fewer items. A k
+# that is larger than this number and than the number of positions is probably a mistake, and its
+# padding would fill the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
@@ -110,9 +111,10 @@ class SimilarityIndex:
     If the measure has the capability ``blocks``, memory-mapped rows
     (``np.load(path, mmap_mode="r")``) stay on disk and are not packed. Every search of
     memory-mapped rows reads all of them once, in blocks that fit its working_memory. Therefore one
-    search with many queries is faster than many searches with one query each. The results are
-    bit-for-bit identical to those for rows in memory. An index of memory-mapped rows has ids, but
-    cannot be changed or saved. If the measure learns from the items, ``fit`` also reads all rows.
+    search with many queries is faster than many searches with one query each. Results for
+    memory-mapped rows and for rows in memory are bit-for-bit identical. An index of memory-mapped
+    rows has ids, but cannot be changed or saved. If the measure learns from the items, ``fit`` also
+    reads all rows.
 
     Parameters
     ----------
@@ -132,8 +134,8 @@ class SimilarityIndex:
     n_items_ : int
         The number of items in the index, without removed items.
     n_positions_ : int
-        The number of positions, including the positions of removed items. A mask for ``allowed``
-        has this length.
+        The number of positions, including the positions of removed items. A mask that is passed as
+        ``allowed`` must contain one entry for each position.
     n_features_in_ : int
         The number of columns of the items.
     memory_ : IndexMemory
@@ -169,8 +171,8 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # If a save is running or was interrupted: the content that it gives the directory, and the
-        # header fields by which a finished save is recognised.
+        # While a save is running, or after it was interrupted: the content that the save gives the
+        # directory, and the header fields by which a finished save is recognised.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -382,10 +384,11 @@ class SimilarityIndex:
         """
         state = self._fitted_state()
         has_ids = allowed_ids is not None or exclude_ids is not None
-        # A prepared search must meet three conditions, which the module ``prepared`` lists. This is
-        # the first of them. The prepared search is tried before the arguments are checked, because
-        # checking them takes longer than the search itself. A search with ids is the exception: the
-        # ids must first be converted to positions, so its prepared search is tried further below.
+        # A prepared search must meet three conditions, which the module ``prepared`` lists;
+        # ``is_plain`` is part of the first condition. A prepared search is tried before the
+        # arguments are checked, because checking them takes longer than the search itself. If the
+        # caller has passed allowed_ids or exclude_ids, the ids must first be converted to
+        # positions, so the prepared search is tried further below.
         is_plain = exclude is None and min_score is None and groups is None
         is_plain = is_plain and working_memory is None and progress is None
         prepared = state.prepared if is_plain else None
@@ -430,7 +433,7 @@ class SimilarityIndex:
         groups: Any = None,
         n_threads: int | None = None,
     ) -> IndexNeighbors:
-        """Return the k items most similar to each of these items, without the item itself.
+        """Return the k items most similar to each item with one of these ids, without itself.
 
         Parameters
         ----------
@@ -461,8 +464,9 @@ class SimilarityIndex:
         k, state = validation.as_count("k", k), self._fitted_state()
         item_ids = as_ids("ids", [ids] if np.ndim(ids) == 0 else ids, distinct=False)
         positions = state.positions_of(item_ids)
-        # A search that excludes items cannot be prepared. Therefore the search finds k + 1
-        # neighbours, which usually include the item itself, and the item is dropped afterwards.
+        # A search in which each query excludes an item of its own cannot be prepared. Therefore the
+        # search finds k + 1 neighbours, which usually include the item itself, and the item is
+        # dropped afterwards.
         neighbors = self.search(
             state.rows_at(positions), k + 1, allowed_ids=allowed_ids, exclude_ids=exclude_ids,
             min_score=min_score, groups=groups, n_threads=n_threads,
@@ -694,9 +698,9 @@ class SimilarityIndex:
         replace : bool
             Whether this index may replace an index of another model in the directory. Two indexes
             are of different models if their numbers of columns differ, or if the old index has a
-            model name and this index has another name or none. If another process has opened the
-            old index, ``refresh`` raises an error in that process, and searches there continue to
-            use the old index.
+            model name and this index has another name or none. In a process that has opened the
+            replaced index, ``refresh`` raises an error, and searches continue to use the replaced
+            index.
 
         Raises
         ------
@@ -749,7 +753,8 @@ class SimilarityIndex:
         """Return a saved index, whose arrays are memory maps that processes can share.
 
         If the measure has the capability ``append``, no row is read: the sizes of the files are
-        checked, and the saved norms and codes are used. Any other measure is fitted again.
+        checked, and the saved norms and codes are used. A measure without the capability ``append``
+        is fitted to the saved rows again.
 
         Parameters
         ----------
@@ -759,8 +764,8 @@ class SimilarityIndex:
         verify : bool
             Whether to read every file and compare it with its checksum.
         model : str, optional
-            The name of the model that embeds your queries. An error is raised if the index has
-            another model name than this one, or none.
+            The name of the model that embeds your queries. An error is raised if the index was
+            saved with another model name, or with none.
 
         Returns
         -------
@@ -774,7 +779,7 @@ class SimilarityIndex:
         FastcosFormatError
             The directory is damaged, or contains something other than an index.
         ValueError
-            You pass a model name, and the index has another model name or none.
+            You pass a model name, but the index was saved with another model name or with none.
         """
         verify = validation.as_flag("verify", verify)
         target = validation.as_path("path", path).absolute()

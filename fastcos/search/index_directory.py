@@ -125,7 +125,8 @@ def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedInde
     """
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)
-        # The keys of parts are random, so if the fields are equal, this index has written them.
+        # The keys of parts are random, so if the saved fields equal ``fields``, the interrupted
+        # save of this index has written them.
         if saved_fields == json.loads(json.dumps(fields)):
             return dataclasses.replace(written, checksum=checksum)
     return None
@@ -139,8 +140,8 @@ def read_directory(
 ) -> LoadedIndex:
     """Check the content of a directory, and return the index that the directory contains.
 
-    Parts in ``old_parts`` that have not changed since they were read are used again. The arguments
-    are described in ``index_state.read_state``.
+    Parts in ``old_parts`` that have not changed since they were read are reused. The arguments are
+    described in ``index_state.read_state``.
     """
     with storage.refuse_damage(path):
         measure_fields = storage.field(stored.fields, "measure", dict)

@@ -50,8 +50,9 @@ _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
 # most 1, and float32 panels have a scale of 1. If a damaged file contained a far smaller scale, the
 # padding of a tile would reach a threshold, and a kernel would write it past the end of a buffer.
 _MIN_SCALE = 0.5
-# An entry of the saved layout which says that all words of a packed item are adjacent. Without this
-# entry, older versions of fastcos would misread these words.
+# An entry of the saved layout which says that all words of a packed item are adjacent. Older
+# versions of fastcos, which would misread such packed items, do not know a layout with this entry,
+# and pack the rows again.
 _BY_ITEM = "by item"
 # Up to this k, searches use a projection that was saved without its array largest_k.
 _DEFAULT_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))
@@ -160,8 +161,8 @@ def _arrays_of_ids(ids: Ids) -> Arrays:
 def _ids_from_bytes(id_bytes: npt.NDArray[Any], ends: npt.NDArray[Any]) -> Ids:
     """Return the ids that UTF-8 bytes encode.
 
-    ``ends`` contains, for each id, the index of the first byte after the id. Both arrays are
-    validated, and ValueError is raised if the bytes are not UTF-8.
+    ``ends`` contains, for each id, the index of the first byte after the id; the caller has checked
+    that ``ends`` is ascending. ValueError is raised if the bytes are not UTF-8.
     """
     text, starts = id_bytes.tobytes(), [0, *ends[:-1].tolist()]
     ids = [
@@ -237,9 +238,9 @@ class _PartArrays:
 def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
     """Read the part that these validated fields describe; the measure must already be fitted.
 
-    The norms and codes are read from the files instead of being computed again. If the rows were
-    packed in another layout than the one for this CPU, however, they are packed again. If a file is
-    damaged, FastcosFormatError is raised, and its message names the file.
+    The norms and codes are read from the files and not computed again, unless the rows were packed
+    in another layout than the one for this CPU; in this case, the rows are packed again. If a file
+    is damaged, FastcosFormatError is raised, and its message names the file.
     """
     arrays = _PartArrays(stored, fields["key"])
     bits = arrays.get("rows")

@@ -31,8 +31,8 @@ from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
-# If there are two parts with fewer live rows than this, they are merged at once. Adding a single
-# row therefore takes, apart from larger merges, at most the time in which this many rows are packed
+# Two parts with fewer live rows than this number are merged at once. Adding a single row therefore
+# takes, apart from larger merges, at most the time in which this number of rows is packed
 # (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
 # The arrays of packed items that are saved, by their names in the record that kernels read.
@@ -90,7 +90,7 @@ class Part(Protocol):
         """Return a row number for each position, and a mask that is True if the item is live.
 
         An item is live if it was not removed. If the mask is False for a position, this part has no
-        live item there, and the row number is arbitrary.
+        live item at the position, and the row number is arbitrary.
         """
 
     def ids_of(self, row_numbers: Integers) -> Ids:

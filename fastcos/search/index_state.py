@@ -145,7 +145,7 @@ class IndexState:
         return vectors
 
     def with_ids(self, neighbors: Neighbors) -> IndexNeighbors:
-        """Return these neighbours with the ids of the items."""
+        """Return neighbours (positions and scores) with the ids of the items added."""
         return IndexNeighbors(*neighbors, self.ids_at(np.asarray(neighbors.indices)))
 
     def contents(self) -> Contents:
@@ -225,7 +225,7 @@ def read_state(
     """Return the state of the index that a directory contains, after checking it.
 
     ``old_parts`` contains the parts that this process has already opened, by key; parts that have
-    not changed are used again. ``saved_fields`` contains the fields that described each part in the
+    not changed are reused. ``saved_fields`` contains the fields that described each part in the
     header when this process last read or wrote the directory.
     """
     stored_parts = storage.field(stored.fields, "parts", list)

@@ -1,10 +1,10 @@
 """The launch of a kernel for few queries: a planned search in which only the queries are missing.
 
-If a plan says so (``SearchPlan.launch_is_whole_search``), a search of few queries is one launch: a
-single call of the kernel that the plan names. With several threads, a launch is one call for each
-range of the rows or for each block of queries. All arguments of the kernel except the queries
-follow from the plan and from the packed rows. ``prepared`` stores launches for the next searches of
-an index, and ``scan`` runs a launch once.
+If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch: a single
+call of the kernel that the plan names. With several threads, a launch is one call for each range of
+the rows or for each block of queries. All arguments of the kernel except the queries follow from
+the plan and from the packed rows. ``prepared`` stores launches for the next searches of an index,
+and ``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ from fastcos.search.rankings import Ranking, best_of_parts
 from fastcos.search.task_grid import TaskGrid
 from fastcos.validation import Rows
 
-# If a call of ``tile_top_k.search_grid`` is the whole search, the kernel computes the following
-# arguments itself: the norms, scaling and numbers of the queries, the thresholds, and the unproved
-# thresholds. These empty arrays are passed instead.
+# If a call of ``tile_top_k.search_grid`` is the whole search, empty arrays are passed for the
+# following arguments, because the kernel computes them itself: the norms, scaling and numbers of
+# the queries, the thresholds, and the unproved thresholds.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)
@@ -73,8 +73,8 @@ class Launch(NamedTuple):
             queries = match_row_type(queries, row_type)
         shape = grid.n_ranges, len(queries), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
-        # The threads divide the panels of items if the kernel is one for few queries, and the tasks
-        # if it is the kernel for blocks of queries.
+        # A kernel that compares queries one by one works on a range of the panels of items, and the
+        # kernel for blocks of queries works on a range of tasks.
         arguments = (packed.addresses, queries, self.filters, self.settings, scores, row_numbers)
         size, size_of_task = len(packed.arrays.statistics), grid.panels_per_range
         if self.kernel is tile_top_k.search_grid:

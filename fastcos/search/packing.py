@@ -33,12 +33,12 @@ _TILE_REGISTERS = validation.read_only(tiles.configuration())
 _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# Float32 products of rows with norms between these two numbers do not overflow, and the error of
-# underflow is below a tenth of the bound on rounding errors.
+# The smallest and the largest norm of rows whose float32 products do not overflow, and whose error
+# of underflow is below a tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
-# The sizes of the two samples that decide about a shift. The directions of the first sample are
-# compared with each other by 128^2 products, which take less time than packing 1,000 items. The
-# second sample provides a mean.
+# The sizes of the two samples that decide about a shift (a direction that is subtracted from all
+# rows). The directions of the first sample are compared with each other by 128^2 products, which
+# take less time than packing 1,000 items. From the second sample, the mean of the rows is computed.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # At least this many directions are compared. From 1,024 items on, one direction per 32 items is
 # compared, up to 128 directions: comparing 128 of 1,000 items would take 0.4 ms, as long as packing
@@ -47,15 +47,15 @@ _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
 _MIN_ITEMS = 256
-# Two directions count as close if their cosine is at least this number. It then differs from 1 by
-# at most 0.02, which is about the error of a cosine that is computed from codes.
+# Two directions count as close if their cosine is at least this number, which differs from 1 by
+# 0.02, about the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
 # If one direction has at least this share of all directions close to it, the centre of these close
 # directions becomes the shift.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
-# shift. Subtracting a mean of this length shortens the rows by 2 %. The mean of 2,048 random
-# directions is shorter than this.
+# shift. Subtracting a mean of length 0.2 shortens unit rows by 2 %. The mean of 2,048 random
+# directions is shorter than 0.2.
 _MIN_MEAN_LENGTH = 0.2
 # Rows that are compared by dot product are shifted if the smallest norm is at least this share of
 # the largest norm.
@@ -292,8 +292,8 @@ def packed_items(
     )
     # A bound on the float64 rounding errors in the score, in two coefficients, and in the rows
     # minus their components along the shift. Each of these quantities is a sum of `depth` terms
-    # whose magnitudes sum to at most 2. The squared norm of the shift differs from 1 by such an
-    # error, too.
+    # whose magnitudes sum to at most 2. The same bound holds for the difference between the squared
+    # norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(query_scaling.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
@@ -356,12 +356,12 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 
 
 def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
-    """Convert queries to the type in which these items are searched; all scores stay the same.
+    """Convert queries to the type in which the items are searched; all scores stay the same.
 
     If the items are not float32, queries are searched in float64, which represents all their
     numbers exactly. If the items are float32, float64 queries are searched in float32 if float32
-    represents all of their numbers exactly. An example of such queries is the output of a float32
-    model as a list of Python floats.
+    represents all of their numbers exactly, for example the output of a float32 model as a list of
+    Python floats.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)
@@ -418,7 +418,8 @@ def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return memory[skip : skip + size].view(kind)
 
 
-@functools.lru_cache(8)  # a generator takes 0.25 ms, and a search of 15 ms needs the signs twice
+# Creating a random generator takes 0.25 ms, and a search of 15 ms needs the signs twice.
+@functools.lru_cache(8)
 def _signs(depth: int) -> npt.NDArray[np.float32]:
     bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (2, max(depth, 16)))
     return validation.read_only((2 * bits - 1).astype(np.float32))
@@ -426,12 +427,12 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean reduces the error of the filter to 0.2 to 0.75 of the error without a shift.
-# The mean is not always the best shift. If the caller has already subtracted the mean of other
-# rows, for example of users, many rows are short, and all short rows point in the direction
-# opposite to this mean. The cosines of short rows differ by less than the error of the filter, so
-# nearly all pairs would be scored in float64, which takes 60 times as long as searching the
-# original rows (bench.lab.measure_costs). A direction to which many rows are close is therefore
-# preferred to the mean.
+# The mean of the rows is not always the best shift. If the caller has already subtracted the mean
+# of other rows, for example of users, many rows are short, and all short rows point in the
+# direction opposite to the mean that was subtracted. The cosines of short rows that point in one
+# direction differ by less than the error of the filter, so nearly all pairs would be scored in
+# float64, which takes 60 times as long as searching the original rows (bench.lab.measure_costs). A
+# direction to which many rows are close is therefore preferred to the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

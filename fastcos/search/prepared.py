@@ -7,21 +7,24 @@ queries and k. The next search with the same number of queries and the same k pa
 the kernel without conversion. The kernel measures the norms of the queries, and reports queries
 with unusual norms.
 
-A search can be prepared under three conditions. For every other search, ``PreparedSearches.search``
-returns None, and ``execute.execute`` runs the search, with the same results.
+A search can be prepared under three conditions. If a search does not meet them,
+``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
+results.
 
-1. The call limits the results by nothing except k and a mask, and it has no option except the
-   number of threads. ``SimilarityIndex.search`` calls this module only for such calls.
+1. Only k and a mask of the items limit the results, and the caller sets no option except the number
+   of threads. ``SimilarityIndex.search`` calls ``PreparedSearches.search`` only if this condition
+   holds.
 2. The plans of all parts of the index say that one launch is the whole search, and the measure
    compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. The kernel can read the queries without conversion (``_can_be_read``), and the norms of the
-   queries are neither zero nor very small or large. This depends on the queries and not only on
-   their number, so no plan can contain it.
+   queries are neither zero nor very small or large. A plan cannot contain this condition, because
+   it depends on the values of the queries.
 
 If launches are stored under the number of queries and k, ``PreparedSearches.search`` and the three
 methods below it are the whole search: they check that the kernel can read the queries, find the
-stored launches, run them, and convert their results. ``_prepare`` and everything below it run only
-if no launches are stored under these two numbers, or if the call has a mask or a number of threads.
+stored launches, run them, and convert their results. ``_prepare`` and the functions below it run
+only if no launches are stored under the number of queries and k, or if the call has a mask or a
+number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,7 +60,7 @@ class PreparedSearches:
         self._n_positions, self._n_live = items.n_items, items.n_live
         self._width = items.rows.shape[1]
         # Nearly every index has one part, in which the position of an item is the number of its
-        # row. The ids are then read by row number.
+        # row, so that ids can be read by row number.
         segment = self._parts[0].segment
         has_one_part = len(self._parts) == 1 and segment.first == 0 and segment.positions is None
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
@@ -88,7 +91,7 @@ class PreparedSearches:
         launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # If the launches depend on the number of threads or on the memory, as in a search of
-            # many items, their key contains the options as well. _prepare then looks them up.
+            # many items, their key contains the options as well, and _prepare looks them up.
             launches = self._prepare(len(query_rows), k, as_options(n_threads, None), allowed)
         if not launches:
             return None
@@ -116,7 +119,8 @@ class PreparedSearches:
     def _can_be_read(self, queries: Any) -> bool:
         """Return whether kernels can read the queries without conversion.
 
-        Other queries must first be converted to C-contiguous rows of native float32 or float64.
+        If the result is False, the queries must first be converted to C-contiguous rows of native
+        float32 or float64.
         """
         return (
             type(queries) is np.ndarray
@@ -183,8 +187,8 @@ class PreparedSearches:
         launches = self._plan(n, k, options, None)
         if len(self._launches) >= _MAX_PREPARED:
             self._launches.clear()
-        # Whether a search can be prepared does not depend on the options. If it cannot, there are
-        # no launches, and the empty tuple is therefore stored for all options.
+        # Whether a search can be prepared does not depend on the options, so if there are no
+        # launches, the empty tuple is stored for all options.
         fits_all_options = all(launch.fits_all_options for launch in launches)
         self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
@@ -220,7 +224,7 @@ class PreparedSearches:
 
 
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
-    """Return whether an index prepares a search, given the plan for each of its parts.
+    """Return whether an index prepares a search, given the plan for each part of the index.
 
     Each part must be searched by one launch, and the measure must compare original rows, because a
     kernel reads the queries of a prepared search without conversion.

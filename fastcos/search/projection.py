@@ -106,9 +106,9 @@ def add_later(
     """Start a thread that adds a projection to packed items and calls ``store`` with the result.
 
     The function returns the pending projection, or None if no thread was started. Until the thread
-    has finished, searches run without the projection. The thread saves the first searches a delay:
-    packing 60,000 rows of 768 columns takes 75 ms, but projecting these rows takes another 250 ms
-    (AMD Zen 4, two threads).
+    has finished, searches run without the projection. The projection is computed in a thread so
+    that the first searches do not wait for it: packing 60,000 rows of 768 columns takes 75 ms, but
+    projecting these rows takes another 250 ms (AMD Zen 4, two threads).
     """
     if not _may_pay(packed, items):
         return None
@@ -267,7 +267,7 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     panels[:, :p] = V
     axes_float64 = panels[:, :p].astype(np.float64)
     with blas_lock():
-        # The spectral norm of V'V - I is needed. The Frobenius norm is an upper bound on it.
+        # eps must be at least the spectral norm of V'V - I, which the Frobenius norm bounds.
         eps = float(np.linalg.norm(axes_float64.T @ axes_float64 - np.eye(p))) + 1e-12
     run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
@@ -337,9 +337,9 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     # The product is computed in float64, because a ratio may exceed the range of float32 if the
     # measure is dot and the norm of the query is small.
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
-    # A fork of the process waits for this lock, so no code that takes another lock may run while it
-    # is held. BLAS is not limited to one thread, because the limit would apply to the whole
-    # process, and the user's code may run at the same time.
+    # A fork of the process waits for the lock of BLAS, so no code that takes another lock may run
+    # while this thread holds the lock of BLAS. BLAS is not limited to one thread, because the limit
+    # would apply to the whole process, and the user's code may run at the same time.
     with blas_lock():
         directions = _directions(sample, queries, biases, n)
     return None if directions is None else as_axes(*directions)
@@ -408,8 +408,8 @@ def _remaining_shares(
     The result has one row for each number of axes in widths, and one column for each number in
     counts. The sample (m, d) contains rows of the items. The queries (q, d) are the first q rows of
     the sample, scaled as queries are. biases (q, m) contains, for each pair, the number that is
-    added to its inner product. For a number c in counts, the threshold of a query is its c-th best
-    score in the sample.
+    added to its inner product. Each number c in counts stands for a search in which the threshold
+    of a query is its c-th best score in the sample.
     """
     m = len(sample)
     scores = queries @ sample.T + biases

@@ -133,8 +133,8 @@ def pairs_above(
 
     The result is a sparse matrix of queries x positions. The candidates, which are all pairs that
     may reach min_score, are counted first. If the result might not fit into the working memory,
-    ValueError is raised before any pair is scored. Then the candidates are scored for as many
-    queries at once as the working memory allows.
+    ValueError is raised before any pair is scored. After they have been counted, the candidates are
+    scored for as many queries at once as the working memory allows.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
     exact_bounds = _smallest_rounding_to(threshold, n)
     with np.errstate(all="ignore"):
         is_exact = reach(exact_bounds) & ~reach(np.nextafter(exact_bounds, -np.inf))
-    if not is_exact.all():  # the scores of this measure are not its raw scores
+    if not is_exact.all():  # the measure's scores are not its raw scores
         exact_bounds = _smallest_qualifying(reach, n, metric_type)
     if not is_upper_bounded(measure):
         return _RawScoreBounds(exact_bounds, exact_bounds)
@@ -378,8 +378,8 @@ def _smallest_qualifying(
 ) -> Floats:
     """Return, for each query, the smallest raw score for which reach is True, or inf if none is.
 
-    ``reach`` maps one raw score per query (n,) to booleans (n,). A boolean must not change from
-    True to False when the raw score increases.
+    ``reach`` maps one raw score per query (n,) to one boolean per query (n,). If ``reach`` is True
+    for a raw score, it must be True for every higher raw score of the same query.
     """
     largest = np.finfo(np.float64).max
     low, high = np.full(n, -largest), np.full(n, 0.0 if metric_type == "euclidean" else largest)

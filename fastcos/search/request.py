@@ -1,7 +1,7 @@
 """Validate the arguments of a search, and read its queries.
 
-``as_items`` validates rows, ``as_request`` validates the items that each query is allowed to find,
-and ``as_threshold`` validates the minimal score. The result is a ``SearchRequest``, which
+``as_items`` validates rows, ``as_threshold`` validates the minimal score, and ``as_request``
+validates the items that each query is allowed to find, and returns a ``SearchRequest``, which
 ``execute`` answers. A prepared search (``prepared``) skips this module if its queries need no
 conversion.
 
@@ -166,10 +166,10 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
     """Return scores in float32, as searches return them; scores that are too large become infinite.
 
-    A threshold is also rounded by this function before it is compared with scores. Therefore a pair
-    qualifies if and only if the score that a search returns for it is at least the rounded
-    threshold. In particular, a user can pass a returned score as a threshold without losing the
-    pairs with this score.
+    A threshold is rounded to float32 by this function as well, before it is compared with scores.
+    Therefore a pair qualifies if and only if the score that a search returns for it is at least the
+    rounded threshold. In particular, a user can pass a returned score as a threshold without losing
+    the pairs with this score.
     """
     with np.errstate(over="ignore"):
         return np.asarray(scores).astype(np.float32)

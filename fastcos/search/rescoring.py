@@ -41,7 +41,7 @@ class Rescored(NamedTuple):
         Item numbers by descending score; equal scores are ordered by item number. If a query has
         fewer than k candidates, the remaining entries are -1.
     scores : ndarray (n, k), float32
-        The scores of these items, with -inf for the remaining entries.
+        The scores of the returned items; -inf in entries without an item.
     missing : ndarray (n,), int64, or None
         For each query, an upper bound on the number of its k nearest items that are not among the
         returned items. If ``missing`` is 0 for a query, the returned items are certainly its k
@@ -258,8 +258,8 @@ def _score_pairs(
     """
     queries, raw_scores = match_type(queries, X), np.full(len(columns), np.nan)
     if not memmap.is_read_in_blocks(X) and X.flags.c_contiguous and X.dtype == queries.rows.dtype:
-        # The kernel writes NaN instead of a score if squares of the row underflow or are not
-        # finite. _score_copies then scores the pair.
+        # If squares of the row underflow or are not finite, the kernel writes NaN instead of a
+        # score, and _score_copies scores the pair.
         smallest_norm = safe_norms.MIN_NORM if X.dtype == np.float64 else 0.0
         parallel.run(
             listed_items.score_listed_items,

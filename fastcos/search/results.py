@@ -126,7 +126,7 @@ class Neighbors(_Neighbors, NeighborTables):
         Item numbers by descending score; equal scores are ordered by item number. If a query has
         fewer than k neighbours, the remaining entries are -1.
     scores : ndarray (n, k), float32
-        The scores of these items, with -inf for the remaining entries. A score that is too large
+        The scores of the neighbours; -inf in entries without a neighbour. A score that is too large
         for float32 is infinite.
 
     Examples
@@ -160,9 +160,9 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
         Positions of items by descending score; equal scores are ordered by position. If a query has
         fewer than k neighbours, the remaining entries are -1.
     scores : ndarray (n, k), float32
-        The scores of these items, with -inf for the remaining entries.
+        The scores of the neighbours; -inf in entries without a neighbour.
     ids : ndarray (n, k), int64 or str
-        The ids of these items, with -1 or "" for the remaining entries.
+        The ids of the neighbours; -1 or "" in entries without a neighbour.
     """
 
     __slots__ = ()

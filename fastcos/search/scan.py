@@ -8,9 +8,9 @@ best row comes first, rows with equal scores are ordered by row number, and the 
 by -1 and -inf.
 
 If the queries are the items, the matrix of scores is symmetric, but the search computes both
-halves. A search that computes only one half takes 1.1 to 1.3 times as much processor time
-(``docs/dev/costs.md``, "half a self-join"), because the candidates of all rows must be stored until
-the last block, and because the thresholds rise more slowly.
+halves. A search that computes only one half of a symmetric matrix of scores takes 1.1 to 1.3 times
+as much processor time (``docs/dev/costs.md``, "half a self-join"), because the candidates of all
+rows must be stored until the last block, and because the thresholds rise more slowly.
 """
 
 from collections.abc import Callable
@@ -105,9 +105,9 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        # So far, the plan does not depend on the instruction set of this CPU. It turned out that
-        # the search runs kernels, which are compiled first, so the search is planned again for this
-        # instruction set.
+        # The plan was made without the instruction set of this CPU. The plan says that the search
+        # runs kernels, which are compiled first, so the search is planned again for the instruction
+        # set of this CPU.
         else:
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 
@@ -246,8 +246,8 @@ def _distinct(
 ) -> Ranking:
     """Search only one row of each group of equal rows (the method "distinct").
 
-    Equal queries are searched only once. The other rows of each group are added to the results
-    afterwards.
+    The rows that equal a row in the results are added to the results afterwards. Equal queries are
+    searched only once.
     """
     groups = cast(duplicates.DuplicateGroups, segment.duplicates)
     n, progress = len(queries.rows), options.progress
@@ -357,8 +357,8 @@ def _answer_zero_queries(
     """Write the results of zero queries, and return the numbers of all other queries.
 
     A query of zeros has the score 0 with every item, so the tiles could not rule out any row. If
-    the scores are distances or the items have biases, however, the scores of a zero query differ,
-    and the query is searched like any other query.
+    the scores are distances or the items have biases, a zero query has different scores with
+    different items, and is searched like any other query.
     """
     other_queries = np.arange(len(scaled_queries.norms), dtype=np.int64)
     zero_queries = np.flatnonzero(scaled_queries.norms == 0)
@@ -384,9 +384,9 @@ def _proved_thresholds(
 
     queries (m,) contains the numbers of m queries, and kth_scores (m,) contains the k-th best score
     of each of these queries among all panels. initial_thresholds (n,) contains one threshold for
-    every query of the search; rows whose scores are below this threshold may be skipped. Before a
-    task reports a threshold that is not proved, the task rounds the threshold up by a quarter of
-    SLACK.
+    every query of the search; rows whose scores are below this threshold may be skipped. If a task
+    has used a threshold that is not proved, it rounds the threshold up by a quarter of SLACK (a
+    bound on rounding errors) before it reports the threshold.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

@@ -22,8 +22,9 @@ from fastcos.similarity.base import (
 from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats
 
-# The bytes that one score takes while its block is computed. For products, these are the product in
-# float64, the raw score and the score; for distances, the item number, the raw score and the score.
+# The bytes that one score takes while its block is computed. A score that is computed from a
+# product takes memory for the product in float64, the raw score and the score; a score that is
+# computed from a distance takes memory for the item number, the raw score and the score.
 _BYTES_PER_SCORE = 64
 
 
@@ -40,10 +41,10 @@ def similarity_blocks(
     The scores of most measures are computed by matrix products of the transformed rows, in float64
     for float64 rows and in float32 for other rows. Scores from matrix products agree with the
     scores of :func:`top_k` except for rounding errors. The scores of neg_euclidean are computed
-    from the differences of rows instead. Computing differences takes several times as long as a
-    matrix product, but the resulting scores are bit-for-bit identical to the scores of
-    :func:`top_k`. All blocks together take O(n m d) time. The function needs memory for one block
-    and for one copy of the items.
+    from the differences of rows, and not by matrix products. Computing differences takes several
+    times as long as a matrix product, but the resulting scores are bit-for-bit identical to the
+    scores of :func:`top_k`. All blocks together take O(n m d) time. The function needs memory for
+    one block and for one copy of the items.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class Segment:
     Attributes
     ----------
     metric_type : {"cosine", "dot", "euclidean"}
-        How the score of two encoded rows is computed.
+        The operation that computes the raw score of two encoded rows.
     encoded : EncodedRows
         All rows (p, d) in encoded form, including the rows of removed items.
     rows : array (p, d)
@@ -253,7 +253,7 @@ class Segment:
         )  # fmt: skip
 
     def look_up(self, fact: plan.Fact) -> None:
-        """Compute a fact on which a plan depends, so that ``sizes`` then contains the fact."""
+        """Compute a fact on which a plan depends, so that the result of ``sizes`` contains it."""
         getattr(self, "duplicates" if fact == "distinct_rows" else "has_moderate_norms")
 
     @parallel.lazy_attribute

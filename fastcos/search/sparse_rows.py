@@ -86,7 +86,7 @@ class SparseRows:
         return np.flatnonzero(indptr[1:] > indptr[:-1])
 
     def with_columns_only(self, columns: npt.NDArray[np.int64]) -> "SparseRows":
-        """Remove all columns except these ascending columns; the removed columns must be empty."""
+        """Keep only the columns with these ascending numbers; all other columns must be empty."""
         by_row, by_column = None, None
         if self._by_row is not None:
             indptr, indices, data = self._by_row
@@ -139,8 +139,8 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # SciPy selects the rows from a matrix whose values are the positions of the entries in
-        # data. These positions then select the values from data, which may have any type or be
+        # SciPy selects the rows from a matrix whose values are positions in the array data, and the
+        # selected positions are used to look up the values in data, which may have any type or be
         # None.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
@@ -232,9 +232,9 @@ def _empty_entries(
     """Return three new arrays for inverted lists: the packed entries, the items and the values.
 
     There are packed entries only if with_values is True and the item numbers have 16 bits: the
-    arrays of items and values are then views of the two halves of the packed 32-bit entries.
-    Otherwise, the packed entries are None. If with_values is False, because all values are 1, the
-    values are None.
+    arrays of items and values are then views of the two halves of the packed 32-bit entries. If
+    there are no packed entries, the first of the three arrays is None. If with_values is False,
+    because all values are 1, the values are None.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

@@ -107,11 +107,12 @@ def one_by_one_is_faster(
     *,
     has_projection: bool = False,
 ) -> bool:
-    """Return whether comparing the queries with the rows one by one is faster than as a block."""
+    """Return whether comparing queries with the rows one by one is faster than as one block."""
     if not layout.quantised or n_queries > PANEL:
         return False
     # With a projection, a block reads the codes that the projection has not dropped only once for
-    # all of its queries. A block is therefore faster for more than queries_per_reading queries.
+    # all of its queries. A block is therefore faster than comparing the queries one by one if there
+    # are more than queries_per_reading queries.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -147,14 +148,14 @@ def plan_query_blocks(
     """Divide the queries among threads; return the grid, and the capacity and bytes of buffers.
 
     Every thread sweeps all rows for one block of queries after the other. A machine with many cores
-    and little memory uses only some of its cores, and smaller buffers. All threads get the same
-    number of blocks: two threads divide 192 queries into 96 and 96, and not into 64 and 128. If
-    each thread has one block, the blocks have equal numbers of queries. The rows are divided among
-    the threads instead if there are so few queries that some threads would have no block
-    (``share_rows``). If many threads would read large codes once for each of many small blocks, the
-    rows are also divided into ranges, so that blocks are larger (``_divide_rows``). may_share says
-    whether the rows may be divided. ValueError is raised if the buffers of one query exceed the
-    working memory.
+    and little memory uses only some of its cores, and smaller buffers. The size of the blocks is
+    chosen so that the busiest thread ends early: two threads divide 192 queries into 96 and 96, and
+    not into 64 and 128. If there are no more blocks than threads, the blocks have equal numbers of
+    queries. If there are so few queries that some threads would have no block, the rows are divided
+    among the threads, and the queries are not (``share_rows``). If many threads would read large
+    codes once for each of many small blocks, the rows are also divided into ranges, so that blocks
+    are larger (``_divide_rows``). may_share says whether the rows may be divided. ValueError is
+    raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
     # queries, which may be partly filled. The other buffers of search_block take less than the
@@ -167,7 +168,7 @@ def plan_query_blocks(
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
     # Even a block of one query needs the buffers of a panel and the large buffers of the query, and
-    # its other buffers take up to twice as much memory as these large buffers.
+    # the other buffers of the block take up to twice as much memory as the large buffers.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
     per_query = large
@@ -198,8 +199,8 @@ def plan_query_blocks(
         shared = share_rows(layout, n, n_panels, n_panels, machine, costs)
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
-            # Every range of rows has k candidates of its own for each query, so dividing the
-            # queries is faster if each thread gets a block of queries.
+            # If each thread gets a block of queries, dividing the queries is faster than dividing
+            # the rows, because every range of rows has k candidates of its own for each query.
             if n_blocks < n_threads:
                 grid = shared
         else:
@@ -240,10 +241,10 @@ def _divide_rows(
 ) -> TaskGrid:
     """Return a grid that divides the rows as well as the queries, if this saves enough time.
 
-    ``largest`` is the largest number of query panels in a block. The estimated time is the sum of
-    two parts. The first part is either the time of reading the codes once for each query block, or
-    the time of the products of the busiest thread, whichever is longer. The second part is the time
-    of scoring the candidates of every range. With two threads, dividing the rows saves no time.
+    ``largest`` is the largest number of query panels in a block. The time of a search is estimated
+    as the time of scoring the candidates of every range, plus either the time of reading the codes
+    once for each query block, or the time of the products of the busiest thread, whichever is
+    longer. With two threads, dividing the rows saves no time.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -303,10 +304,10 @@ def guess_rank(
     panels are. Among the ``needed_rows`` best rows, k are allowed in the results; the range may
     hold fewer rows. The rank is at most the number of sampled panels.
 
-    For about one query in a hundred, the threshold is too high. What is then repeated depends on
-    the kernel: "few_queries" scores more slots, and multiplies no code again; "projected_queries"
-    compares the query with the full codes of all rows of the range; and the kernels that compare
-    blocks search the query once more, without an estimate.
+    For about one query in a hundred, the first threshold is too high. If the first threshold of a
+    query is too high, the kernel "few_queries" scores more slots, and multiplies no code again; the
+    kernel "projected_queries" compares the query with the full codes of all rows of the range; and
+    the kernels that compare blocks search the query once more, without an estimate.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)
@@ -315,8 +316,8 @@ def guess_rank(
     # The number of the best rows in the sample has a binomial variance, because each of the best
     # rows either is in the sample and allowed in the results, or is not.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # If all panels are read and every row is allowed, the deviation is 0. The threshold may still
-    # be too high, because codes have rounding errors.
+    # If all panels are read and every row is allowed, the deviation is 0, but the threshold may
+    # still be too high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
     # If n_best rows are distributed over the panels at random, this is the expected number of

@@ -80,7 +80,7 @@ def top_k(
     groups : array_like (m,), int or str, optional
         The group of each item, such as a tenant, a language or a blocking key. A query finds only
         items of its own group, and its search takes as long as if there were no other groups. If
-        the group has fewer than k items, the neighbours of the query are padded. With groups, all
+        the group of a query has fewer than k items, its neighbours are padded. With groups, all
         rows must be dense and are read into memory, and allowed must be a mask or item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
         The group of each query. Required if you pass both groups and items.

@@ -33,8 +33,8 @@ class NeighborsTransformer(
     n_neighbors : int
         The number of neighbours of each row.
     mode : {"distance", "connectivity"}
-        Whether the entries are distances or ones. With "connectivity", the entries are ones, and
-        each row has only n_neighbors entries.
+        Whether the entries of the graph are distances or ones. With "connectivity", the entries are
+        ones, and each row has only n_neighbors entries.
     measure : {"cosine", "neg_euclidean"}
         The measure, as in :func:`top_k`.
 
@@ -69,7 +69,7 @@ class NeighborsTransformer(
         X : array_like (p, d)
             The rows among which ``transform`` finds neighbours.
         y : ignored
-            Accepted because pipelines pass this argument.
+            Has no effect; it is accepted because scikit-learn pipelines pass this argument.
 
         Returns
         -------
