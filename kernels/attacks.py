@@ -66,7 +66,7 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Return whether an edge is lost at a vertex w at which some other rows are nearer to x.
+    """Return whether an edge is lost at a vertex w that is chosen to bring other rows nearer to x.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
     units[edge]. A vertex is chosen by the gradient of the mean Fisher z of the rows
@@ -93,7 +93,7 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
     The search first tries to bring all of the k rows that follow units[edge] nearer to x. The
     search then tries to bring each of the n_targets nearest competitors nearer to x, and tries the
-    counterexample that ``certificates.beats`` finds for this competitor.
+    counterexample that ``certificates.beats`` finds for the competitor.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):

@@ -63,7 +63,7 @@ def main(folder, *tiers):
 
 
 def _start(tier, job, scratch):
-    """Start a process that emits the objects of a job for a tier."""
+    """Run a job in a separate process, which emits object files for a tier."""
     from . import cpu
 
     name, features = cpu.code_name(tier)

@@ -18,23 +18,24 @@ tile computes the integer product v = q · c. By the inequality of Cauchy and Sc
     |a' · b' - s t v| ≤ |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
 
 where SLACK (``packing.SLACK``) bounds the rounding errors, relative to the norms. So K differs from
-s t v + w o by at most the right-hand side of the second line. Let N be the largest norm |b'| in a
+s t v + w o by at most |e| |b'| + |s q| |f| + SLACK |a'| |b'|. Let N be the largest norm |b'| in a
 panel of 32 items, R the largest norm |f| of a residual, and W the largest value of w o. An item of
-this panel can have K ≥ tau only if
+the panel can have K ≥ tau only if v is at least the bound v_min:
 
-    v ≥ (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
+    v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
 The bound terms of a query (``simd.panel``) are tau, the factors by which N and R are multiplied,
 and the weight of the offsets, all of them divided by s. The statistics of a panel are 1 / t, N, R
-and the range of the offsets. A tile compares v with the largest integer that is below the
-right-hand side of this inequality. In float32 tiles, s = t = 1 and R = 0, and |e| is |a'| times a
-bound on the relative rounding error of a float32 sum.
+and the range of the offsets. A tile compares v with the largest integer below v_min. In float32
+tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding error of a
+float32 sum.
 
-Rounding. SLACK also covers the rounding errors of this expression, of tau as a float32, and of
-float64 products. The rounding error of a squared distance may be larger by a factor of |a| / |b|;
-``score_rounding`` returns a bound on this error. The rounding errors of tau and w o are
-proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|. Therefore a dropped
-pair has a float64 score strictly below the threshold by which it was dropped.
+Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
+products. The rounding error of a squared distance may be |a| / |b| times as large as that of an
+inner product; ``score_rounding`` returns a bound on the rounding error of a score. The rounding
+errors of tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by SLACK |w
+o|. Therefore a dropped pair has a float64 score strictly below the threshold by which it was
+dropped.
 
 Shift. Rows of embeddings often share a common direction c. If c is subtracted from the rows before
 packing, a' and b' become shorter, and every term of the bound becomes smaller. For unit rows, a =
@@ -42,12 +43,12 @@ alpha c + a' and b = beta c + b' with alpha = a · c and beta = b · c in float6
 
     a · b = a' · b' + alpha (beta - 1) + alpha.
 
-The right-hand side of this equation consists of an inner product, an offset beta - 1 times the
-weight alpha, and a constant of the query. The offset and its weight may be positive or negative.
-The equation leaves out the terms that contain a' · c or b' · c, because these products are 0
-except for rounding errors. The field `shift_error` of the queries, which ``fastcos.search.packing``
-computes, is a bound on these rounding errors. Squared distances do not change if c is subtracted
-from both rows.
+So a · b is the sum of the inner product of the shifted rows, the offset beta - 1 of the item times
+the weight alpha of the query, and the constant alpha of the query. Offsets and their weights may be
+positive or negative. The equation for a · b leaves out the terms that contain a' · c or b' · c,
+because these products are 0 except for rounding errors. The field `shift_error` of the queries,
+which ``fastcos.search.packing`` computes, is a bound on the rounding errors of a shift. Squared
+distances do not change if c is subtracted from both rows.
 """
 
 import numpy as np
@@ -109,9 +110,9 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 def estimate_panel_scores(first, n_panels, largest_products, statistics, weight, panel_scores):
     """Estimate the best score of a query in each of n_panels panels, from panel `first` on.
 
-    The estimate of K that follows from the largest product of a panel, largest_products[p] (int32),
-    is written to panel_scores[p] (float32). `weight` is the number by which the query multiplies
-    the offsets of items.
+    For each panel p, K is estimated from the largest product, largest_products[p] (int32), and the
+    estimate is written to panel_scores[p] (float32). `weight` is the number by which the query
+    multiplies the offsets of items.
     """
     for p in range(n_panels):
         panel = first + p

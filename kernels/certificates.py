@@ -27,8 +27,8 @@ SLACK = 32 * 2.0**-52
 def ratio_range(a, b, K):
     """Return the smallest and the largest ratio (sum w a) / (sum w b) for w in [1, K]^d.
 
-    The ratios are found by Dinkelbach's method. No entry of a and b is negative, and an entry of
-    b is positive.
+    The function finds both ratios by Dinkelbach's method. No entry of a or b may be negative, and
+    at least one entry of b must be positive.
     """
     ends = (np.inf, -np.inf)
     for sign in (1.0, -1.0):
@@ -78,10 +78,10 @@ def joint_certificate(x, y, m, K, ratios):
     """Return whether tests at the ends of the norm ratio's range certify that y beats m on the box.
 
     The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
-    the norm ratio (norm_ratios). For a fixed number ρ, the minimum of this sum over all w is a
-    concave function of ρ. The sum is therefore positive for all w and all ρ in a range if the
-    minimum is positive at both ends of the range. `ratios` holds the two ends of the range, and the
-    test takes O(d) time.
+    the norm ratio (norm_ratios). If ρ is regarded as independent of w, the minimum of sum w x (ρ
+    y - m) over all w is a concave function of ρ. If the minimum is positive at both ends of a range
+    of ρ, sum w x (ρ y - m) is therefore positive for all w and all ρ in the range. `ratios` holds
+    the two ends of the range of the norm ratio, and the function takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -91,10 +91,10 @@ def joint_certificate(x, y, m, K, ratios):
 def best_multiplier(a, g, K, w):
     """Return the μ that maximises sum min(h, K h), where h = a + μ g, and return the maximum.
 
-    The entries of g have both signs or are all 0. As a function of μ, the sum is concave and
-    piecewise linear. The maximum equals the smallest sum w a among the points w of the box with sum
-    w g = 0. The point at which sum w a is smallest is written to w. The kernel takes O(d log d)
-    time.
+    The entries of g have both signs or are all 0. As a function of μ, sum min(h, K h) is concave
+    and piecewise linear. By duality, its maximum equals the smallest value of sum w a among the
+    points w of the box with sum w g = 0. The point with the smallest value of sum w a is written to
+    `w`. The kernel takes O(d log d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0
@@ -126,10 +126,10 @@ def best_multiplier(a, g, K, w):
 def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
-    ρ(w) is the norm ratio (norm_ratios). A multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w),
-    is added to sum w x (ρ y - m). The minimum of the total over w is a concave function of ρ, or of
-    1/ρ if the multiplier is negative. The total is therefore positive for all ρ from `first` to
-    `last` if its minimum is positive at ρ = first and at ρ = last.
+    ρ(w) is the norm ratio (norm_ratios). To sum w x (ρ y - m), the function adds a multiple of sum
+    w (m² - ρ² y²), which is 0 for ρ = ρ(w). The minimum over w of the total of both sums is a
+    concave function of ρ, or of 1/ρ if the multiplier is negative. Therefore, if the minimum is
+    positive at ρ = first and at ρ = last, the total is positive for all ρ from `first` to `last`.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -197,9 +197,9 @@ def beats(x, y, m, K, depth, w):
 def certified_level(x, y, m, bound, radius, levels, depth, w):
     """Return the largest condition up to which y is certified to beat m.
 
-    The condition `radius` is tried first, and then the ascending levels between bound and radius,
-    by bisection. The caller guarantees that y beats m up to the condition `bound`, which is
-    returned if none of these levels can be certified.
+    The function first tries the condition `radius`, and then bisects the ascending `levels` between
+    `bound` and `radius`. The caller guarantees that y beats m up to the condition `bound`; the
+    function returns `bound` if it can certify no level above `bound`.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -217,10 +217,11 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return a Fisher z below which no competitor beats y under any rescaling of this condition.
+    """Return a Fisher z below which no competitor beats y under a rescaling up to `condition`.
 
-    The threshold is the smallest Fisher z of y on the box minus ln(condition), because a rescaling
-    of this condition cannot increase the Fisher z of any pair by more than ln(condition).
+    The result is the smallest Fisher z of x and y on the box minus ln(condition), because a
+    rescaling with a condition of at most `condition` cannot increase the Fisher z of any pair by
+    more than ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -274,8 +275,8 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     competitors of all calls so far. The radius that is certified against all items is written to
     `radii` (n, k) float64, or NaN for an edge of a zero row. The Fisher z of a row and an item that
     is not in the list of the row is at most that of the row and the last item in the list.
-    `truncated` (n,) uint8 is set to 1 for each row in which this upper bound limits the radius of
-    an edge.
+    `truncated` (n,) uint8 is set to 1 for each row in which the radius of an edge is limited by the
+    Fisher z of the last item in the list.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

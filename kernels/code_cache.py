@@ -4,9 +4,9 @@ The name of each file contains a digest of everything that affects the code in t
 cache has three faults. First, Numba watches only the file that defines the compiled function, so
 after an upgrade, Numba may run an outdated helper function of another file (see ``fingerprint``).
 Second, two processes that save at the same time can corrupt the index of Numba's cache. Third, the
-import of a cached function fails if no directory is writable. This module avoids these faults,
-because it saves every signature in a separate file without an index, and turns disk errors into
-warnings.
+import of a cached function fails if no directory is writable. This module avoids the faults of
+Numba's cache, because it saves every signature in a separate file without an index, and turns disk
+errors into warnings.
 
 Each file in the cache is a pickle, so anybody who can write such a file can make this process run
 arbitrary code. Only the user has access to the directories that this module creates. A file is not
@@ -249,8 +249,8 @@ class Files:
     """The files with the compiled code of one function, one file per signature.
 
     A file consists of a SHA-256 digest of the file name and the payload, followed by the payload.
-    The file name begins with the mark, the name of the function and the fingerprint of the
-    function.
+    The file name begins with the argument `mark`, the name of the function and the fingerprint of
+    the function.
     """
 
     def __init__(self, function, mark=""):
@@ -278,7 +278,7 @@ class Files:
 
     @contextlib.contextmanager
     def turn(self, keys):
-        """Yield whether a signature must be compiled; if so, lock the signature meanwhile.
+        """Yield whether a signature must be compiled; if so, lock it during the `with` block.
 
         The signature must be compiled if none of its keys has a file. While another process holds
         the lock, the method waits. Without these locks, eight test workers that start together
@@ -403,7 +403,7 @@ warned = set()
 def warn(event, cause):
     """Warn of an event only once per process.
 
-    An event such as a full disk would otherwise cause a warning for every kernel.
+    Without this limit, a full disk would cause a warning for every kernel.
     """
     if event not in warned:
         warned.add(event)

@@ -59,7 +59,7 @@ def release():
 
 
 def compiled(function, flags):
-    """Return Numba's dispatcher of a function, which loads or compiles code when it is called."""
+    """Return Numba's dispatcher of a function; a call of the dispatcher loads or compiles code."""
     return dispatcher_of(function, flags, _compile_in_turn)
 
 
@@ -142,8 +142,8 @@ def _announce():
 stopwatch = Stopwatch()
 
 
-# One parallel loop serves all kernels. It calls a kernel by its address, passes a pointer to the
-# arguments, and runs the same machine code as the thread pool. Compiling this loop takes 2 s in
+# One parallel loop serves all kernels. This loop calls a kernel by its address, passes a pointer to
+# the arguments, and runs the same machine code as the thread pool. Compiling this loop takes 2 s in
 # every process. Compiling a separate loop around each kernel would take 57 s for the five
 # operations of tests/robustness/guard_calls.py. The loop is not cached, because Numba names the
 # body of a parallel loop by an address in memory, so two loops on disk could have the same name.
@@ -221,7 +221,7 @@ def _run_block(typing_context, entry, lo, hi, place):
 
 @intrinsic
 def _place(typing_context, arguments):
-    """Return the address of a tuple on the stack of the caller."""
+    """Copy a tuple to the stack of the caller, and return the address of the copy."""
 
     def generate(context, builder, _, values):
         place = cgutils.alloca_once_value(builder, values[0])
@@ -233,8 +233,8 @@ def _place(typing_context, arguments):
 def slots_entry(kernel, kinds):
     """Compile entry(lo, hi, place), which calls the kernel with arguments from 8-byte slots.
 
-    The slots lie at the address `place`. An array takes one slot for each field of Numba's array
-    structure except for the owner of the memory (see native.c).
+    The 8-byte slots begin at the address `place`. An array takes one slot for each field of Numba's
+    array structure except for the owner of the memory (see native.c).
     """
     signature = types.int64, types.int64, *kinds
     kernel.compile(signature)

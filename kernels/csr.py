@@ -6,8 +6,8 @@ from .jit import kernel
 
 # The results of check_rows: VALID, and then the defects, from the worst to the least severe.
 VALID, OUT_OF_RANGE, NOT_FINITE, NOT_CANONICAL, EXPLICIT_ZERO = 0, 1, 2, 3, 4
-# The number of rows that are validated together. If such a block of rows has a defect, its rows are
-# validated one by one.
+# The number of rows that are validated together. If a group of _ROWS_AT_ONCE rows has a defect, the
+# rows of the group are validated one by one.
 _ROWS_AT_ONCE = 256
 
 
@@ -43,7 +43,7 @@ def _all_valid(lo, hi, X, views, n_columns):
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
     # The bits of each value, without the sign bit, are compared as an integer with the bits of
     # infinity. An infinite value or NaN is at least as large as infinity. An explicit zero fails
-    # this test as well, because 1 is subtracted first, and 0 - 1 wraps to the largest integer.
+    # the comparison as well, because 1 is subtracted first, and 0 - 1 wraps to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):

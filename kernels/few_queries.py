@@ -1,48 +1,54 @@
-"""Exact top-k of a few queries among packed items: each query reads the codes of all items itself.
+"""Exact top-k of a few queries: the codes of each query are multiplied by the codes of all items.
 
-A warm search of one query is one call of ``search_few_queries`` (from ``fastcos.search.launch``),
-and this file tells its path, from top to bottom:
+If kernels are compiled and rows are packed, a search of one query is one call of
+``search_few_queries`` (from ``fastcos.search.launch``). The functions of this file are listed in
+the order of the steps of this call:
 
-1. The record Items is made from the addresses of its arrays. The norms of the queries are computed,
-   and the search ends if one of them is not ordinary.
+1. The record Items is made from the addresses of its arrays. The norms of the queries are computed.
+   If a norm is zero, not finite or extreme, the kernel ends without a search, and its caller
+   searches in another way (``NOT_ORDINARY``).
 2. The queries are scaled, rotated and quantised to int8 codes, as the items were when they were
    packed (``encode_queries``).
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
-   kernel stores the products, 4 bytes for each slot, and the largest product of each panel.
-4. The slots with the largest products are scored in float64 (``find_best``). A slot is scored if
-   its product, multiplied by the quantisation step of its panel, reaches a *guessed* threshold: the
-   r-th largest of all panels' largest products, after each of these products has been multiplied
-   by the step of its panel. The number r is called `rank` in the code, and its first value
-   `first_rank`. The planner chooses the first value by the number of panels that probably contain
-   all of the k best slots
-   (``fastcos.search.task_grid.guess_rank``): a little more than k among many panels, and fewer if a
-   panel often contains several of these slots. r is at most the number of panels.
-5. The k-th best of these scores is a lower bound of the k-th best of all scores, so it is a
-   *proved* threshold. Of the other slots, only slots whose upper bound reaches the proved threshold
-   are scored in float64. ``candidate_filter`` proves that no other slot can be among the best.
-6. The k best rows are sorted, rows of equal scores by lower row number.
+   kernel stores the product of each slot in 4 bytes, and the largest product of each panel of 32
+   slots.
+4. The slots with the largest products are scored in float64 (``find_best``): a slot is scored if
+   its product, multiplied by the quantisation step of its panel, reaches a *guessed* threshold. To
+   guess the threshold, the kernel multiplies the largest product of each panel by the quantisation
+   step of the panel, and takes the r-th largest of the results. In the code, r is called `rank`,
+   and the first value of r is called `first_rank`. The planner estimates how many panels contain
+   all of the k best slots, and chooses this number as the first value of r
+   (``fastcos.search.task_grid.guess_rank``): a little more than k if there are many panels, and
+   fewer if a panel often contains several of the k best slots. r is at most the number of panels.
+5. The k-th best float64 score of step 4 is a lower bound of the k-th best score of all slots, so it
+   is a *proved* threshold. Of the slots that step 4 did not score, only those whose upper bounds
+   reach the proved threshold are scored in float64. ``candidate_filter`` proves that a slot whose
+   upper bound is below the proved threshold cannot be among the k best.
+6. The k best rows are sorted by descending score, and rows with equal scores by ascending row
+   number.
 
-The guess only decides how many slots are scored before a threshold is proved, so every r gives the
-same neighbours. If step 4 finds fewer than k rows, because the guess was too high or because a
-filter excludes rows, only step 4 is repeated: r is multiplied by 4, and the slots that reach the
-lower guess are scored as well, until k rows are found or every slot has been scored. No product is
-computed again, and no slot is scored twice.
+The guessed threshold only decides how many slots are scored before a threshold is proved, so every
+r gives the same neighbours. If step 4 finds fewer than k rows, because the guessed threshold was
+too high or because a filter excludes rows, step 4 is repeated: r is multiplied by 4, and the slots
+that reach the lower threshold are scored as well, until k rows are found or every slot has been
+scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
 
-A *row* is the number of an item in its segment. The packed items are in another order; a *slot* is
-a position in this order, and a *panel* is 32 slots. Python divides the panels into ranges, one for
-each task. Products are numbered within a range: product p belongs to slot 32 lo + p, where lo is
-the first panel of the range.
+A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
+*slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides
+the panels into ranges, one for each task. Products are numbered within a range: product p belongs
+to slot 32 lo + p, where lo is the first panel of the range.
 
 The result is exact for three reasons: by the proof at the top of ``candidate_filter``, the slots
 that are not scored cannot be among the best; the scores of all other slots are computed in float64
 from the original rows (``pair_scores``); and equal scores have a fixed order (``select``).
 
-To understand a search, read this file, that proof, and the records Items and Queries in
-``records``. The other functions that are called here do what their first line says: ``items_at``
-and ``scaled_queries`` build records, ``encode_query`` quantises one row, ``score_pairs`` computes
-float64 scores, the functions of ``select`` partition and sort short lists, and the functions of
-``simd`` contain the vector instructions of one operation each. The docstring of ``fastcos.search``
-follows one search with its numbers.
+To understand a search, read this file, the proof at the top of ``candidate_filter``, and the
+records Items and Queries in ``records``. The other functions that this file calls do what their
+first line says: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one
+row, ``score_pairs`` computes float64 scores, the functions of ``select`` partition and sort short
+lists, and the functions of ``simd`` contain the vector instructions of one operation each. The
+docstring of ``fastcos.search`` describes one search as an example, with the number of panels and
+products of each step.
 
 If the items have a projection, ``projected_queries`` takes the same steps, except that in step 3 it
 skips the codes of most slots.
@@ -72,7 +78,7 @@ from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, R
 from .simd.tile_scores import score_run, score_run_by_item
 
 # The row number in rows[task, 0, 0] if the norm of a query is not ordinary: zero, not finite, or
-# not between 1e-100 and 1e100. If the caller reads this number, it searches in another way.
+# not between 1e-100 and 1e100. A caller that reads NOT_ORDINARY searches in another way.
 NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
@@ -83,13 +89,13 @@ _WORDS_OF_RUN = 1 << 10
 
 
 class QueryCodes(NamedTuple):
-    """The codes of n queries, and the terms of their bounds.
+    """The codes of n queries, and the terms from which bounds on their scores are computed.
 
     Attributes
     ----------
     words : int32 array (n * words_per_query,)
         The codes of all queries, one query after the other, 4 codes per word. If ``score_run``
-        reads them, each word is repeated 8 times, except with AMX.
+        reads this array, each word is repeated 8 times, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
         For each query, the number that is added to the products of its codes: -128 times the sum of
@@ -108,7 +114,7 @@ class QueryCodes(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Buffers for one query at a time.
+    """Buffers that are reused for each query.
 
     Attributes
     ----------
@@ -119,7 +125,7 @@ class Buffers(NamedTuple):
     hits : int32 array (32,)
         The numbers of the products in one panel that reach a threshold.
     panel_scores : float32 array (panels,)
-        For each panel, an estimate of its best score, in terms of K (``candidate_filter``).
+        For each panel, an estimate of its best score, expressed as K (see ``candidate_filter``).
     """
 
     rows: Any
@@ -136,11 +142,12 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
     """Find the best k rows of panels lo to hi for each query.
 
     addresses is an ItemAddresses, query_rows (n, d) holds at most 32 queries, filters is a
-    QueryFilters, and search a FewQuerySearch. The number of the task is lo //
-    search.panels_per_range, and its results are written to scores[task] and rows[task], padded by
-    -inf and -1; scores and rows have the shape (tasks, n, k). If search.must_check is true and one
-    of the queries is not ordinary, rows[task, 0, 0] becomes NOT_ORDINARY and nothing is searched.
-    The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and query.
+    QueryFilters, and search is a FewQuerySearch. The number of the task is lo //
+    search.panels_per_range, and its results are written to scores[task] and rows[task], padded with
+    -inf and -1; scores and rows have the shape (tasks, n, k). If search.must_check is true and the
+    norm of a query is not ordinary (``query_scaling.are_ordinary``), rows[task, 0, 0] becomes
+    NOT_ORDINARY and nothing is searched. The kernel computes O(n m d) products of codes, and
+    allocates 4 bytes per slot and query.
     """
     task, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -164,8 +171,8 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
 @kernel
 def empty_buffers(n_panels, k):
     """Return Buffers for a range of n_panels panels and k neighbours."""
-    # Arrays of one type are parts of one allocation, because allocating each of them takes 4 % of
-    # the time of a search for one query among 1,000 rows of 64 columns.
+    # Arrays of one type are parts of one allocation, because a separate allocation of each array
+    # would take 4 % of the time of a search for one query among 1,000 rows of 64 columns.
     capacity = 2 * k + _CHUNK
     integers, floats = np.empty(_CHUNK + capacity, np.int64), np.empty(_CHUNK + 2 * capacity)
     return Buffers(
@@ -206,8 +213,8 @@ def encode_queries(queries, items):
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
     if not has_tile_registers(isa) and items.projection.words == 0:
-        # In a panel of items, the same word of 8 items lies together, and the word of the query is
-        # needed for each of them.
+        # In a panel of items, word j of item 0, word j of item 1, ... and word j of item 7 are
+        # neighbours, so word j of the query is stored 8 times as well.
         all_words, per_query = repeated_words(all_words), words * GROUP
     return QueryCodes(all_words, per_query, corrections, bound_terms, steps)
 
@@ -255,8 +262,8 @@ def multiply_codes(
 def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_products, buffers):
     """Find the best k rows of query i, unsorted, and return their number.
 
-    The rows and their scores are written to buffers.best_rows and buffers.best_scores; there may be
-    a few more than k. lo is the panel of the first products.
+    At most k rows and their scores are written to buffers.best_rows and buffers.best_scores. `lo`
+    is the number of the panel to which the first products belong.
     """
     n_panels = largest_products.shape[0]
     n_best, kth_score, rank, previous_guess = 0, -np.inf, min(first_rank, n_panels), NEVER
@@ -287,9 +294,10 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
 
 @inlined_kernel
 def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffers):
-    """Return the rank-th largest of the estimated best scores of a query in each panel from lo.
+    """Return the rank-th largest of the panels' estimated best scores for query i.
 
-    If this score is below the minimum, the function returns the minimum.
+    `lo` is the number of the first panel. If the rank-th largest estimate is below `minimum`, the
+    function returns `minimum`.
     """
     n_panels, panel_scores = largest_products.shape[0], buffers.panel_scores
     estimate_panel_scores(
@@ -313,11 +321,12 @@ def score_reaching(
     i, lo, k, threshold, previous_guess, by_bounds, queries, items, codes, products,
     largest_products, buffers, n_best, kth_score,
 ):  # fmt: skip
-    """Score the slots that reach a threshold in float64, and keep the best of them.
+    """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    A slot reaches the threshold if its product does or, if by_bounds is true, if the upper bound of
-    its product does. Slots whose products reach previous_guess were scored before. The function
-    returns the number of the best rows so far, and the k-th best score.
+    A slot reaches the threshold if its product reaches it or, if by_bounds is true, if the upper
+    bound of its product reaches it. Slots whose products reach `previous_guess` are skipped,
+    because an earlier call has scored them. The function returns the number of best rows in the
+    buffers, and the k-th best score.
     """
     statistics, order, n_slots = items.statistics, items.order, items.order.shape[0]
     filters, hits, n_rows = queries.filters, buffers.hits, 0
@@ -353,8 +362,9 @@ def score_reaching(
 def _score_rows(i, n_rows, k, queries, items, buffers, n_best, kth_score):
     """Score buffers.rows[:n_rows] in float64, and add them to the best rows.
 
-    The best rows are reduced to k when their buffer is nearly full, and after the last rows. The
-    function returns the number of the best rows so far, and the k-th best score.
+    The best rows are reduced to k when their buffer is nearly full, and after the last rows have
+    been scored. The function returns the number of best rows in the buffers, and the k-th best
+    score.
     """
     best_scores, best_rows = buffers.best_scores, buffers.best_rows
     score_pairs(

@@ -69,7 +69,7 @@ def _describe(definition):
 
 
 def _globals(function, code):
-    """Return the values of the globals and of this package's module attributes that code names."""
+    """Return the globals, and the attributes of this package's modules, that `code` mentions."""
     names = _names(code)
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     modules = [value for value in values.values() if _is_own_module(value)]

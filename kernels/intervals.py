@@ -1,9 +1,9 @@
 """Range of the cosine of a pair under rescalings of the latent dimensions.
 
-A rescaling D turns x · y into sum w x y with weights w = D^-2. The *condition* of D is the ratio
-of its largest to its smallest entry. If the condition is at most κ, the weights, after division by
-a common factor, lie in the *box* [1, K]^d with K = κ². The common factor does not change a cosine.
-All computations use float64 and begin with unit vectors x and y.
+A rescaling D turns x · y into sum w x y with weights w = D^-2. The *condition* of D is the ratio of
+its largest to its smallest entry. If the condition is at most κ, the weights, after division by a
+common factor, lie in the *box* [1, K]^d with K = κ². A common factor of all weights does not change
+a cosine. All computations use float64 and begin with unit vectors x and y.
 """
 
 import math
@@ -82,9 +82,10 @@ def weighted_cosine(x, y, w):
 def best_positive(x, y, K, w):
     """Write to w the vertex of the box [1, K]^d at which the cosine of x and y is largest.
 
-    The largest cosine must be positive. At this vertex, only dimensions with x y > 0 have the
-    weight K. If the dimensions with x y > 0 are sorted by y / x, the dimensions with the weight K
-    form a contiguous range. The function tries all contiguous ranges in O(d²) time.
+    The function may be called only if the largest cosine is positive. At the vertex with the
+    largest cosine, only dimensions with x y > 0 have the weight K. If the dimensions with x y > 0
+    are sorted by y / x, the dimensions with the weight K form a contiguous range. The function
+    tries all contiguous ranges in O(d²) time.
     """
     d = x.shape[0]
     positions, ratios, m = np.empty(d, np.int64), np.empty(d), 0
@@ -116,7 +117,7 @@ def best_positive(x, y, K, w):
 def tangent_vertex(x, y, K, t, w):
     """Write to w the point of the box [1, K]^d that minimises 2 sum w x y / sum w (t x² + y²/t).
 
-    The point is found by Dinkelbach's method.
+    The function finds the minimum by Dinkelbach's method.
     """
     value = math.inf
     w[:] = 1.0
@@ -145,9 +146,9 @@ def highest_envelope(left, right, low, high):
     """Return the t from low to high at which the lower of two tangents is highest.
 
     `left` and `right` are the weighted sums of the two tangents, which are functions of t (see
-    ``tangent``). Each tangent has one peak. The peak of `left` is at or after low, and the peak of
-    `right` is at or before high. If rounding errors make it impossible to determine this t, 0.0 is
-    returned.
+    ``tangent``). Each tangent has one peak. The peak of the tangent `left` must be at or after
+    `low`, and the peak of the tangent `right` must be at or before `high`. If rounding errors make
+    it impossible to determine t, the function returns 0.0.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -192,9 +193,9 @@ def worst_nonnegative(x, y, K, w):
     """Write to w the point of the box with the smallest cosine, if no point has a negative cosine.
 
     The smallest cosine is the maximum, over all t > 0, of the minimum over w of 2 sum w x y / sum w
-    (t x² + y²/t). The minimum at one t is attained at a vertex of the box, and every vertex gives
-    an upper bound on the minimum at all t. The algorithm keeps two vertices, and next tries the t
-    at which the upper bound that they give is highest.
+    (t x² + y²/t). For each t, the minimum over w is attained at a vertex of the box, and every
+    vertex gives an upper bound on the minimum for every t. The algorithm keeps two vertices, and
+    next tries the t at which the lower of their two upper bounds is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -262,7 +263,7 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 
 @kernel
 def total_variation_index(x, y, contributions):
-    """Return the total-variation index of two unit vectors; write the contribution per dimension.
+    """Return the total-variation index of two unit vectors; write the dimensions' contributions.
 
     `contributions` (d,) float64 is set to ½ (e₊² - e₋²), entry by entry, where e₊ and e₋ are the
     unit vectors along x + y and x - y. The contribution of a dimension is the derivative of Fisher

@@ -1,4 +1,4 @@
-"""The decorators of the kernels, which import Numba only when a kernel must be compiled.
+"""The decorators of the kernels, which import Numba only to compile a kernel or to load its code.
 
 A wheel with native code needs neither Numba nor llvmlite: see ``native``.
 """
@@ -130,7 +130,7 @@ def intrinsic_of(plain):
 
 
 class Kernel:
-    """A compiled function, with native code from the wheel or, for other signatures, from Numba."""
+    """A compiled function, whose code comes from the wheel or, for other signatures, from Numba."""
 
     def __init__(self, function, **flags):
         functools.update_wrapper(self, function)
@@ -151,7 +151,7 @@ class Kernel:
 
     @property
     def for_kernels(self):
-        """Return the dispatcher for kernels that call this kernel and have its code linked in."""
+        """Return the dispatcher that links this kernel's code into the kernels that call it."""
         if self._for_kernels is None:
             with _compiler().lock:
                 if self._for_kernels is None:
@@ -226,7 +226,7 @@ class Kernel:
         return self._is_ready
 
     def __call__(self, *arguments):
-        """Run the kernel with Numba's code."""
+        """Run the code that Numba compiled for this kernel, even if there is native code."""
         return self.dispatcher(*arguments)
 
     def __getattr__(self, name):

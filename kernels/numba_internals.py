@@ -1,9 +1,10 @@
-"""The private names of Numba and llvmlite that this package uses, and the fall-backs without them.
+"""The private names of Numba and llvmlite that this package uses, with fall-backs for some of them.
 
 Numba documents no way to store compiled code outside of its own cache, and no way to compile a
-function only for its callers. No other file uses names that Numba may change without notice. If a
-release of Numba lacks a name of the first table, the fall-back of its group is used. Results are
-then the same: ``tests/kernels/test_numba_internals.py`` renames each of these names within Numba
+function only for its callers. Except for one name in ``simd/emit.py``, no other file of this
+package uses names that Numba or llvmlite may change without notice. If a release of Numba lacks a
+name of the first table, this package uses the fall-back of the name's group, which gives the same
+results. ``tests/kernels/test_numba_internals.py`` renames each name of the first table within Numba
 and checks the results.
 
 =================== ========================================= =====================================
@@ -26,9 +27,9 @@ entries             CompileResult.entry_point                 calls look at the 
                                                               arguments every time: 3 us each
 =================== ========================================= =====================================
 
-The names of the second table have no fall-back, because their work cannot be done in another way.
-pyproject.toml therefore restricts Numba to the releases that ``.ci/numba_versions`` tests, and a
-weekly job tries the newest release.
+The names of the second table have no fall-back, because nothing else in Numba can replace them.
+Because of these names, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions``
+tests, and a weekly job tries the newest release.
 
 =================== ========================================= =====================================
 group               names                                     reason
@@ -64,7 +65,7 @@ from .cpu import code_name, supported_tiers
 
 
 def _optional(module, *names):
-    """Return objects of a module of Numba, with None for each that this release does not have."""
+    """Return the named objects of a module of Numba, or None for each name that is missing."""
     try:
         content = importlib.import_module(module)
     except ImportError:
@@ -91,15 +92,15 @@ _Compiler, _CompileResult, _compile_result, _Flags = _optional(
 
 
 def _has_place_for_cache():
-    """Return whether dispatchers keep their cache where this package puts its own."""
+    """Return whether Numba's dispatchers have the attribute _cache, which this package replaces."""
     return _have(numba.njit(lambda: None), "_cache")
 
 
 def _has_steps_of_libraries():
-    """Return whether libraries of compiled code are built in the steps that _InnerLibrary skips.
+    """Return whether Numba's class for compiled code has the methods that _InnerLibrary replaces.
 
-    The name _final_module is set when a library is created, so only code that creates or reads a
-    library mentions it.
+    The class itself has no attribute _final_module, which belongs to instances, so the function
+    looks for this name in the code of the method get_function.
     """
     steps = ("_optimize_final_module", "_finalize_final_module", "_finalized", "get_function")
     return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
@@ -131,8 +132,8 @@ compiler_lock = threading.RLock() if _global_lock is None else _global_lock
 def dispatcher_of(function, flags, turn):
     """Return Numba's dispatcher of a function whose compiled code is stored in our files.
 
-    turn(dispatcher, compile_here, signature) is called where Numba would compile a signature;
-    compile_here(signature) loads the code of the signature or compiles it.
+    Whenever Numba would compile a signature, turn(dispatcher, compile_here, signature) is called
+    instead; compile_here(signature) loads the code of the signature or compiles it.
     """
     # No kernel is called from C, so no C wrapper is compiled. The first audit, which compiles
     # kernels, is 5 % faster without the wrappers.
@@ -147,7 +148,7 @@ def dispatcher_of(function, flags, turn):
 
 @contextlib.contextmanager
 def turn_to_compile(dispatcher, signature):
-    """Hold the turn of this process to compile a signature; yield whether it must be compiled."""
+    """Lock a signature during a `with` block if it must be compiled; yield whether it must be."""
     if not HAS_CACHE:
         yield True
         return
@@ -156,10 +157,10 @@ def turn_to_compile(dispatcher, signature):
 
 
 def entry_of(dispatcher, arguments):
-    """Return the compiled function for the types of these arguments, which does not check types.
+    """Return the compiled code for the types of these arguments; the code does not check types.
 
     Numba's dispatcher checks the types at every call, which takes 3 us for each named tuple. The
-    compiled function would read arguments of other types wrongly.
+    compiled code would misread arguments of other types.
     """
     signature = tuple(map(numba.typeof, (0, 0, *arguments)))
     if signature not in dispatcher.overloads:
@@ -168,20 +169,21 @@ def entry_of(dispatcher, arguments):
 
 
 class _Cache:
-    """The code of one function in our files, as its dispatcher asks for it.
+    """A replacement for a dispatcher's cache, which keeps the code of one function in our files.
 
-    Dispatchers call load_overload, save_overload and flush. Errors become warnings.
+    Numba's dispatchers call load_overload, save_overload and flush. An error while code is loaded
+    or saved becomes a warning.
     """
 
     def __init__(self, files):
         self._files = files
 
     def load_overload(self, signature, target_context):
-        """Return the compiled code of a signature, or None, with a warning if it is unusable."""
+        """Return the stored code of a signature, or None; warn if the stored code is unusable."""
         try:
-            # Loaded code calls Numba's runtime, so the runtime is initialised. Numba would refresh
-            # the whole context here, which imports Numba's types for NumPy, and SciPy, and takes
-            # 0.85 s in every process. A compilation refreshes the context itself.
+            # Loaded code calls Numba's runtime, so the runtime is initialised. Numba's own cache
+            # would refresh the whole context instead, which imports Numba's types for NumPy, and
+            # SciPy, and takes 0.85 s in every process. A compilation refreshes the context itself.
             _runtime.initialize(target_context)
             for key in _keys(signature, target_context):
                 content = self._files.load(key)
@@ -202,16 +204,17 @@ class _Cache:
             warn("cannot keep compiled code", error)
 
     def flush(self):
-        """Do nothing, because outdated files have another digest."""
+        """Do nothing, because files with outdated code have other names and are never read."""
 
     def turn(self, signature, target_context):
-        """Hold the turn to compile a signature; see Files.turn."""
+        """Lock a signature during a `with` block if it must be compiled; see Files.turn."""
         return self._files.turn(_keys(signature, target_context))
 
     def _reduce(self, compiled):
         """Return tuples that can be pickled and from which ``_rebuild`` makes the compiled code."""
-        # Environments of Numba's helpers are left out. Numba needs them to raise errors, which
-        # kernels never do. Loading them would import SciPy, which takes 0.35 s in every process.
+        # The environments of Numba's helper functions are left out: Numba needs them only to raise
+        # errors, which kernels never do, and loading them would import SciPy, which takes 0.35 s in
+        # every process.
         *parts, environments = compiled._reduce()
         own = (e for e in environments if e.globals["__name__"].startswith(__package__))
         return (*parts, tuple(own))
@@ -221,11 +224,11 @@ class _Cache:
 
 
 def _keys(signature, target_context):
-    """Yield the key of code for this CPU, then of the tiers to which the CPU belongs, widest first.
+    """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
 
-    Code for another CPU gives the same bits, because every tier has fused multiply-add, and every
-    other difference between CPUs is an argument of a kernel or lies within the code of one kernel
-    and the kernels that it calls.
+    Code that was compiled for another CPU gives the same bits, because every tier has fused
+    multiply-add, and every other difference between CPUs is an argument of a kernel or lies within
+    the code of one kernel and the kernels that it calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -249,7 +252,7 @@ def _record_fields(kinds):
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
 # as part of its callers. Numba would also optimise the called kernel by itself, give it machine
-# code and an entry for Python, and link the optimised code into the callers. The first search would
+# code and an entry for Python, and link the optimised code into the callers; the first search would
 # then take twice as long.
 
 
@@ -272,12 +275,12 @@ def uncompiled(function, **flags):
 
 
 def _add_overload(dispatcher, result):
-    """Register compiled code for calls by kernels; Numba would let Python call it as well."""
+    """Register compiled code for calls by kernels only; Numba would register it for Python, too."""
     dispatcher.overloads[result.signature.args] = result
 
 
 def _call_template(template_of, arguments, keywords):
-    """Type a call between kernels, in which a constant counts as a number of its type.
+    """Choose the types of a call between kernels; a constant counts as any number of its type.
 
     Numba would compile the called kernel again for every constant that is passed to it.
     """
@@ -286,17 +289,17 @@ def _call_template(template_of, arguments, keywords):
 
 
 class _InnerLibrary(_Library or object):
-    """Intermediate code of a kernel and of those that it calls; no machine code."""
+    """The intermediate code of a kernel and of the kernels that it calls, without machine code."""
 
     def _optimize_final_module(self):
-        """Do nothing, because the libraries of the callers optimise this code."""
+        """Do nothing, because intermediate code is optimised later, as part of its callers."""
 
     def _finalize_final_module(self):
         self._finalized = True
 
 
 class _Inner(_Compiler or object):
-    """Numba's compiler up to the intermediate code."""
+    """Numba's compiler, which stops after it has produced the intermediate code."""
 
     def compile_extra(self, func):
         state = self.state
@@ -310,10 +313,10 @@ class _Inner(_Compiler or object):
 
 
 class _InnerCache(_Cache):
-    """The intermediate code of one function in our files, for the next caller."""
+    """A cache of the intermediate code of one function, for kernels that call the function."""
 
     def _reduce(self, compiled):
-        compiled.fndesc.typemap = compiled.fndesc.calltypes = None  # these are large and not needed
+        compiled.fndesc.typemap = compiled.fndesc.calltypes = None  # large and not needed
         return compiled.library.name, bitcode_of(compiled), compiled.fndesc, compiled.signature
 
     def _rebuild(self, target_context, content):
@@ -363,7 +366,7 @@ def emit_call(context, builder, compiled, values):
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit a call of compiled code at an address; an error of a bounds check ends the block."""
+    """Emit a call of compiled code at an address; if the call fails, the emitted code returns."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

@@ -3,10 +3,10 @@
 Every quantised row is x = s q + e, where s is the quantisation step, q holds the codes, which are
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
-change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the errors of
-both rows. The errors of one row are those of two transforms of at most 15 passes of butterflies, of
-two roundings, and of the rounding when the row is loaded. SLACK is more than three times as large
-as 2^-17.8.
+change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the rounding
+errors of the two rows. Each row has the rounding errors of two transforms with at most 15 passes of
+butterflies each, of two further roundings, and of the rounding when the row is loaded. SLACK is
+more than three times as large as 2^-17.8.
 """
 
 import numpy as np
@@ -77,7 +77,7 @@ def load_row(rows, row, factor, coefficient, shift, out):
 def shift_products(lo, hi, rows, factors, shift, products):
     """Write the inner products of shift and factors[i] rows[i] - shift to products (n,) float64.
 
-    The kernel does this for the rows i from lo to hi.
+    The kernel processes the rows i from lo to hi.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     square = product(shift, 0, shift, 0, depth)
@@ -256,12 +256,13 @@ def place_query(isa, codes, query, words, panel):
 def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
     """Encode one row as a query: scale, shift, rotate and quantise the row.
 
-    Items are encoded by the same steps. The function returns four numbers: the quantisation step, a
-    bound on the norm of the encoded row, a bound on the norm of the residual, and the correction of
-    products, which is -128 times the sum of the codes. The codes are written to `codes`
-    (padded_width(max(d, 16)),) int8. `buffer`, which has the same length as `codes`, then holds the
-    row before quantisation; `measured` (2,) is overwritten. If the instruction set has no codes,
-    the row is not quantised, so the step is 1 and the residual is 0.
+    Items are scaled, shifted, rotated and quantised by the same steps. The function returns four
+    numbers: the quantisation step, a bound on the norm of the encoded row, a bound on the norm of
+    the residual, and the correction of products, which is -128 times the sum of the codes. The
+    codes are written to `codes` (padded_width(max(d, 16)),) int8. `buffer`, which has the same
+    length as `codes`, then holds the row before quantisation; `measured` (2,) is overwritten. If
+    the instruction set has no codes, the row is not quantised, so the step is 1 and the residual is
+    0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)

@@ -96,9 +96,9 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 def score_strip(first_row, last_row, rows, panels, scores):
     """Set scores[i - first_row, j] to the score of row i of rows and row j of panels.
 
-    The kernel does this for the rows i from first_row to last_row, and clips the scores to [-1, 1].
-    The output is `scores` (strip, 32 * number of panels) float64. Columns of `scores` that belong
-    to the padding of the last panel are set to 0.
+    The kernel processes the rows i from first_row to last_row, and clips the scores to [-1, 1]. The
+    output is `scores` (strip, 32 * number of panels) float64. Columns of `scores` that belong to
+    the padding of the last panel are set to 0.
     """
     tile = np.empty((ROWS, COLUMNS))
     for panel in range(panels.shape[0]):
@@ -120,7 +120,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
     rows, and `panels` holds the same rows in packed form. `codes` (n,) int64 holds the label code
     of each row, and `sizes` (C,) int64 holds the number of rows with each code, which must be at
     least 2 for the codes of the queries. The output is `values` (n_q,) float64. The kernel takes
-    O((hi - lo) n d) time and allocates 9 n scores.
+    O((hi - lo) n d) time and allocates memory for 9 n numbers.
     """
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
@@ -145,8 +145,8 @@ def rank_excess(scores, self_row, neighbors):
     """Return the sum, over the k rows in neighbors, of the amount by which the rank exceeds k.
 
     Rows are ranked by descending score, and rows with equal scores by row number; self_row has no
-    rank. Rows with a rank of at most k add nothing to the sum. Trustworthiness is computed from
-    these sums.
+    rank. Rows with a rank of at most k add nothing to the sum. The metric "trustworthiness" is
+    computed from the sums that this function returns.
     """
     total, k = 0, neighbors.shape[0]
     for j in neighbors:
@@ -170,7 +170,7 @@ def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
     that are nearest to row i in Y. excess[i, 1] is the result for the scores in Y and the k rows
     that are nearest to row i in X. `X` and `Y` (n, d) hold float64 unit rows, and `X_panels` and
     `Y_panels` hold the same rows in packed form. The kernel takes O((hi - lo) n (d + k)) time and
-    allocates 12 n scores.
+    allocates memory for 12 n scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))

@@ -2,14 +2,14 @@
 
 The kernel follows the steps of ``few_queries``, except that the full codes of most slots are not
 multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
-panel is computed; the score with a given rank among these is the estimated threshold. In the other
-panels, the projected codes are multiplied first (``projection_filter``), and the full codes are
-multiplied only for the slots whose upper bounds reach the threshold. If the k-th best score shows
-at the end that the estimated threshold was too high, the query is compared with the full codes of
-all slots, so no neighbour is lost.
+panel is computed; the estimated threshold is the r-th largest of these scores for a given rank r.
+In the panels outside the sample, the projected codes are multiplied first (``projection_filter``),
+and the full codes are multiplied only for the slots whose upper bounds reach the estimated
+threshold. If the k-th best score shows at the end that the estimated threshold was too high, the
+query is compared with the full codes of all slots, so no neighbour is lost.
 
-If queries are unlike the items, almost every slot reaches the threshold. Such queries do not gain
-from the projection, and stop using it after a few panels.
+If queries are unlike the items, the upper bounds of almost all slots reach the threshold. Queries
+that are unlike the items do not gain from the projection, and stop using it after a few panels.
 """
 
 import numpy as np
@@ -48,8 +48,8 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 def projection_costs_more(n_hits, n_panels, n_queries, items):
     """Return whether it would have been faster to multiply all full codes of some panels.
 
-    The projected codes of n_panels panels had n_hits hits, and the full codes of the hits were
-    multiplied one by one.
+    Among the slots of n_panels panels, n_hits slots were hits by projected codes, and the full
+    codes of these slots were multiplied one by one.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -59,8 +59,9 @@ def projection_costs_more(n_hits, n_panels, n_queries, items):
 def project_few_queries(queries, items, codes):
     """Return the ProjectedQueries of few queries, and the words of the queries' projected codes.
 
-    Each word is repeated 8 times, except with AMX. If the queries are unlike the items, or if the
-    items have no projection, the queries are not projected, and uses_full_codes[0] is 1.
+    Each word of the projected codes is repeated 8 times, except with AMX. If the queries are unlike
+    the items, or if the items have no projection, the queries are not projected, and
+    uses_full_codes[0] is 1.
     """
     n, words = queries.rows.shape[0], items.projection.words
     projected = empty_projected_queries(1, items)
@@ -148,8 +149,8 @@ def _multiply_by_projection(
 ):
     """Multiply the full codes of the slots whose upper bounds reach an estimated threshold.
 
-    The products of other slots become _DROPPED. The threshold of each query is written to
-    dropped_below.
+    If the upper bound of a slot does not reach the threshold, the product of the slot becomes
+    _DROPPED. The threshold of each query is written to dropped_below.
     """
     n, stride = queries.rows.shape[0], search.sample_stride
     projected, projected_words = project_few_queries(queries, items, codes)
@@ -183,15 +184,15 @@ def _search_other_panels(
     lo, hi, search, items, codes, projected, projected_words, products, largest_products, buffers,
     dropped_below,
 ):  # fmt: skip
-    """Multiply the full codes of slots outside the sample if their bounds reach the threshold."""
+    """Multiply the full codes of slots outside the sample that may reach the threshold."""
     n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
     for panel in range(lo, hi):
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # After twice as many items, the r-th best score is higher. As a threshold, it drops
-            # more slots.
+            # After twice as many items, the r-th best score is higher, so that it drops more slots
+            # as a threshold.
             for i in range(n):
                 _raise_threshold(
                     i, lo, hi, search.first_rank, items, codes, largest_products, buffers
@@ -219,9 +220,9 @@ def multiply_reaching_slots(
 ):
     """Multiply the full codes of the slots of a panel whose upper bounds reach the threshold.
 
-    The products of the other slots become _DROPPED. The products begin with panel lo, and `hits`
-    (32,) int32 is overwritten. The function returns the number of slots that reach the threshold of
-    query i.
+    If the upper bound of a slot does not reach the threshold, the product of the slot becomes
+    _DROPPED. The first product belongs to panel lo, and `hits` (32,) int32 is overwritten. The
+    function returns the number of slots that reach the threshold of query i.
     """
     isa, words, projection = items.isa, items.words, items.projection
     n_hits = list_panel_hits_by_projection(

@@ -2,8 +2,8 @@
 
 The remainder of a row is the row minus its projection on the axes. ``projection_filter`` derives a
 bound on scores from projected codes and norms of remainders. Rows are multiplied by the axes in
-float32, in tiles of 32 rows and 32 axes. The rows need not be rotated first, because the axes have
-been rotated when they were computed.
+float32, in tiles of 32 rows and 32 axes. The coordinates are quantised without a further rotation,
+because the axes were rotated at random when they were computed.
 """
 
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ class ProjectedQueries(NamedTuple):
     Attributes
     ----------
     packed, corrections
-        The arrays of Block, for the projected codes.
+        The fields of Block with the same names, for the projected codes instead of the full codes.
     bound_terms : float32 array (panels, 5, 32)
         The bound terms of the projected codes, in the rows that ``simd.panel`` names.
     codes : int32 array (32 panels words,)
@@ -110,8 +110,8 @@ def _project(isa, rows, count, axes, tile, coordinates):
 def _remainder_norm(squares, squares_along_axes, eta):
     """Return an upper bound of the norm of the remainder of a row.
 
-    The bound is computed from the squared norms of the row and of its projection. `eta` is the
-    bound ETA of ``projection_filter``.
+    `squares` and `squares_along_axes` are the squared norms of the row and of its projection, and
+    `eta` is the bound ETA of ``projection_filter``.
     """
     difference = squares - squares_along_axes + eta * squares
     return norm_above(max(difference, np.float32(0.0)))
@@ -247,12 +247,13 @@ def project_queries(
 def project_panel(panel, first, count, batch, queries, items, bound_terms, steps, projected):
     """Project the queries batch[first : first + count], and write them to a panel of `projected`.
 
-    `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of these queries. Queries that
-    are unlike the items have small components along the axes. A panel of such queries is not
-    projected, and keeps using full codes. To recognise such queries, the kernel reads only 32 axes
-    and estimates the norms of the projections on all axes, which is possible because the axes have
-    been rotated at random. For 768 columns, all axes take 0.8 MB, so reading all axes would take a
-    tenth of the time of a search. The kernel allocates 128 bytes per column.
+    `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
+    are unlike the items have small components along the axes. A panel of queries with small
+    components is not projected, and keeps using full codes. To recognise a panel of this kind, the
+    kernel reads only 32 axes and estimates the norms of the projections on all axes, which is
+    possible because the axes have been rotated at random. For 768 columns, all axes take 0.8 MB, so
+    reading all axes would take a tenth of the time of a search. The kernel allocates 128 bytes per
+    column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL

@@ -16,12 +16,12 @@ and rho |a'|. Let g = b' - V u and h = a' - V w be the remainders. Then
          ≤ |b'|^2 - |u|^2 + 2 rho |b'| |u| + eps |u|^2 = r^2, and likewise |h| ≤ t.
 
 Here r is an upper bound of the remainder norm |g|, and t is the corresponding bound of |h|. Apart
-from rho, |u| ≤ (1 + eps) |b'| and |w| ≤ (1 + eps) |a'|, so a' · b' ≤ w · u + t r + ETA |a'| |b'|
-with ETA ≥ 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is bounded as in ``candidate_filter``,
-by the quantised coordinates w = s q + e and u = t' c + f, with |e| |u| ≤ (1 + ETA) |e| |b'|. Let v
-= q · c be the product of the projected codes. Let r be the bound of the item, and R the largest
-residual norm |f| in the panel of the item. N and W are defined in ``candidate_filter``. An item can
-have K ≥ tau only if
+from the rounding errors that rho bounds, |u| ≤ (1 + eps) |b'| and |w| ≤ (1 + eps) |a'|, so a' ·
+b' ≤ w · u + t r + ETA |a'| |b'| with ETA ≥ 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is
+bounded as in ``candidate_filter``, by the quantised coordinates w = s q + e and u = t' c + f, with
+|e| |u| ≤ (1 + ETA) |e| |b'|. Let v = q · c be the product of the projected codes. Let R be the
+largest residual norm |f| in the panel of the item, and let r and t be as above. N and W are defined
+in ``candidate_filter``. An item can have K ≥ tau only if
 
     v ≥ (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
 
@@ -58,8 +58,8 @@ _CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
 # cycles per pair on Zen 4, in searches with k = 10 and 100 of rows of 384 to 1,536 columns.
 _CYCLES_PER_PAIR, _PAIR_WORDS_PER_CYCLE = 80, 8
 # After this many panels, a query may stop using projected codes. If the query is unlike the items,
-# nearly all items of these panels have been scored one by one until then, at a cost of
-# _CYCLES_PER_PAIR for each item.
+# nearly all items of the PANELS_TRIED panels are scored one by one, at a cost of _CYCLES_PER_PAIR
+# for each item.
 PANELS_TRIED = 8
 
 
@@ -74,7 +74,7 @@ def _durations(n_queries, words):
 def abandon_costly_projections(factor, items, block):
     """Stop using projected codes for those panels of queries whose tiles had too many hits.
 
-    The following tiles are expected to have 1 / factor times as many hits as the tiles so far.
+    Later tiles are expected to have 1 / factor times as many hits as the tiles so far.
     """
     projected, words = block.projected, items.words
     for q in range(projected.uses_full_codes.shape[0]):

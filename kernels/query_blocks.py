@@ -42,7 +42,8 @@ class Block(NamedTuple):
     size : int
         The number of words of a panel.
     n_queries : int
-        The number of queries. If it is not a multiple of 32, the last panel contains padding.
+        The number of queries. If the number of queries is not a multiple of 32, the last panel
+        contains padding.
     bound_terms : float32 array (panels, 4, 32)
         The bound terms of each panel of queries, in the rows that ``simd.panel`` names.
     steps : float32 array (panels, 32)
@@ -131,7 +132,7 @@ def find_hits(isa, p, q, items, block):
     """Write the hits of panel p of the items with panel q of the queries to block.hits.
 
     The hits are the pairs that may reach the threshold of their query, and the function returns the
-    number of hits. The scores of the hits by their full codes are written to block.scores.
+    number of hits. The scores of the hits, computed from full codes, are written to block.scores.
     """
     n_hits = find_hits_by_projection(isa, p, q, items, block)
     if n_hits < 0:
@@ -168,8 +169,8 @@ def _scale_tile(p, weights, scaling, scores):
 def _insert_scores(new_scores, best):
     """Insert one score per query into best (rank, 32), whose columns are in descending order.
 
-    The columns keep their length, so the smallest score of each column is dropped. `new_scores`
-    (32,) is overwritten.
+    Each column keeps its length, so the smallest of its old scores and the new score is dropped.
+    `new_scores` (32,) is overwritten.
     """
     last = best.shape[0] - 1
     has_larger = False
@@ -188,8 +189,9 @@ def _insert_scores(new_scores, best):
 def rank_maxima(p, q, items, block, best, largest):
     """Insert the largest score of each query in a tile into best, and raise the threshold.
 
-    The array `best` (rank, 32) holds the `rank` largest of these scores for each query, and the
-    threshold of a query becomes the smallest of them. `largest` (32,) float32 is overwritten.
+    For each query, the array `best` (rank, 32) holds the `rank` largest scores so far, and the
+    smallest of these scores becomes the threshold of the query. `largest` (32,) float32 is
+    overwritten.
     """
     bound_terms = block.bound_terms[q]
     step = np.float32(1.0) / items.statistics[p, INVERSE_STEP]

@@ -274,7 +274,8 @@ class Queries(NamedTuple):
         The filters of the queries, in which self_rows and excluded_indptr are not empty.
 
     A kernel that performs a whole search computes the norms and the scaling of the queries itself.
-    Python then passes only the rows and the filters, and the arrays of the filters may be empty.
+    For a whole search, Python passes only the rows and the filters, and the arrays of the filters
+    may be empty.
     """
 
     rows: Any
@@ -339,7 +340,8 @@ class BlockSearch(NamedTuple):
         The fields of PanelSearch.
     is_whole_search : bool
         Whether a task computes the final results of a block of queries in a range of panels, as the
-        kernels for few queries do. The kernel then does not read the argument batch.
+        kernels for few queries do. A kernel that performs a whole search does not read the argument
+        batch.
     must_check : bool
         For a whole search, whether the kernel must check that the norms of the queries are ordinary
         (see ``query_scaling.are_ordinary``), because no other code has checked them.

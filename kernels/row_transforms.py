@@ -28,8 +28,8 @@ _HASHED = 8
 def map_rows(lo, hi, rows, mean, root, largest, out):
     """Set out[i] to the product of the vector rows[i] - mean and the matrix root.
 
-    The kernel does this for the rows i from lo to hi. `rows` (n, d) is a float array, `mean` (d,)
-    and `root` (d, r) are float64, and `largest` is at least the largest singular value of root. The
+    The kernel processes the rows i from lo to hi. `rows` (n, d) is a float array, `mean` (d,) and
+    `root` (d, r) are float64, and `largest` is at least the largest singular value of root. The
     result is written to `out` (n, r) float64. An entry of rows[i] whose relative difference from
     the mean is at most 1e-14 counts as equal to the mean. If |out[i]| <= 1e-12 largest |rows[i] -
     mean|, out[i] would hold only rounding errors and is set to zero. The kernel takes O((hi - lo) d
@@ -179,7 +179,7 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scor
 def centroid_distances(lo, hi, rows, items, lists, out):
     """Set out[i] to the squared distance of rows[i] from the mean of the items lists[i].
 
-    The kernel does this for the rows i from lo to hi. `rows` (n, d) and `items` (p, d) are float64,
+    The kernel processes the rows i from lo to hi. `rows` (n, d) and `items` (p, d) are float64,
     `lists` (n, k) int64 holds item numbers, and `out` (n,) float64 is the output. The kernel takes
     O((hi - lo) k d) time.
     """

@@ -49,9 +49,9 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
-    Only one entry of each row of Y, in the last panel of columns, is tested. The test finds every
-    value of X that is not finite, because such a value makes all entries of the row of Y
-    non-finite.
+    Of each row of Y, the kernel tests only one entry, in the last panel of columns, for being
+    finite. One entry is enough to find every value of X that is not finite, because such a value
+    makes all entries of the row of Y non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
@@ -141,14 +141,14 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
     """Set Z[task] to X'Y, restricted to a part of the rows and a group of columns, for each task.
 
-    The kernel does this for the tasks lo to hi. `X` is a Csr, `boundaries` (parts + 1,) int64 holds
-    the row at which each part begins, and `Y` (n, l) is a float array in C order. `columns` (groups
-    + 1,) int64 holds the column of Y at which each group of columns begins. Task number part *
+    The kernel performs the tasks lo to hi. `X` is a Csr, `boundaries` (parts + 1,) int64 holds the
+    row at which each part begins, and `Y` (n, l) is a float array in C order. `columns` (groups +
+    1,) int64 holds the column of Y at which each group of columns begins. Task number part *
     groups + group computes one group of columns of one part. The result is written to the first
     columns of Z[task]. `Z` (tasks, p, w) has the type of Y, and w is at least the number of columns
-    of every group. If accumulate is true, the result is added to Z[task] instead. The products of
-    the rows of a part are added in the order of the rows, so the result does not depend on the
-    division into groups. The kernel takes O(nnz w) time.
+    of every group. If accumulate is true, the result is added to Z[task]; otherwise, it replaces
+    Z[task]. The products of the rows of a part are added in the order of the rows, so the result
+    does not depend on the division into groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):
@@ -183,7 +183,7 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
     """Set Z[task] to X'X Q, where X is a part of the rows and Q a group of columns, for each task.
 
-    The kernel does this for the tasks lo to hi. `Q` (p, l) is a float array in C order. The other
+    The kernel performs the tasks lo to hi. `Q` (p, l) is a float array in C order. The other
     arguments, the tasks and the output are described in rmatmul_parts. X Q is never stored in
     memory, because the product of a row and Q stays in registers. The kernel takes O(nnz w) time.
     """
@@ -233,8 +233,8 @@ def _part_and_columns(task, columns):
 def join_columns(lo, hi, Z, columns, out):
     """Join groups of columns: set out[j, columns[g] : columns[g + 1]] to the front of Z[g, j].
 
-    The kernel does this for all groups g and for the rows j from lo to hi. `Z` has the shape
-    (groups, p, w), and `out` has the shape (p, l). The kernel takes O((hi - lo) l) time.
+    The kernel processes all groups g and the rows j from lo to hi. `Z` has the shape (groups, p,
+    w), and `out` has the shape (p, l). The kernel takes O((hi - lo) l) time.
     """
     for j in range(lo, hi):
         for g in range(Z.shape[0]):
@@ -246,8 +246,8 @@ def join_columns(lo, hi, Z, columns, out):
 def add_parts(lo, hi, Z, column, out):
     """Add Z[0, j], Z[1, j], ..., in this order, to out[j, column : column + w].
 
-    The kernel does this for the rows j from lo to hi. `Z` has the shape (parts, p, w), and `out`
-    (p, l) is changed in place. The kernel takes O((hi - lo) parts w) time.
+    The kernel processes the rows j from lo to hi. `Z` has the shape (parts, p, w), and `out` (p, l)
+    is changed in place. The kernel takes O((hi - lo) parts w) time.
     """
     for j in range(lo, hi):
         for part in range(Z.shape[0]):

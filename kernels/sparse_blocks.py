@@ -102,8 +102,8 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
     """Set Y[i - first] to the product X[i] panel, for the rows i from first to last.
 
-    The panel is processed in ranges of item_rows rows. The products with one range are added for
-    all rows i of X before the products with the next range are added.
+    The rows of the panel are processed in ranges of item_rows rows. For all rows i of X, the
+    products with one range of the panel are added before the products with the next range.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     if item_rows >= panel.shape[0]:

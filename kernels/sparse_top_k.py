@@ -117,17 +117,17 @@ def _passes_filters(self_row, excluded, j):
 def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
 
-    The items are divided into groups, and the largest scaled sum of each group is computed. The (k
-    + n_excluded)-th largest of these maxima is a lower bound, because k + n_excluded groups contain
-    an item whose scaled sum is at least this maximum. If fewer than k + n_excluded groups have a
-    positive maximum, the smallest positive number is returned. `maxima` has one entry per group and
-    is overwritten.
+    The items are divided into groups, and the largest scaled sum of each group is computed. The
+    result is the (k + n_excluded)-th largest of the groups' maxima, because k + n_excluded groups
+    each contain an item whose scaled sum is at least this maximum. If fewer than k + n_excluded
+    groups have a positive maximum, the smallest positive number is returned. `maxima` has one entry
+    per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # tiny is the smallest positive number of float64. In float32, this number rounds to 0, so the
-    # smallest normal number takes its place. Scaled sums in float32 are sums of integers times a
-    # factor, and therefore larger than tiny.
+    # tiny is the smallest positive number of float64. In float32, the smallest positive number of
+    # float64 rounds to 0, so the smallest normal number takes its place. Scaled sums in float32 are
+    # sums of integers times a factor, and therefore larger than tiny.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny
@@ -156,8 +156,8 @@ def _keep_positive(
 ):  # fmt: skip
     """Write the best k items of positive score to scores and columns; return how many were written.
 
-    The scaled sums of these items must reach `bound`, and their scores `minimum`. `scores`,
-    `columns` and `scratch` are buffers of 2 k + 64 entries.
+    An item is written only if its scaled sum reaches `bound` and its score reaches `minimum`.
+    `scores`, `columns` and `scratch` are buffers of 2 k + 64 entries.
     """
     scale = norm if is_cosine else 1.0
     count, threshold = 0, 0.0

@@ -28,10 +28,10 @@ _ROWS = 64
 def cross_parts(lo, hi, boundaries, B, Z, C):
     """Set C[part] to B'Z, for the rows of the part and the first m columns of B.
 
-    The kernel does this for the parts lo to hi. `boundaries` (parts + 1,) int64 holds the row at
-    which each part begins. `B` (p, c), `Z` (p, w) and the output `C` (parts, m, w) have one float
-    type and C order, and c is at least m rounded up to a multiple of 8. The kernel takes O(rows m
-    w) time.
+    The kernel processes the parts lo to hi. `boundaries` (parts + 1,) int64 holds the row at which
+    each part begins. `B` (p, c), `Z` (p, w) and the output `C` (parts, m, w) have one float type
+    and C order, and c is at least m rounded up to a multiple of 8. The kernel takes O(rows m w)
+    time.
     """
     width = Z.shape[1]
     for part in range(lo, hi):

@@ -1,34 +1,37 @@
 """Exact top-k of many queries: candidates are collected in tiles, and rescored in float64.
 
 Threshold. The first threshold tau of a query is an estimate: the largest score of each panel of a
-sample is computed, and tau is the score with a given rank among these. The panels in the first half
-of the sample are scored twice, the first time only for this estimate. In the panels of the second
-half, candidates are collected while the estimate rises. A candidate is a slot that reaches tau, and
-each query has a buffer of candidates. When the buffer is full, and at the end, the k candidates
-with the best tile scores are scored in float64. The k-th best of these float64 scores is a lower
-bound of the k-th best of all scores, and becomes the next tau. This bound is close, because the
-candidates with the best tile scores are nearly the best k. The other candidates are scored in
-float64 only if their upper bounds reach the new tau. In two cases, all candidates are scored: if
-more than half of the candidates of a full buffer reach the new tau, because there are many
-near-duplicates, and if there are few candidates at the end of a block. In the end, the k-th best
-score shows whether the estimate was low enough. If the estimate was too high, the query is marked
+sample of panels is computed, and tau is the r-th largest of these scores for a given rank r. The
+panels in the first half of the sample are scored twice, the first time only to estimate tau. While
+the panels in the second half of the sample are scored, the estimate of tau rises, and candidates
+are collected. A candidate of a query is a slot (the position of a packed item) whose tile score
+reaches tau, and each query has a buffer of candidates. When the buffer of a query is full, and at
+the end of the search, the k candidates with the best tile scores are scored in float64. The k-th
+best of these float64 scores is a lower bound of the k-th best of all scores, and becomes the next
+tau. This lower bound is close to the k-th best score, because the candidates with the best tile
+scores are nearly the best k. The other candidates in the buffer are scored in float64 only if their
+upper bounds reach the new tau. In two cases, all candidates are scored: if more than half of the
+candidates of a full buffer reach the new tau, because there are many near-duplicates, and if there
+are few candidates at the end of a block. At the end of a search, the k-th best score of a query
+shows whether the estimate of tau was low enough. If the estimate was too high, the query is marked
 and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to an array of float32 that
 all tasks share, and reads the scores that the other tasks wrote, without a lock. Two arguments show
-that results do not depend on the numbers that a task reads in this array:
+that results do not depend on the numbers that a task reads in the shared array:
 
-- Every value that is written is a lower bound of the k-th best score among all panels, because k
-  rows whose scores reach the value have been scored. If an update is delayed, or is lost because
-  two tasks write at once, an older and therefore lower bound remains, and fewer pairs are dropped.
-- Even if such a value were wrong, results would be exact. Each task reports the largest threshold
-  that it used and that its own k-th best score does not reach (``unproved``). The report includes
-  every kind of threshold: estimates, thresholds of other tasks, and even torn or damaged values. A
-  pair that the task dropped has a float64 score strictly below the threshold. If, after the results
-  of all ranges have been merged, the k-th best score of a query does not reach one of the reported
-  thresholds, the query is searched again without estimates and, if necessary, once more without
-  sharing. NaN never becomes a threshold.
+- Every value that a task writes to the shared array is a lower bound of the k-th best score among
+  all panels, because k rows whose scores reach the value have been scored. If an update is delayed,
+  or is lost because two tasks write at once, an older and therefore lower bound remains, and fewer
+  pairs are dropped.
+- Even if a value in the shared array were wrong, results would be exact. Each task reports the
+  largest threshold that it used and that its own k-th best score does not reach (``unproved``). The
+  reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
+  or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
+  which it was dropped. If, after the results of all ranges have been merged, the k-th best score of
+  a query does not reach one of the reported thresholds, the query is searched again without
+  estimates and, if necessary, once more without sharing. NaN never becomes a threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
 the order of the items. For 60,000 rows of 768 columns, scoring in this order is 1.7 times as fast
@@ -73,9 +76,9 @@ from .tiles import numbers_below
 # A tile of stage 1 of _sweep has about this many times as many hits as a tile of stage 2, because
 # the thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
-# An unproved threshold is rounded up by this share of SLACK. If it is a shared threshold that
-# another task has proved, it was rounded down by all of SLACK before (_lowered). The k-th best
-# score therefore reaches it even after it has been rounded up.
+# An unproved threshold is rounded up by this share of SLACK. A shared threshold that another task
+# has proved was rounded down by all of SLACK before (_lowered), so the k-th best score reaches this
+# threshold even after it has been rounded up.
 _ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.
@@ -247,10 +250,10 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """Raise tau of each query to the k-th best of the lower bounds that its candidates' codes give.
+    """Raise tau of each query to the k-th best of the lower bounds of its candidates.
 
-    The codes give bounds on K, but the K that corresponds to a float64 score may be lower than the
-    bound by score_rounding, which is therefore subtracted.
+    The lower bounds of K follow from the codes. The rounding of a float64 score may lower its K by
+    up to ``score_rounding``, so this number is subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -332,7 +335,7 @@ def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
 
 @kernel
 def _list_pairs(front_counts, lo, batch, items, candidates):
-    """List the pairs of each query i of the block with its first front_counts[i] candidates.
+    """Pair each query i of the block with its first front_counts[i] candidates; return the pairs.
 
     The function returns the query and the row of each pair, and the order in which the pairs are to
     be scored, which visits the items roughly in the order of memory.
@@ -417,8 +420,8 @@ def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scr
 def _find_hits(stage, p, q, items, block, sample):
     """Write the hits of a tile to block.hits, and return the number of hits.
 
-    If the tile belongs to the sample, the largest score of each query is also ranked. In stage 0,
-    which covers the first half of the sample, no hits are listed.
+    If the tile belongs to the sample, the largest score of each query is also inserted into
+    sample.best. In stage 0, which covers the first half of the sample, no hits are listed.
     """
     isa, n_hits = items.isa, -1
     if stage > 0:
@@ -440,9 +443,9 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
     Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
     the largest scores of the panels in the second half, and collects their candidates. Stage 2
     collects the candidates of all panels except those of stage 1. Thresholds only rise, so every
-    slot of stage 1 that reaches the last threshold has been collected. Stage 1 uses projected codes
-    only for the first 32 queries, as a trial. If projected codes were not too costly for these
-    queries, stage 2 uses projected codes for all queries.
+    slot of stage 1 that reaches the last threshold has been collected. Stage 1 of the sweep uses
+    projected codes only for the first 32 queries, as a trial. If the trial shows that projected
+    codes are not too costly, stage 2 uses projected codes for all queries.
     """
     metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
@@ -582,10 +585,10 @@ def search_grid(lo, hi, addresses, queries, batch, search, results):
 
     `addresses` is an ItemAddresses, `queries` is a Queries, and `search` is a BlockSearch.
     `results` is a SearchResults; the first axis of scores, rows and unproved is the range of
-    panels, and the thresholds are shared by all tasks. If search.is_whole_search is true,
-    _search_whole_block performs each task, and the blocks consist of all queries instead of batch.
-    The kernel then reads only the rows and the filters of queries, and writes only the scores and
-    the rows of results.
+    panels, and the thresholds are shared by all tasks. If search.is_whole_search is true, the
+    kernel ignores `batch`, divides all queries into blocks, and performs each task by
+    _search_whole_block. In such a search, the kernel reads only the rows and the filters of
+    `queries`, and writes only the scores and the rows of `results`.
     """
     items = items_at(addresses)
     n_queries = queries.rows.shape[0] if search.is_whole_search else batch.shape[0]
@@ -622,11 +625,11 @@ def _search_whole_block(
     Other searches of blocks leave some steps to Python, which this kernel performs itself: it
     computes the norms and the scaling of the queries, searches with estimated thresholds, and
     searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
-    columns, these steps would take longer in Python than the search. The results are written to
-    positions first to last of `scores` (n, k) and `rows` (n, k). If search.must_check is true and
-    the norm of any of the n queries is not ordinary, rows[first, 0] becomes NOT_ORDINARY and
-    nothing is searched. The kernel allocates the memory of search_block, and 72 bytes for each of
-    the n queries.
+    columns, computing norms and scaling in Python would take longer than the search. The results
+    are written to positions first to last of `scores` (n, k) and `rows` (n, k). If
+    search.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
+    becomes NOT_ORDINARY and nothing is searched. The kernel allocates the memory of search_block,
+    and 72 bytes for each of the n queries.
     """
     n = queries.rows.shape[0]
     queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)

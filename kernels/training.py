@@ -23,15 +23,15 @@ import numpy as np
 
 from .jit import relaxed_kernel
 
-# These constants are float32. A literal in the code would be float64.
+# These constants are float32, whereas a literal in the code would be float64.
 ZERO = np.float32(0)
 ONE = np.float32(1)
 TWO = np.float32(2)
 # If |s - x a|^2 is below this fraction of |s|^2, s - x a counts as zero. For a user with only one
 # item, s - x a is zero except for rounding errors.
 ROUNDING = np.float32(1e-10)
-# The logit of an item of the pool if the user has interacted with this item. The item then has no
-# weight as a negative sample.
+# The logit of an item of the pool if the user has interacted with this item. An item with this
+# logit has no weight as a negative sample.
 MASKED = np.float32(-np.inf)
 
 
@@ -42,7 +42,7 @@ class Pool(NamedTuple):
     transpose of rows. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the number
     of times that each item was sampled. The arrays `rows`, `columns`, `bias` and `counts` are
     float32. `position_of` (p,) int32 holds the position of each of the p items in the pool, or -1
-    for an item that is not in it.
+    for an item that is not in the pool.
     """
 
     rows: Any
@@ -113,9 +113,9 @@ class Gradients(NamedTuple):
     For the b users of the step, `sums` (b, d) holds the vectors s, `units` (b, d) holds the
     normalised vectors, and `by_sum` (b, d) holds the gradients of the loss with respect to s.
     `by_entry` (nnz, 3) holds three numbers for each interaction: the slope of the loss with respect
-    to the logit, and two factors f and g. With these factors, the gradient of the loss with respect
-    to s - x a is f b - g (s - x a). `by_pool` (b, m) holds the slopes of the loss with respect to
-    the logits of the pool.
+    to the logit, and two factors f and g. The gradient of the loss with respect to s - x a is f b -
+    g (s - x a). `by_pool` (b, m) holds the slopes of the loss with respect to the logits of the
+    pool.
     """
 
     sums: Any
@@ -197,7 +197,7 @@ def mask(items, position_of, logits):
 def prepare_pool(softmax, counts, logits):
     """Return the largest logit of the pool, and the sum of the pool's terms in the softmax.
 
-    The terms of the sum are counts exp(logit - largest), and each logit is replaced with
+    The terms of the sum are counts * exp(logit - largest), and each logit is replaced with
     exp(logit - largest). If softmax is false, the sum is 0 and the logits stay unchanged. If the
     whole pool is masked, the largest logit is -inf.
     """
@@ -216,9 +216,8 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
     """Return an interaction's loss, the loss's derivative by the logit, and the negatives' factor.
 
     The loss is -weight ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
-    otherwise -weight ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's
-    negatives by the sum, over all interactions of this user, of the factors that this function
-    returns.
+    otherwise -weight ln sigmoid(logit). The factor of the negatives is summed over all interactions
+    of a user, and ``negative_loss`` multiplies the terms of the user's negatives by the sum.
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -358,7 +357,7 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
 
 @relaxed_kernel
 def adagrad_step(rate, gradient, accumulator, row):
-    """Subtract the Adagrad step rate gradient / sqrt(accumulator) from a row.
+    """Subtract rate * gradient / sqrt(accumulator), a step of Adagrad, from a row.
 
     `accumulator` (1,) holds the sum of |gradient|^2 of this row over all steps; the present step is
     added first.

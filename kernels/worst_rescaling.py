@@ -4,9 +4,9 @@ The search considers metrics diag(w) whose weights w are a vertex of the box [1,
 (``intervals``), so each weight is 1 or K. A step of the search flips one weight from 1 to K or from
 K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a list of its
 nearest items is given. An edge is counted as lost if at least k listed items are nearer to the row
-than the neighbour. Such an edge is certainly lost, because items that are not listed could only
-increase the number of nearer items. The search compares cosines in float32. After the search, the
-edges that are lost under the best weights are counted again in float64.
+than the neighbour. An edge that is counted as lost is certainly lost, because items that are not
+listed could only increase the number of nearer items. The search compares cosines in float32. After
+the search, the edges that are lost under the best weights are counted again in float64.
 """
 
 from typing import Any, NamedTuple
@@ -72,9 +72,9 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
     """Return the number of edges that are lost after adding `weight` to the weight of a dimension.
 
     An edge is lost if at least k listed items are nearer to the row than the neighbour. `unit` (p,)
-    holds the coordinates of all unit rows in this dimension. `products` and `squares` are described
-    in add_dimension, and belong to the weights before the addition. `inverse` (p,) and `scores`
-    (m,) are overwritten.
+    holds the coordinates of all unit rows in this dimension. `products` and `squares`, which are
+    described in add_dimension, were computed with the weights before the addition. `inverse` (p,)
+    and `scores` (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]

@@ -10,8 +10,8 @@ def emit_multiply_add(builder, a, b, c):
 
     ``llvm.fma`` gives the same bits with all compiler flags and optimisations. On a CPU without a
     fused multiply-add instruction, ``llvm.fma`` would call the C library, and a sparse product
-    would take 13 times as long. On such a CPU, the emitted code therefore rounds the product before
-    the addition.
+    would take 13 times as long. On a CPU without the instruction, the emitted code therefore rounds
+    the product before the addition.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)

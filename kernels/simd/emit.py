@@ -4,7 +4,8 @@ Numba has no vector type, and on many CPUs its vectoriser uses only 256-bit regi
 that determine the speed of fastcos are therefore written as vector IR. LLVM splits vectors that are
 wider than the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the
 same bits on every CPU. LLVM also has intrinsics that are named after an instruction set, such as
-llvm.x86.avx2.pmadd.wd; only these require a CPU with the instruction set.
+llvm.x86.avx2.pmadd.wd; only code that calls one of these intrinsics requires a CPU with the
+instruction set.
 """
 
 from ..jit import cgutils, ir
@@ -39,7 +40,8 @@ def element_type(start):
     """Return the type of the elements to which a pointer points.
 
     LLVM's pointers no longer have an element type, but llvmlite still stores the element type in
-    some pointers, such as those of Numba's arrays. Only element_type reads this stored type.
+    some pointers, such as those of Numba's arrays. No other function of this package reads the
+    stored element type.
     """
     return start.type.pointee
 
@@ -52,7 +54,7 @@ def element_size(start):
 def load(builder, start, vector_type, offset=0):
     """Emit a load of a vector that begins `offset` elements after a pointer.
 
-    The vector is only aligned to the size of an element.
+    The address need be aligned only to the size of an element of the vector.
     """
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector_type.as_pointer())
     return builder.load(at, align=_BYTES_OF[vector_type.element])
@@ -61,7 +63,7 @@ def load(builder, start, vector_type, offset=0):
 def store(builder, vector, start, offset=0):
     """Emit a store of a vector to the address `offset` elements after a pointer.
 
-    The address is only aligned to the size of an element.
+    The address need be aligned only to the size of an element of the vector.
     """
     at = builder.bitcast(builder.gep(start, [I64(offset)]), vector.type.as_pointer())
     builder.store(vector, at, align=_BYTES_OF[vector.type.element])

@@ -37,8 +37,8 @@ from .panel import (
 from .tile_scores import emit_scores_for_one
 
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
-# Two vectors hold the 32 queries of a panel. These are the numbers of the queries with which the
-# vectors begin.
+# Two vectors hold the 32 queries of a panel. The constant holds the numbers of the queries with
+# which the two vectors begin.
 _FIRST_QUERIES = (0, 16)
 
 
@@ -180,8 +180,9 @@ class _ProjectionBound:
 
     The score v of an item and a query is a hit if v + t r >= bound. The norms of the remainders are
     t for the query and r for the item, in units in which t r can be added to a product of codes.
-    The bound is 1 less than the smallest product of codes with which the item may reach the
-    threshold of the query. The scores of up to 1,024 columns are represented exactly in float32.
+    The number `bound` is 1 less than the smallest product of codes with which the item may reach
+    the threshold of the query. The scores of up to 1,024 columns are represented exactly in
+    float32.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
@@ -313,12 +314,11 @@ def _less_errors(builder, bound, query_terms, statistics):
 def _reached(builder, values, first, threshold):
     """Emit one 32-bit word for each query from `first` to first + 15.
 
-    Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query.
-
-    Each bit is the sign of the difference of a score and a threshold, shifted into the word.
-    Shifting needs neither a branch nor a mask register, of which a CPU can write at most one per
-    cycle. Differences fit in int32, because no score exceeds 127^2 MAX_CODED_COLUMNS and no
-    threshold exceeds 1.05e9 in magnitude (_round_down).
+    Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query. Each bit
+    is the sign of the difference of a score and a threshold, shifted into the word. Shifting needs
+    neither a branch nor a mask register, of which a CPU can write at most one per cycle. The
+    difference of a score and a threshold fits in int32, because no score exceeds 127^2
+    MAX_CODED_COLUMNS and no threshold exceeds 1.05e9 in magnitude (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)

@@ -1,8 +1,8 @@
 """The instruction sets of the tiles, and the properties of each instruction set.
 
 A kernel takes an instruction set as its first argument. Every instruction set is a separate Python
-type, so Numba compiles a kernel separately for each instruction set. The kernel makes choices that
-depend on the instruction set at compile time.
+type, so Numba compiles a kernel separately for each instruction set. All choices that depend on the
+instruction set are therefore made at compile time.
 """
 
 from collections import namedtuple
@@ -78,7 +78,8 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
 
     The 64 products belong to two words in each of 8 lanes. vpmaddubsw adds the products of two
     neighbouring codes in int16, vpaddw adds the results of the two words in int16, and vpmaddwd
-    widens the sums to int32. Widening every result of vpmaddubsw would take 6 instructions.
+    widens the sums to int32. Widening every result of vpmaddubsw separately would take six
+    instructions instead of five.
     """
 
     __slots__ = ()

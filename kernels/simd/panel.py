@@ -35,13 +35,14 @@ N_STATISTICS = 5
 # - the norm of the residual,
 # - the norm of the codes times the step,
 # - the weight by which the offsets of items are multiplied.
-# All four numbers are divided by the step of the query, so that they can be compared with products
-# of codes.
+# All four bound terms are divided by the step of the query, so that they can be compared with
+# products of codes.
 THRESHOLD, RESIDUAL_NORM, CODE_NORM, OFFSET_WEIGHT = range(4)
 N_BOUND_TERMS = 4
-# The bound terms of projected codes have the shape (5, 32). Their first row does not hold
-# thresholds, but the step of the full codes divided by the step of the projected codes, a ratio by
-# which thresholds of the full codes are multiplied. Their last row holds the norm of the remainder
-# of each query, which is the query minus its projection.
+# The bound terms of projected codes have the shape (5, 32). The first row of the projected bound
+# terms does not hold thresholds, but the step of the full codes divided by the step of the
+# projected codes, a ratio by which thresholds of the full codes are multiplied. The last row of the
+# projected bound terms holds the norm of the remainder of each query, which is the query minus its
+# projection.
 STEP_RATIO, REMAINDER_NORM = 0, 4
 N_PROJECTED_TERMS = 5

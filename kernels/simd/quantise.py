@@ -1,6 +1,6 @@
 """Operations that turn a row into int8 codes, except for the rotation (``hadamard``).
 
-These operations load a row as float32, measure its largest magnitude and its sum of squares, and
+The operations load a row as float32, measure its largest magnitude and its sum of squares, and
 quantise it.
 """
 

@@ -1,11 +1,11 @@
 """Sums over the non-zeros of one CSR row, accumulated in vector registers.
 
 The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Code that
-Numba vectorises loads and stores this sum once per non-zero. The LLVM IR in this module instead
+Numba vectorises loads and stores the weighted sum once per non-zero. The LLVM IR in this module
 keeps a panel of columns of the sum in registers for all non-zeros of the row, and stores the panel
-once. Products are added in the order of the non-zeros, by fused multiply-adds that round only once
-(``multiply_add``). Results are therefore bit-for-bit identical to the results of a plain loop, for
-every vector width.
+only once. Products are added in the order of the non-zeros, by fused multiply-adds that round only
+once (``multiply_add``). Results are therefore bit-for-bit identical to the results of a plain loop,
+for every vector width.
 
 The IR does not name any machine instruction, so it can be compiled for every CPU. The values of the
 row are passed as an array, or as None if every value is 1. A float32 value is widened if the matrix

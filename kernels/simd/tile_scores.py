@@ -15,10 +15,10 @@ AVX512_FLOAT  float32, 8 items x 32 queries in 16 registers of 16 lanes         
 GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   float32
 ============= ================================================================= ================
 
-Except for tdpbssd, these instructions multiply unsigned codes by signed codes, so 128 is added to
-the codes of items. This addition makes the sum of products too large by 128 times the sum of the
-query's codes. To compensate for this, the *correction* of the query, which is -128 times the sum of
-its codes, is added to every score. Scores of int8 codes are exact for up to
+The instructions that multiply int8 codes, except for tdpbssd, multiply unsigned codes by signed
+codes, so 128 is added to the codes of items. The addition of 128 makes the sum of products too
+large by 128 times the sum of the query's codes. Therefore the *correction* of the query, which is
+-128 times the sum of its codes, is added to every score. Scores of int8 codes are exact for up to
 ``kernels.tiles.MAX_CODED_COLUMNS`` columns.
 """
 
@@ -324,7 +324,7 @@ def _emit_amx_peak(builder, source, count, out):
     """Emit products that are added to four tiles of sums in turn, as in _emit_amx.
 
     Products that are added to different tiles do not wait for each other, which hides the latency
-    of the instruction.
+    of tdpbssd.
     """
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
@@ -660,10 +660,10 @@ def _sum_of_each(builder, vectors):
 def _prefetch_next_panel(builder, at, words):
     """Emit a prefetch of the codes at the same position in the next panel of items.
 
-    The hardware prefetcher does not predict these reads, because several groups of a panel are read
-    alternately. On a Zen 4 CPU, the prefetch makes a search with one query among 1,000,000 rows
-    of 128 columns 1.25 times as fast, and a search with 256 queries among 100,000 rows of 768
-    columns 1.1 times as fast.
+    The hardware prefetcher does not predict which codes are read next, because several groups of a
+    panel are read alternately. On a Zen 4 CPU, the prefetch makes a search with one query among
+    1,000,000 rows of 128 columns 1.25 times as fast, and a search with 256 queries among 100,000
+    rows of 768 columns 1.1 times as fast.
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
@@ -674,7 +674,7 @@ def _add_products(builder, isa, total, pairs):
 
     The first word of a pair holds unsigned codes of an item, and the second word signed codes of a
     query. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose products
-    are added in int16. These sums fit in int16 (``packing.query_step``).
+    are added in int16; the sums fit in int16 (``packing.query_step``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
