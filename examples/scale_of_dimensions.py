@@ -394,14 +394,14 @@ def share(triple):
 def study_table(found, data):
     """Return the Markdown table of one data set, with a row for each way to train."""
     head = ("trained by", "epochs", "other start", "other seed", "to balanced", "to predicted",
-            "lists, other start", "the same, canonical", "lists, other seed",
-            "the same, canonical")  # fmt: skip
+            "lists, other start", "lists, canonical, other start", "lists, other seed",
+            "lists, canonical, other seed")  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     labels = labels_of(data)
     keys = [key for key in found if key[0] == data and key[1] in labels]
     for key in sorted(keys, key=lambda key: (labels.index(key[1]), key[2])):
         row = found[key]
-        cells = [key[1], f"{key[2]:,}",
+        cells = [key[1].replace("on both", "on users and items"), f"{key[2]:,}",
                  *(factor(row.get(name)) for name in ("starts", "seeds", "balanced", "predicted")),
                  *(share(row[name]) for name in MEANS if name.startswith("overlap"))]  # fmt: skip
         out.append("| " + " | ".join(cells) + " |")
@@ -410,9 +410,10 @@ def study_table(found, data):
 
 def forgetting_table(lines):
     """Return the Markdown table of the times to forget, with means over three trainings."""
-    head = ("data", "decay per observation", "epochs to forget, predicted", "measured",
-            "condition to the predicted scale", "to the balanced form",
-            "usual start after twice that time, to the predicted scale")  # fmt: skip
+    head = ("data", "decay per observation", "epochs to forget, predicted",
+            "epochs to forget, measured", "rescaled start: condition to the predicted scale",
+            "rescaled start: condition to the balanced form",
+            "usual start: condition to the predicted scale")  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     for key in dict.fromkeys((line["data"], line["decay"]) for line in lines):
         own = [line for line in lines if (line["data"], line["decay"]) == key]
