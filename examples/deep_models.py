@@ -226,8 +226,8 @@ def table(path):
         for row in csv.DictReader(file):
             found.setdefault(row["variant"], []).append([float(row[name]) for name in COLUMNS])
     out = [
-        "| model | recall@20 | its difference | AUC | Jaccard@10 | RSA | RSA after a linear map "
-        "| condition | condition to balance |",
+        "| model | recall@20 | recall difference | AUC | Jaccard@10 | RSA "
+        "| RSA after a linear map | condition | condition to balance |",
         "|---|" + "---:|" * 8,
     ]
     for name, rows in found.items():

@@ -41,6 +41,8 @@ SWEEPS, STEPS, RATE, HIDDEN = 60, 300, 0.03, 64
 # The largest number of user-item pairs, for losses that need all pairs, and for towers.
 MOST_SCORES, MOST_LOGITS = 2_000_000, 400_000
 FIELDS = ("data", "model", "decay", "pair", "kappa", "given", "mapped", "query_metric")
+# The text of a kind of decay in the table, where it differs from the text in the csv file.
+NAMES = {"per side, 1 to 9": "9 times as large for items as for users"}
 START, END = "<!-- {}: made by examples/retraining.py -->", "<!-- end of {} -->"
 
 
@@ -259,8 +261,9 @@ def interval(values):
 
 def table(rows):
     """Return the Markdown table, with a row for each data set, model and decay."""
-    head = ["data", "model", "decay", "κ, median (lowest to highest)", "overlap as given",
-            "after the best linear map", "by the query metric", "pairs"]  # fmt: skip
+    head = ["data", "model", "decay", "κ, median (lowest to highest)", "overlap by the cosine",
+            "overlap after the best linear map", "overlap by the query metric",
+            "pairs"]  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|---|---|" + "---:|" * (len(head) - 3)]
     lines: list[list[str]] = []
     for key in dict.fromkeys((row["data"], row["model"], row["decay"]) for row in rows):
@@ -273,7 +276,7 @@ def table(rows):
                  *(interval(of[name]) for name in FIELDS[5:]), str(len(own))]  # fmt: skip
         # Kinds of decay with equal results share a row.
         if lines and [*lines[-1][:2], *lines[-1][3:]] == [*cells[:2], *cells[3:]]:
-            lines[-1][2] += f", or {cells[2].replace(',', '')}"
+            lines[-1][2] += f", or {NAMES.get(cells[2], cells[2])}"
         else:
             lines.append(cells)
     return "\n".join([*out, *("| " + " | ".join(cells) + " |" for cells in lines)])
