@@ -30,7 +30,6 @@ from fastcos.parallel.pool import (
     Blocks as Blocks,
     Progress as Progress,
     attribute_lock as attribute_lock,
-    call as call,
     lazy_attribute as lazy_attribute,
     reset as reset,
     row_blocks as row_blocks,

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -283,15 +283,6 @@ def run(
             function(lo, hi, *arguments)
             if progress is not None:
                 progress(int(hi - blocks[0]), int(blocks[-1] - blocks[0]))
-
-
-def call(rows_kernel: Kernel, kinds: Hashable, lo: int, hi: int, *arrays: Any) -> None:
-    """Run a kernel on rows [lo, hi) in the calling thread, with less overhead than run.
-
-    kinds is the key under which the compiled code for the types of the arrays is cached, so two
-    calls with equal kinds must pass arrays of equal types.
-    """
-    rows_kernel.call(kinds, lo, hi, *arrays)
 
 
 class _Job:

@@ -245,8 +245,8 @@ def _search_panels(
             sample = task_grid.sample_of_group(k, n_panels)
             remaining = numbers[start:end]
             while len(remaining):
-                parallel.call(
-                    tile_top_k.search_grid, kinds, 0, -(-len(remaining) // queries_per_block),
+                tile_top_k.search_grid.call(
+                    kinds, 0, -(-len(remaining) // queries_per_block),
                     packed.addresses, scaled_queries, remaining,
                     records.BlockSearch(
                         queries_per_block, n_panels, 1, min(made.capacity, n_panels * PANEL + 1),

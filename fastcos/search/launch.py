@@ -82,7 +82,7 @@ class Launch(NamedTuple):
             size, size_of_task = grid.n_query_blocks * grid.n_ranges, 1
         if grid.is_one_task:
             kinds = (packed.kind, queries.dtype.char)
-            parallel.call(self.kernel, kinds, 0, size, *arguments)
+            self.kernel.call(kinds, 0, size, *arguments)
             if progress is not None:
                 progress(size, size)
             return row_numbers[0], scores[0]

@@ -332,10 +332,9 @@ def pack_queries(
         slopes=np.empty(n),
         intercepts=np.empty(n),
     )
-    parallel.call(
-        query_scaling.scale_queries, queries.rows.dtype.char, 0, n,
-        METRIC_TYPES[packed.metric_type], queries.rows, queries.norms, packed.units,
-        packed.arrays.shift, scaling,
+    query_scaling.scale_queries.call(
+        queries.rows.dtype.char, 0, n, METRIC_TYPES[packed.metric_type], queries.rows,
+        queries.norms, packed.units, packed.arrays.shift, scaling,
     )  # fmt: skip
     return records.Queries(
         rows=queries.rows,

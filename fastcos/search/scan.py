@@ -325,7 +325,7 @@ def _scan_query_blocks(
         n_tasks = -(-len(unfinished) // grid.queries_per_block) * grid.n_ranges
         if n_tasks == 1 and options.progress is None:
             kinds = (packed.kind, scaled_queries.rows.dtype.char)
-            parallel.call(tile_top_k.search_grid, kinds, 0, 1, *arguments)
+            tile_top_k.search_grid.call(kinds, 0, 1, *arguments)
         else:
             parallel.run(
                 tile_top_k.search_grid, parallel.row_blocks(n_tasks, 1), *arguments,
