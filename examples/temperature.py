@@ -230,7 +230,8 @@ def table(found):
     """
     names = [*SHARED, "free users", "two layers"]
     head = ["model", "rank", "passes", *(f"{t:g}" for t in TEMPERATURES),
-            "τ of the lowest loss", "AUC there", "cost against the best τ", "seeds"]  # fmt: skip
+            "τ of the lowest held-out loss", "AUC at that τ", "cost against the best τ",
+            "seeds"]  # fmt: skip
     out = ["| " + " | ".join(head) + " |", "|---|---:|---|" + "---:|" * (len(head) - 3)]
     for name in names:
         for rank in RANKS:
@@ -240,7 +241,8 @@ def table(found):
                 if picked is None or len(picked[0]) < 2:
                     continue
                 at, auc, aucs = picked
-                taken = [f"{TEMPERATURES[t]:g} x{(at == t).sum()}" for t in sorted(set(at))]
+                counts = [(TEMPERATURES[t], (at == t).sum()) for t in sorted(set(at))]
+                taken = [f"{t:g} ({n} {'seed' if n == 1 else 'seeds'})" for t, n in counts]
                 cells = [name, rank, passes, *(f"{v:.3f}" for v in aucs.mean(axis=0)),
                          ", ".join(taken), f"{auc.mean():.3f}",
                          interval(aucs.max(axis=1) - auc), len(at)]  # fmt: skip
@@ -256,7 +258,11 @@ def word2vec_table(found):
     names = [*WORD2VEC, *(f"word2vec in expectation, {n} negatives" for n in EXPECTED)]
     for name in names:
         own = "in expectation" in name
-        trained = "all users at once, each interaction" if own else "CosineMF, each batch"
+        trained = (
+            "all users at once, with new negatives for each interaction"
+            if own
+            else "CosineMF, with new negatives for each batch"
+        )
         cells = [trained, name.split(", ")[1].split()[0]]
         for rank, passes in keys:
             scores = found.get((name, rank, 1.0, passes), {})
