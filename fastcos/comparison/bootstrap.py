@@ -15,7 +15,7 @@ from fastcos.validation import Floats
 # are independent and there is no true difference, 2.5 % of all tests are significant.
 LEVEL = 0.95
 _TAIL = (1 - LEVEL) / 2
-# Number of bootstrap samples. With this number, the standard error of the ends of an interval is
+# Number of bootstrap samples. With 2,000 samples, the standard error of the ends of an interval is
 # about 1.5 % of the width of the interval.
 N_RESAMPLES = 2000
 # Number of blocks in which bootstrap samples are drawn.
@@ -24,8 +24,8 @@ N_BLOCKS = 20
 _MAX_LISTED = 3
 
 # An estimate is a function that returns the scores (r, c) of c candidates on r bootstrap samples.
-# Its first argument, weights (r, n), says how many times each of n units occurs in each sample. Its
-# second argument contains the indices of the candidates.
+# The first argument of an estimate, weights (r, n), says how many times each of n units occurs in
+# each sample; the second argument contains the indices of the candidates.
 Estimate = Callable[[Floats, Sequence[int]], Floats]
 
 
@@ -63,15 +63,14 @@ class Evaluation:
       estimates this score.
     - `failure`: the first words of the conclusion if no test is significant.
     - `chance`: a function that estimates the score of a trivial answer, which the best candidate
-      must exceed. `chance` is None if the task has performed other tests, whose results are
-      `outcomes`.
-    - `baseline`: the trivial answer in words.
+      must exceed; None if the task itself has tested the candidates, with the results `outcomes`.
+    - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
     - `trivial_scores`: functions that estimate further scores of the trivial answer, by name.
     - `outcomes`: the results of the tests that the task has already performed.
     - `other_scores`: functions that estimate further scores of the candidates, by name.
     - `success`: the first words of the sentence that lists the test results.
-    - `few`: the conclusion contains a warning if there are fewer units than this number.
+    - `few`: the number of units below which the conclusion contains a warning.
     """
 
     task: str
@@ -110,7 +109,7 @@ def rank(
     """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
     The conclusion uses cross-fitting: one half of the units chooses the best candidate, and the
-    other half measures its lead. The choice among many candidates therefore does not inflate the
+    other half measures its lead, so that the choice among many candidates does not inflate the
     lead.
     """
     n = evaluation.n_units
@@ -212,9 +211,9 @@ def _best_of_items(
 ) -> tuple[Candidate | None, str]:
     """Return the best candidate that compares items with each other, and a sentence about it.
 
-    If all candidates compare items with each other, return None and an empty sentence instead. The
-    best candidate is the baseline, unless the cross-fitted lead of another candidate over the
-    baseline is significant.
+    If all candidates compare items with each other, the function returns None and an empty
+    sentence. The best candidate is the baseline, unless the cross-fitted lead of another candidate
+    over the baseline is significant.
     """
     numbers = [c for c, candidate in enumerate(candidates) if candidate.compares_items]
     if len(numbers) == len(candidates):
@@ -262,7 +261,7 @@ class _Samples:
             block[:] = random.multinomial(size, mask[0] / size, len(block))
 
     def scores(self, estimate: Estimate, numbers: Sequence[int]) -> Floats:
-        """Return the scores (r, c) of the candidates with these indices on every sample."""
+        """Return the scores (r, c) of the candidates with the indices `numbers` on every sample."""
         return estimate(self._counts.astype(np.float64), numbers)
 
 
@@ -278,8 +277,9 @@ class _CrossFitting:
     def lead(
         self, estimate: Estimate, numbers: Sequence[int], reference: Estimate
     ) -> BootstrapInterval:
-        """Return the cross-fitted lead of the best of these candidates over a reference.
+        """Return the cross-fitted lead of the best candidate over a reference.
 
+        `numbers` contains the indices of the candidates from which the best one is chosen.
         `reference` is a function that estimates a score; its estimate for candidate 0 is the score
         of the reference.
         """

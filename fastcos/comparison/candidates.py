@@ -15,8 +15,8 @@ from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
-# The name that stands for the second objective (Eq. 2) in a list of rescalings, and the requirement
-# of its measure, eq2_cosine.
+# EQ2 stands for the second objective (Eq. 2) in a list of rescalings, and names the requirement of
+# the measure eq2_cosine.
 EQ2 = "eq2"
 # The name that replaces the name of a rescaling if the rows are columns of the interactions and not
 # embeddings of a model.
@@ -24,35 +24,35 @@ NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
 OF_COLUMNS = ("cosine", "layer_norm_cosine")
 BASELINE = "cosine"
-# The default measures are twelve measures that rank items differently. None of them searches for
-# neighbours in its method ``fit``.
+# The default measures are twelve measures that rank items differently. No default measure searches
+# for neighbours in its method ``fit``.
 DEFAULT = "default"
 DEFAULT_MEASURES = frozenset((
     BASELINE, "dot", "neg_euclidean", "centered_cosine", "zscore_cosine", "all_but_the_top",
     "layer_norm_cosine", "whitened_cosine", "query_metric_cosine", "project_back_items",
     "user_item_dot", "project_back_users",
 ))  # fmt: skip
-# These measures compare a row of a user with a row of an item.
+# The measures that compare a row of a user with a row of an item.
 USER_ITEM = ("user_item_dot", "user_item_cosine")
-# These measures compare rows of users with each other.
+# The measures that compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# Each of these measures computes the same scores as the plain cosine under another rescaling, so it
-# is not a candidate by default.
+# The measures that compute the same scores as the plain cosine under another rescaling, and are
+# therefore not candidates by default.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
-# Each of these measures ranks the items for every query in the same order as the measure to which
-# it is mapped. For each query, angular and query_normalized are monotone functions of the cosine,
-# and ica_cosine only rotates the whitened rows. weight_cosine equals the cosine because a
-# comparison passes the rows [b_i, b_i] to it.
+# _EQUAL maps a measure to another measure that ranks the items for every query in the same order.
+# For each query, angular and query_normalized are monotone functions of the cosine, and ica_cosine
+# only rotates the whitened rows. weight_cosine equals the cosine because a comparison passes the
+# rows [b_i, b_i] to it.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# The requirements of these measures in the comparison of a model. Without a model, these measures
-# compare the rows as they are.
+# The measures that can also be compared without a model, and the data that they require if there is
+# a model. Without a model, these measures compare the rows as they are.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
-# These are requirements that classes of measures declare and that embeddings can meet.
+# The requirements that classes of measures declare and that embeddings can meet.
 _OTHER_SIDE = "other"
 _TWO_HALVES = "rows [a_i, b_i]"
 # The requirements of candidates, in the words that the leaderboard shows to its readers.
@@ -68,8 +68,7 @@ class Embeddings:
     - `model`: the model that has learnt the embeddings, or None.
     - `X` (n, p): the interactions from which the model computes the embeddings of its users.
     - `rescaling`: the rescaling D that has been applied to the embeddings.
-    - `weight_decay`: the regularisation strength λ of Eq. 2; None stands for the default of the
-      model.
+    - `weight_decay`: the regularisation strength λ of Eq. 2, or None for the default of the model.
     - `user_rows` (n, d): the embeddings of the users if there is no model.
     - `scoring`: rows of users and items whose inner products are the scores of a model with biases;
       None if the inner products of `user_rows` and `items` are the scores.
@@ -97,7 +96,7 @@ class Embeddings:
         return self.model is not None and self.model.objective == "dropout"
 
     def provide(self, requirement: str) -> bool:
-        """Return whether these embeddings contain the data that a measure requires."""
+        """Return whether the embeddings contain the data that a measure requires."""
         return {
             "": True,
             EQ2: True,
@@ -120,10 +119,10 @@ class Candidate:
         Name of the measure. If the measure was passed as an object, the name includes the
         parameters that differ from the defaults of its class, such as ``csls:n_neighbors=5``.
     rescaling : str
-        Name or formula of D for a model of Eq. 1. The value is "eq2" for a model of Eq. 2, "no
-        model" if the columns of the interactions are compared, and "" for vectors without a model.
-        If D does not change the scores of a measure, only the first rescaling has a candidate with
-        this measure. (On columns of the interactions, layer_norm_cosine is Pearson's correlation.)
+        Name or formula of D for a model of Eq. 1; "eq2" for a model of Eq. 2; "no model" if the
+        columns of the interactions are compared; "" for vectors without a model. If D does not
+        change the scores of a measure, the measure is a candidate only under the first rescaling.
+        On columns of the interactions, layer_norm_cosine is Pearson's correlation.
     preprocessing : str
         Preprocessing of the interactions before the model is fitted, or "none".
     source : str or Measure
@@ -197,7 +196,7 @@ class Candidate:
         if self.compares_users and embeddings.users is not None:
             return as_rows("users", embeddings.users)
         if embeddings.model is not None:
-            if self.requires == _TWO_HALVES:  # In the symmetric solution, A and B are equal.
+            if self.requires == _TWO_HALVES:  # In the symmetric solution of Eq. 1, A equals B.
                 return as_rows("items", np.hstack([embeddings.items, embeddings.items]))
             if self.requires in ("model", EQ2):
                 return embeddings.model.item_embeddings()
@@ -234,15 +233,15 @@ def select_candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Return the candidates, of which the first is the cosine, and the measures that are left out.
 
-    If `measures` is a list, these measures are compared, and the function raises an error if the
-    embeddings lack the data that one of them requires. None stands for all measures, and "default"
-    stands for twelve measures that rank items differently; in both cases, a measure is left out if
-    the embeddings lack the data that it requires. The second result is a dict that maps each
-    measure that is left out to the data that it requires.
+    If `measures` is a list, the measures in the list are compared, and the function raises an error
+    if the embeddings lack the data that one of them requires. If `measures` is None, all measures
+    are compared, and if it is "default", twelve measures that rank items differently are compared;
+    in these two cases, a measure is left out if the embeddings lack the data that it requires. The
+    second result is a dict that maps each measure that is left out to the data that it requires.
 
-    Measures of users are accepted only if `with_users` is true. There is one exception: if there is
-    no model, the rows may belong to users, so measures that compare rows of users with each other
-    are accepted.
+    Measures of users are accepted only if `with_users` is true, with one exception: if there is no
+    model, the rows may belong to users, so measures that compare rows of users with each other are
+    accepted.
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:
@@ -305,7 +304,7 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return the candidate to evaluate in place of this one; both rank the items equally."""
+    """Return the candidate to evaluate in place of a candidate; the two rank the items equally."""
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
         return candidate
@@ -315,9 +314,9 @@ def representative(candidate: Candidate) -> Candidate:
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
     """Return the candidates under every rescaling that may change their scores.
 
-    If D does not change the scores of a measure, the measure is evaluated only under the first
-    rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq. 1, so
-    it is evaluated with every measure that does not require a model of Eq. 1.
+    If a rescaling does not change the scores of a measure, the measure is evaluated only under the
+    first rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of
+    Eq. 1, so it is evaluated with every measure that does not require a model of Eq. 1.
     """
     return [
         replace(candidate, rescaling=rescaling)

@@ -18,12 +18,12 @@ _K = 10
 
 
 class Example(NamedTuple):
-    """The neighbours of the example items under one candidate, and the scores between these items.
+    """The neighbours of example items under one candidate, and the scores between example items.
 
     Attributes
     ----------
     neighbors : ndarray (m, k), int64
-        The items that are nearest to each example item, by descending score.
+        The items that are nearest to each example item, in descending order of the score.
     scores : ndarray (m, k), float64
         Scores of the neighbours.
     ranks : ndarray (m, m), uint8
@@ -39,8 +39,8 @@ class Example(NamedTuple):
 def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Integers:
     """Return n popular items as examples, with about the same number of items for each label.
 
-    The items are sorted by label; items with the same label are sorted by descending popularity.
-    Without labels (`codes` is None), the n most popular items are returned.
+    The examples are sorted by label; examples with the same label are sorted by descending
+    popularity. Without labels (`codes` is None), the n most popular items are returned.
     """
     order = np.argsort(-popularity, kind="stable")
     if codes is None:
@@ -52,7 +52,7 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
-    """Return the Example for these items, or None if the candidate does not compare items."""
+    """Return the Example of the example items; None if the candidate does not compare items."""
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)
@@ -68,7 +68,7 @@ def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) 
 
 
 def _ranks(scores: Floats) -> npt.NDArray[np.uint8]:
-    """Return the rank of each score among the scores of different items, scaled to 0 .. 255.
+    """Return the rank of each score among the scores of different items, scaled from 0 to 255.
 
     Equal scores have equal ranks. The entries of the diagonal, where an item is compared with
     itself, are 255.

@@ -51,13 +51,14 @@ from fastcos.similarity import Measure
 from fastcos.similarity.rescalings import Rescaling
 from fastcos.validation import Integers
 
-# The number of ranked items is this multiple of the number of sampled items. The ranked items have
-# a label or have been seen by one of the evaluated users. If 2,000 items are sampled, 10,000 items
-# are ranked, so that even a label carried by 0.2 % of the items occurs 20 times.
+# If items are sampled to score the rescalings, RANKED_PER_SAMPLED times as many items are ranked to
+# score the measures. The ranked items have a label or have been seen by one of the evaluated users.
+# If 2,000 items are sampled, 10,000 items are ranked, so that even a label carried by 0.2 % of the
+# items occurs 20 times.
 RANKED_PER_SAMPLED = 5
 # Bytes of memory per entry of X while the columns of X are compared without a model: the entry in
-# float32, once among all columns and once among the labelled ones, and the entry after it was
-# converted to float64, normalised and packed. With the default working memory of 1 GiB, columns are
+# float32, once among all columns and once among the labelled columns, and the entry in float64 as
+# it was converted, normalised and packed. With the default working memory of 1 GiB, columns are
 # compared if X has at most 2^25 entries.
 BYTES_PER_COLUMN_ENTRY = 32
 
@@ -98,17 +99,17 @@ def compare(
 
     Without labels, the task is to predict a fifth of the interactions of each of up to 5,000 users
     from the other interactions. For a measure of items, each item that a user has seen votes for
-    its 20 nearest items, with weight 1 / log2(1 + rank). ``user_item_dot`` and ``user_item_cosine``
-    instead recommend the items with the highest scores, and with ``project_back_users``, the 20
-    nearest users vote for the items that they have seen. The best measure must score higher than a
-    recommendation of the most popular items to all users.
+    its 20 nearest items, with weight 1 / log2(1 + rank). For ``user_item_dot`` and
+    ``user_item_cosine``, the items with the highest scores are recommended without votes. For
+    ``project_back_users``, the 20 nearest users vote for the items that they have seen. The best
+    measure must score higher than a recommendation of the most popular items to all users.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
     chooses a candidate, and the other half measures the lead of this candidate. The intervals show
     only how much the scores would change with other queries, for the same data and the same models.
-    With newly drawn data, the scores change more: between simulations of the paper with different
-    seeds, an AUC differs by 0.03 to 0.06.
+    With newly drawn data, the scores change by more than the intervals show: between simulations of
+    the paper with different seeds, an AUC differs by 0.03 to 0.06.
 
     Parameters
     ----------
@@ -125,9 +126,9 @@ def compare(
         close to the value 10,000 that the paper uses.
     weight_decay : float, optional
         The regularisation strength λ of Eq. 2, on the scale of singular values. Default: the square
-        root of regularization, so that both objectives begin to suppress directions at the same
-        singular value. If the square root would make all columns of the embeddings zero, the
-        default is half of the largest singular value.
+        root of ``regularization``, so that both objectives begin to suppress directions at the same
+        singular value; half of the largest singular value if this square root would make all
+        columns of the embeddings zero.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         The compared objectives: both, only Eq. 1 ("dropout"), or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
@@ -135,43 +136,42 @@ def compare(
     preprocessing : sequence of str, default ("none",)
         Transformations of X before the model is fitted: ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
-        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. A model is fitted after each of
-        these transformations, and the leaderboard contains the measures of all these models.
+        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. A model is fitted after each
+        transformation of X, and the leaderboard contains the measures of all these models.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. If omitted, all measures are
         compared except those that require data that neither X nor the model provides. "default"
-        stands for twelve of these measures, which rank items differently and take O(queries p k)
-        time. In both cases, the leaderboard also contains the cosine and the correlation of the
-        columns of X, which need no model, if 32 n p bytes fit into the setting ``working_memory``.
-        A measure that requires further data must be passed as an object, such as
-        ``get_measure("soft_cosine", matrix=S)``.
+        stands for twelve measures that rank items differently and take O(queries p k) time. If you
+        omit ``measures`` or pass "default", the leaderboard also contains the cosine and the
+        correlation of the columns of X, which need no model, provided that 32 n p bytes fit into
+        the setting ``working_memory``. A measure that requires further data must be passed as an
+        object, such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
-        Number of items that are sampled at random to score the rescalings. To score the measures,
-        five times as many labelled items are ranked; without labels, at least 500 users are drawn,
-        and further users until all drawn users together have seen five times as many items. By
-        default, no items are sampled: all items are used.
+        Number of items that are sampled at random to score the rescalings. To score the measures
+        with labels, 5 ``n_sampled`` labelled items are ranked. To score the measures without
+        labels, as many users are drawn as together have seen about 5 ``n_sampled`` items, but at
+        least 500 users. By default, no items are sampled: all items are used.
     n_examples : int, default 0
         Number of popular items whose neighbours under every candidate are stored in the
-        leaderboard. The function :func:`fastcos.plots.html.leaderboard_page` shows these
-        neighbours.
+        leaderboard, for the page that :func:`fastcos.plots.html.leaderboard_page` returns.
     budget : float, optional
-        Time in seconds after which no further candidate is evaluated. ``left_out`` of the
-        leaderboard lists the candidates that were not evaluated.
+        Time in seconds after which no further candidate is evaluated. The attribute ``left_out`` of
+        the leaderboard lists the candidates that were not evaluated.
     on_rescalings : callable, optional
         Called with the scores of the named rescalings before the measures are evaluated.
     progress : callable, optional
-        Called as progress(done, total): first with numbers of columns of the factorisations, as in
-        :meth:`fastcos.LinearMF.fit`; then, starting from 0 again, with numbers of embeddings and
-        candidates.
+        Function that is called as progress(done, total): first with numbers of columns of the
+        factorisations, as in :meth:`fastcos.LinearMF.fit`; then, starting from 0 again, with
+        numbers of rescalings and candidates.
     random_state : int, default 0
         Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
         interactions, and the bootstrap.
     executor : callable, optional
-        executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the
-        jobs. :func:`fastcos.distributed.compare` evaluates jobs on workers. By default, jobs run in
-        this process.
+        A function executor(evaluator, jobs) that returns evaluator.evaluate(job) for every job, in
+        the order of the jobs. By default, the jobs run in this process;
+        :func:`fastcos.distributed.compare` evaluates them on workers.
 
     Returns
     -------
@@ -188,8 +188,8 @@ def compare(
     Fitting the model takes O(nnz k) time, and scoring a rescaling (AUC, MAP@R and neighbours) takes
     O(p² k) time. Evaluating a candidate takes O(queries p k) time with labels, and O(p² k) time
     without labels or if the method ``fit`` of the measure searches for neighbours. No p x p array
-    is allocated. :func:`fastcos.set_config` sets the number of threads and the memory. Source:
-    Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
+    is allocated. :func:`fastcos.set_config` sets the number of threads and the working memory.
+    Source: Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def _draw_task(
     n_ranked: int | None,
     random: np.random.Generator,
 ) -> tuple[Task, sp.csr_array]:
-    """Return the task on which candidates are scored, and the interactions that train its models.
+    """Return the task on which candidates are scored, and the interactions to train models on.
 
     - `codes` (p,): the label codes of the items, or None if the task is to predict held-out
       interactions.
@@ -324,7 +324,7 @@ def _results_until(
     evaluations: Iterable[tuple[Candidate, CandidateScores | ValueError]],
     tick: Callable[[], None],
 ) -> tuple[list[tuple[Candidate, CandidateScores | ValueError]], list[Candidate]]:
-    """Evaluate candidates until the deadline; return the results, and the candidates without one.
+    """Evaluate candidates until the deadline; return the results, and the remaining candidates.
 
     - `deadline`: a time on the clock of ``time.monotonic``.
     - `evaluations`: an iterator over pairs of a candidate and its result, which computes each

@@ -9,7 +9,7 @@ from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
 # The conclusion above the table contains scores with the same names as in the table, but with other
-# values. This text explains the difference.
+# values; _PER_ITEM explains the difference.
 _PER_ITEM = (
     "AUC and P@10 are means over items, so that common labels count most. The scores per class in "
     "the conclusion are means over labels, so that each label counts the same."
@@ -36,8 +36,9 @@ class LeaderboardRow(NamedTuple):
     score : BootstrapInterval
         The score by which the candidates are ranked, over all units.
     gain : BootstrapInterval
-        The score minus the score of the baseline. Its interval is computed from the differences of
-        the two scores on the same bootstrap samples. The gain of the baseline itself is 0.
+        The score of the candidate minus the score of the baseline, with an interval from the
+        differences of the two scores on the same bootstrap samples. The gain of the baseline itself
+        is 0.
     other_scores : dict of str to float
         Further scores, by name.
     """
@@ -48,7 +49,7 @@ class LeaderboardRow(NamedTuple):
     other_scores: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields of this row as one flat dict."""
+        """Return the fields of the row as one flat dict."""
         return {
             **self.candidate.to_dict(),
             "score": self.score.value,
@@ -75,9 +76,8 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate. If the task is to predict held-out interactions, one more row
-        contains the scores of recommending the most popular items to all users. This row is not a
-        candidate.
+        One row per candidate. If the task is to predict held-out interactions, one more row, which
+        is not a candidate, contains the scores of recommending the most popular items to all users.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
@@ -94,8 +94,8 @@ class Leaderboard(Record):
         The recommended candidate; None if ``beats_chance`` is false.
     gain : BootstrapInterval or None
         Cross-fitted gain of the best other candidate over the baseline: each half of the units
-        chooses a candidate, and the other half measures the gain of this candidate. None if the
-        baseline is the only candidate.
+        chooses a candidate, and the other half measures the gain of this candidate. The value is
+        None if the baseline is the only candidate.
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str
@@ -103,11 +103,11 @@ class Leaderboard(Record):
         that the measure requires.
     not_distinguishable : list of Candidate
         Candidates whose score does not differ significantly from the score of the recommended
-        candidate, because the 95 % interval of the difference contains 0. The list is in descending
-        order of the score.
+        candidate, because the 95 % interval of the difference contains 0. The candidates are in
+        descending order of their scores.
     best_of_items : Candidate or None
         The best candidate that compares items with each other, chosen in the same way as
-        ``recommended``. None if all candidates compare items, or if ``beats_chance`` is false.
+        ``recommended``; None if all candidates compare items, or if ``beats_chance`` is false.
     example_items : ndarray (m,), int64, or None
         Row numbers of the example items.
     examples : dict of Candidate to Example
@@ -161,7 +161,7 @@ class Leaderboard(Record):
         return (Section("Leaderboard", tables=[Table(title, header, lines, legend)]),)
 
     def row(self, candidate: Candidate) -> LeaderboardRow:
-        """Return the row that contains the scores of this candidate."""
+        """Return the row that contains the scores of a candidate."""
         return next(row for row in self.rows if row.candidate == candidate)
 
     def to_dict(self) -> dict[str, Any]:

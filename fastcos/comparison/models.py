@@ -42,7 +42,7 @@ def as_settings(
     shape: tuple[int, int], n_components: Any, objective: Any, regularization: Any,
     weight_decay: Any, random_state: Any,
 ) -> Settings:  # fmt: skip
-    """Return the validated arguments of models for interactions with this shape."""
+    """Return the validated arguments of models for interactions of the shape `shape`."""
     rank = min(N_COMPONENTS, *shape) if n_components is None else n_components
     strengths = {"regularization": regularization, "weight_decay": weight_decay}
     return Settings(
@@ -91,14 +91,14 @@ def fit_models(
 ) -> FittedModels:
     """Fit a model for each chosen objective; all models share one factorisation of X.
 
-    If `preprocessing` is not "none", X is transformed first. The regularisation strengths in
-    `settings` then have no effect, because their scale is the scale of the original X; the default
-    strengths for the transformed X are used instead.
+    If `preprocessing` is not "none", X is transformed before the models are fitted. For a
+    transformed X, the regularisation strengths in `settings` have no effect, because they are on
+    the scale of the original X; the default strengths for the transformed X are used instead.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X
     if preprocessing == "shifted_ppmi":
-        # The SVD of this item-item matrix is the closed-form solution of negative sampling.
+        # The SVD of the shifted PPMI of the items is the closed-form solution of negative sampling.
         matrix = ShiftedPPMI().fit(X).ppmi_
     elif transformer is not None:
         matrix = users = clone(transformer).fit_transform(X)
@@ -110,7 +110,7 @@ def fit_models(
     largest = float(model.singular_values_[0])
     if decay is None or preprocessing != "none":
         decay = math.sqrt(strength)
-        if decay >= largest:  # With this decay, every column would be zero.
+        if decay >= largest:  # Weight decay of this strength would make every column zero.
             decay = largest / 2
     if settings.objective != "dropout" and 0 < largest <= decay:
         rule = f"less than the largest singular value of X, {largest:g}"

@@ -30,8 +30,8 @@ def recommend(
     nearest items. If the measure compares users, the nearest users vote for the items that they
     have seen. A user never receives an item that the user has seen.
 
-    The items of each user have descending scores or votes, and the list is padded with -1. If the
-    items are ranked by votes, all scores in the result are NaN.
+    The recommended items of each user are in descending order of their scores or votes, and the
+    list is padded with -1. If the items are ranked by votes, all scores in the result are NaN.
     """
     measure, seen = candidate.make(embeddings), sp.csr_array(X[users])
     if candidate.name in USER_ITEM:

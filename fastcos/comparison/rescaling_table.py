@@ -20,13 +20,14 @@ from fastcos.validation import Integers
 
 # Length of the neighbour lists, as in the examples of the paper.
 N_NEIGHBORS = 10
-# Pairs are stratified by popularity only if a stratum contains at least 5 items on average.
+# The pairs of items are divided into N_STRATA strata of popularity, or into a single stratum if
+# fewer than MIN_ITEMS_FOR_STRATA items have labels.
 N_STRATA = 10
 MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """The scores of the named rescalings and of the grid, and the neighbours of the named ones."""
+    """The scores under named rescalings and under a grid, and neighbours under named rescalings."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]
@@ -65,7 +66,7 @@ def score_rescalings(
 
 
 class RescalingEvaluator:
-    """Computes the scores of rescaled item embeddings against fixed labels and neighbour lists."""
+    """Scores rescaled item embeddings by comparing them with labels and with neighbour lists."""
 
     def __init__(
         self,

@@ -48,29 +48,29 @@ class RescalingScores(Record):
     objective : str
         "dropout" (Eq. 1) or "weight_decay" (Eq. 2).
     shrinkage, spectrum : float or None
-        Exponents of the rescaling D = S^shrinkage Σ^spectrum. Both are None for Eq. 2, whose
-        solution cannot be rescaled.
+        Exponents of the rescaling D = S^shrinkage Σ^spectrum; None for Eq. 2, whose solution cannot
+        be rescaled.
     pair_auc, pair_auc_low, pair_auc_high : float or None
         ``pair_auc`` is the probability that a pair of items with the same label has a larger cosine
-        than a pair with different labels. The exact probability certainly lies between
-        ``pair_auc_low`` and ``pair_auc_high``.
+        than a pair with different labels. The exact value of this probability certainly lies
+        between ``pair_auc_low`` and ``pair_auc_high``.
     stratified_auc : float or None
         Mean AUC within ten strata of pairs that have similar popularity, so that a few popular
-        items do not dominate the score. If fewer than 50 items have labels, there is only one
-        stratum.
+        items do not dominate the score. If fewer than 50 items have labels, all pairs are in a
+        single stratum.
     map_at_r, ami, ari, silhouette, within, between, contrast : float or None
         Scores that the documentation of ``fastcos.metrics`` defines. ``ami`` and ``ari`` are None
-        for the rescalings of the grid, because these embeddings are not clustered.
+        for the rescalings of the grid, because the items are clustered only for named rescalings.
     effective_rank : float
         Effective rank of the item embeddings.
     jaccard_at_10 : float
         Mean over items of the Jaccard index between the ten nearest neighbours of an item under
-        this D and under D = I. If Eq. 1 is not compared, the neighbours under the solution of Eq. 2
+        this D and under D = I. If Eq. 1 is not compared, the neighbours in the solution of Eq. 2
         replace the neighbours under D = I.
     jaccard_error : float or None
         Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int
-        Number of items whose embedding is zero, for example because they have no interactions.
+        Number of items whose embedding is zero, for example because no user interacted with them.
     """
 
     name: str
@@ -138,8 +138,8 @@ class Comparison(Record):
         Scores of the cosine of Eq. 1 under D = S^shrinkage Σ^spectrum, for a grid of the two
         exponents.
     neighbors : dict of str to ndarray (p, 10), int64
-        Ten nearest neighbours by cosine under each named rescaling. If items were sampled, there is
-        one row per sampled item.
+        Ten nearest neighbours by cosine under each named rescaling. If items were sampled, each
+        array contains one row per sampled item.
     sampled : ndarray (m,), int64, or None
         Indices of the items that were sampled to score the rescalings, or None if all items were
         used.
@@ -168,7 +168,7 @@ class Comparison(Record):
     label_names: list[str] = field(default_factory=list, repr=False)
 
     def item_embeddings(self, row: RescalingScores) -> Items:
-        """Return the item embeddings (p, k) whose cosines have the scores in this row."""
+        """Return the item embeddings (p, k) whose cosines have the scores in ``row``."""
         return self.models[row.objective].item_embeddings(row.rescaling)
 
     def auc_range(self, *, grid: bool = False) -> float | None:

@@ -42,11 +42,12 @@ class CandidateEvaluator:
         self, task: Task, embeddings: Callable[[str], Embeddings], examples: Integers | None
     ) -> None:
         self._task, self._embeddings, self._examples = task, embeddings, examples
-        # Candidates under the same rescaling are adjacent, so caching one rescaling is enough.
+        # Candidates under the same rescaling follow each other, so caching the embeddings under one
+        # rescaling is enough.
         self._cache: tuple[str, Embeddings] | None = None
 
     def evaluate(self, job: Candidate) -> CandidateScores | ValueError:
-        """Return the scores of a candidate, or the error that its measure raises for these rows."""
+        """Return the scores of a candidate, or the error that its measure raises for the rows."""
         if self._cache is None or self._cache[0] != job.rescaling:
             self._cache = job.rescaling, self._embeddings(job.rescaling)
         embeddings, items = self._cache[1], self._examples
@@ -69,8 +70,8 @@ def rank_results(
     """Return the leaderboard of candidates that ``CandidateEvaluator.evaluate`` has evaluated.
 
     If the evaluation of a candidate has failed and the caller has chosen the measures
-    (`are_chosen`), the function raises the error. If the caller has not chosen the measures, the
-    candidate is left out.
+    (`are_chosen`), the function raises the error of the evaluation. If the caller has not chosen
+    the measures, the candidate whose evaluation has failed is left out.
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []
@@ -127,8 +128,8 @@ def evaluate_models(
 ) -> Iterator[tuple[Candidate, Any]]:
     """Yield every candidate with its scores, or with the error that its measure raises.
 
-    `models` are the models of X without preprocessing. The other models are fitted once per
-    preprocessing, because candidates with the same preprocessing are adjacent.
+    `models` are the models of X without preprocessing. Models of preprocessed interactions are
+    fitted once per preprocessing, because candidates with the same preprocessing follow each other.
     """
     for name, group in itertools.groupby(candidates, key=lambda candidate: candidate.preprocessing):
         group_models = models if name == "none" else fit_models(X, settings, name)

@@ -15,23 +15,24 @@ from fastcos.validation import Floats, Integers, Rows
 
 # Number of raw scores in one block. A block takes 16 MiB, so that several blocks fit into 64 MiB.
 BLOCK = 2**21
-# An UpperBounded measure allocates about this number of arrays, each as large as its raw scores.
+# Approximate number of arrays, each as large as the raw scores, that an UpperBounded measure
+# allocates.
 ARRAYS_OF_PAIRS = 8
 # The shares of the working memory for raw scores and for items, if a pool on disk does not fit into
 # the working memory.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
-# Bytes of memory per entry of an item that is read from disk to be scored. Each entry is in memory
-# in four versions of 8 bytes: as it was read, after the transformation, after the normalisation,
-# and after the packing.
+# Bytes of memory per entry of an item that is read from disk to be scored. Each entry of the item
+# is in memory in four versions of 8 bytes: as it was read, after the transformation, after the
+# normalisation, and after the packing.
 BYTES_PER_ENTRY = 32
 
 
 def items_at_once(rows: Any) -> int:
     """Return the number of rows that are held in memory at the same time.
 
-    If not all rows fit into a quarter of the setting ``working_memory``, the result is the number
-    of rows that fit.
+    The result is the number of rows that fit into a quarter of the setting ``working_memory``, or
+    the number of all rows if they fit.
     """
     memory = POOL_SHARE * config.working_memory() * 2**20
     return memmap.rows_at_once(rows, memory, BYTES_PER_ENTRY * rows.shape[1])
@@ -44,13 +45,14 @@ def raw_score_blocks(
 
     `queries` (n,) and `pool` (m,) contain row numbers. For each query, the raw scores rank the
     items of the pool in the same order as the scores of the measure do. If the rows do not fit into
-    the setting ``working_memory``, they are read once per slice, so a slice contains as many
-    queries as memory permits.
+    the setting ``working_memory``, all rows are read once per slice of queries, so a slice contains
+    as many queries as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
     step = items_at_once(rows)
-    # If the pool does not fit into memory, each slice reads the whole pool, so slices are long.
+    # If the pool does not fit into memory, the whole pool is read once per slice of queries, so
+    # slices are long.
     entries = BLOCK if step >= m else int(SCORES_SHARE * config.working_memory() * 2**20 / 8)
     if is_upper_bounded(measure):
         entries //= ARRAYS_OF_PAIRS
@@ -64,7 +66,7 @@ def raw_score_blocks(
 
 
 def _pieces(measure: Measure, rows: Any, pool: Integers, step: int) -> Iterator[tuple[Any, int]]:
-    """Yield at most `step` items at a time, as their precomputed arrays and their number."""
+    """Yield the precomputed arrays of at most `step` items at a time, and the number of items."""
     for lo in range(0, len(pool), step):
         numbers = pool[lo : lo + step]
         yield _precomputed(measure, memmap.take_rows("vectors", rows, numbers)), len(numbers)

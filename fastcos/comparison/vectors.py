@@ -50,17 +50,17 @@ def compare_vectors(
     between the values of a measure and the ratings, and no measure is recommended unless this
     correlation is significantly above 0. With held_out, the task is to predict interactions that
     the model has not seen, as in :func:`fastcos.compare` without labels. No measure is recommended
-    unless the best measure scores higher than a recommendation of the most popular items. In this
-    way, you can judge a model, such as ALS or BPR in the library implicit, both by its
+    unless the best measure scores higher than a recommendation of the most popular items. Use
+    held_out to judge a model, such as ALS or BPR in the library implicit, both by its
     recommendations (the scores of users and items) and by its similar items. The lead of the best
     measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
-    memory, these measures are left out by default, and raise an error if you choose them. With
-    labels, the whole file is read about (1,000 x rows x 32 bytes / working_memory) times per
-    measure.
+    memory, the measures that require rows in memory are left out by default, and raise an error if
+    you choose them. With labels, the whole file of the vectors is read about (1,000 x rows x 32
+    bytes / working_memory) times per measure.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ def compare_vectors(
 def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
     """Split Factors into items, users, and rows whose inner products are the model's scores.
 
-    If `vectors` are not Factors, they are returned unchanged. The third result is None if the inner
-    products of items and users are the scores, because the model has no biases.
+    If `vectors` are not Factors, they are returned unchanged. The third result is None if the model
+    has no biases, because the inner products of its items and users are its scores.
     """
     if not hasattr(vectors, "has_biases"):
         return vectors, users, None
@@ -224,7 +224,7 @@ def _held_out_question(
 def _label_question(
     labels: Any, rows: Any, task_random: np.random.Generator, example_random: np.random.Generator
 ) -> _Question:
-    """Return the task to find items with the same label; its example items are random."""
+    """Return the task to find items with the same label; the example items are drawn at random."""
     codes = validation.as_partial_labels("labels", labels, len(rows))
     is_present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
     task = LabelTask(codes, is_present, task_random, names=label_names(labels))
@@ -232,7 +232,7 @@ def _label_question(
 
 
 def _pair_question(pairs: Any, n_items: int) -> _Question:
-    """Return the task to predict ratings of pairs; its example items occur in the most pairs."""
+    """Return the task to predict ratings of pairs; example items are those in the most pairs."""
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")
@@ -248,8 +248,8 @@ def _readable_in_blocks(
 ) -> tuple[list[Candidate], list[str]]:
     """Return the candidates that accept rows on disk, and the names of the other candidates.
 
-    If the caller has chosen the measures (`are_chosen`), an error is raised for a measure that
-    cannot be fitted to rows on disk.
+    If the caller has chosen the measures (`are_chosen`), the function raises an error for a measure
+    that cannot be fitted to rows on disk.
     """
     supported = [
         candidate for candidate in candidates if capabilities(candidate.make(embeddings)).blocks

@@ -97,7 +97,7 @@ class ThresholdRange(Record):
         )
 
     def spans(self, score: float) -> bool:
-        """Return whether a score reaches the lowest threshold that was found, but not the highest."""
+        """Return whether a score lies between the lowest and the highest threshold found."""
         return self.low <= validation.as_real("score", score) < self.high
 
     @classmethod
