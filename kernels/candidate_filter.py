@@ -17,10 +17,10 @@ tile computes the integer product v = q · c. By the inequality of Cauchy and Sc
     a' · b' - s t v = e · b' + (s q) · f,
     |a' · b' - s t v| ≤ |e| |b'| + |s q| |f| + SLACK |a'| |b'|,
 
-where SLACK (``packing.SLACK``) bounds the rounding errors, relative to the norms. So K differs from
-s t v + w o by at most |e| |b'| + |s q| |f| + SLACK |a'| |b'|. Let N be the largest norm |b'| in a
-panel of 32 items, R the largest norm |f| of a residual, and W the largest value of w o. An item of
-the panel can have K ≥ tau only if v is at least the bound v_min:
+where SLACK (``packing.SLACK``) is a bound on the rounding errors, relative to the norms. So K
+differs from s t v + w o by at most |e| |b'| + |s q| |f| + SLACK |a'| |b'|. Let N be the largest
+norm |b'| in a panel of 32 items, R the largest norm |f| of a residual, and W the largest value of w
+o. An item of the panel can have K ≥ tau only if v is at least the bound v_min:
 
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
@@ -47,8 +47,8 @@ So a · b is the sum of the inner product of the shifted rows, the offset beta -
 the weight alpha of the query, and the constant alpha of the query. Offsets and their weights may be
 positive or negative. The equation for a · b leaves out the terms that contain a' · c or b' · c,
 because these products are 0 except for rounding errors. The field `shift_error` of the queries,
-which ``fastcos.search.packing`` computes, is a bound on the rounding errors of a shift. Squared
-distances do not change if c is subtracted from both rows.
+which ``fastcos.search.packing`` computes, is a bound on the rounding errors that the shift causes.
+Squared distances do not change if c is subtracted from both rows.
 """
 
 import numpy as np

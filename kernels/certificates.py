@@ -92,7 +92,7 @@ def best_multiplier(a, g, K, w):
     """Return the μ that maximises sum min(h, K h), where h = a + μ g, and return the maximum.
 
     The entries of g have both signs or are all 0. As a function of μ, sum min(h, K h) is concave
-    and piecewise linear. By duality, its maximum equals the smallest value of sum w a among the
+    and piecewise linear. By duality, the maximum equals the smallest value of sum w a among the
     points w of the box with sum w g = 0. The point with the smallest value of sum w a is written to
     `w`. The kernel takes O(d log d) time.
     """
@@ -126,10 +126,11 @@ def best_multiplier(a, g, K, w):
 def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
-    ρ(w) is the norm ratio (norm_ratios). To sum w x (ρ y - m), the function adds a multiple of sum
-    w (m² - ρ² y²), which is 0 for ρ = ρ(w). The minimum over w of the total of both sums is a
-    concave function of ρ, or of 1/ρ if the multiplier is negative. Therefore, if the minimum is
-    positive at ρ = first and at ρ = last, the total is positive for all ρ from `first` to `last`.
+    ρ(w) is the norm ratio (norm_ratios). The function considers the total of two sums: sum w x (ρ
+    y - m), and a multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w). The minimum of the total
+    over w is a concave function of ρ, or of 1/ρ if the multiplier is negative. Therefore, if the
+    minimum is positive at ρ = first and at ρ = last, the total is positive for all ρ from `first`
+    to `last`.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -153,7 +154,7 @@ def piece_certificate(x, y, m, K, first, last, w):
 def refined_certificate(x, y, m, K, ratios, depth, w):
     """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
 
-    `ratios` holds the ends of the range of the norm ratio ρ. A piece of this range that
+    `ratios` holds the ends of the range of the norm ratio ρ. A piece of the range that
     piece_certificate cannot decide is bisected at its geometric mean, up to `depth` times. If
     piece_certificate cannot decide a piece of the smallest size, y cannot be certified, and the
     remaining pieces are searched only for a counterexample w.

@@ -281,9 +281,9 @@ class Files:
         """Yield whether a signature must be compiled; if so, lock it during the `with` block.
 
         The signature must be compiled if none of its keys has a file. While another process holds
-        the lock, the method waits. Without these locks, eight test workers that start together
-        would compile each kernel eight times. If the file system does not support locks, the method
-        does not wait.
+        the lock, the method waits. Without locks of signatures, eight test workers that start
+        together would compile each kernel eight times. If the file system does not support locks,
+        the method does not wait.
         """
         is_missing = True
         with contextlib.ExitStack() as stack:
@@ -327,7 +327,7 @@ class Files:
 
 def _note_use(path):
     """Set the modification time of a used file to the present time, at most once per day."""
-    with contextlib.suppress(OSError):  # the cache of an image may be read-only
+    with contextlib.suppress(OSError):  # the cache in a container image may be read-only
         if time.time() - path.stat().st_mtime > _SECONDS_BETWEEN_DATES:
             os.utime(path)
 

@@ -27,7 +27,7 @@ ISA_FEATURES = {
 def cpu_features():
     """Return the CPU features that kernels may use.
 
-    The environment variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict these features.
+    The environment variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict the result.
 
     If fastcos was installed with native libraries, the result is the set of features of the widest
     tier that this CPU supports. Callers check the features before they choose an intrinsic, because
@@ -97,9 +97,9 @@ def supported_tiers():
 
 
 def code_name(tier):
-    """Return the CPU name and the features of a tier, as Numba's variables expect them.
+    """Return the CPU name and the features of a tier, as Numba's environment variables expect them.
 
-    The environment variables are NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
+    The environment variables of Numba are NUMBA_CPU_NAME and NUMBA_CPU_FEATURES.
     """
     cpu_name, features = native.TIERS[tier]
     return cpu_name, ",".join(f"+{feature}" for feature in features)
@@ -123,7 +123,7 @@ def _tile_registers_granted():
 def model():
     """Return a short digest of the description of this CPU, without importing Numba."""
     text = platform.machine() + platform.processor()
-    with contextlib.suppress(OSError):  # only Linux has this file
+    with contextlib.suppress(OSError):  # only Linux has /proc/cpuinfo
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         beginnings = ("model name", "flags", "Features", "CPU part")
         text += "\n".join(sorted({line for line in lines if line.startswith(beginnings)}))

@@ -90,10 +90,10 @@ def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
 def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
     """Score the candidates of queries lo to hi, and keep those whose scores are at least bounds[i].
 
-    The candidates of query i are rows[starts[i] : starts[i] + counts[i]]. The kept candidates and
-    their scores are moved to the front of this range, and counts[i] is set to the number of kept
-    candidates. `scoring` is a PairScoring. The arrays counts (n,), rows (starts[n],) and scores
-    (starts[n],) are changed in place.
+    The candidates of query i are rows[starts[i] : starts[i] + counts[i]]. The kept candidates of
+    query i and their scores are moved to the front of the query's range, and counts[i] is set to
+    the number of kept candidates. `scoring` is a PairScoring. The arrays counts (n,), rows
+    (starts[n],) and scores (starts[n],) are changed in place.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]

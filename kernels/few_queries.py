@@ -1,8 +1,7 @@
 """Exact top-k of a few queries: the codes of each query are multiplied by the codes of all items.
 
 If kernels are compiled and rows are packed, a search of one query is one call of
-``search_few_queries`` (from ``fastcos.search.launch``). The functions of this file are listed in
-the order of the steps of this call:
+``search_few_queries`` (from ``fastcos.search.launch``). The kernel takes the following steps:
 
 1. The record Items is made from the addresses of its arrays. The norms of the queries are computed.
    If a norm is zero, not finite or extreme, the kernel ends without a search, and its caller
@@ -19,7 +18,8 @@ the order of the steps of this call:
    and the first value of r is called `first_rank`. The planner estimates how many panels contain
    all of the k best slots, and chooses this number as the first value of r
    (``fastcos.search.task_grid.guess_rank``): a little more than k if there are many panels, and
-   fewer if a panel often contains several of the k best slots. r is at most the number of panels.
+   fewer if a panel often contains several of the k best slots. The rank r is at most the number of
+   panels.
 5. The k-th best float64 score of step 4 is a lower bound of the k-th best score of all slots, so it
    is a *proved* threshold. Of the slots that step 4 did not score, only those whose upper bounds
    reach the proved threshold are scored in float64. ``candidate_filter`` proves that a slot whose

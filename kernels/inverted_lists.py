@@ -1,13 +1,13 @@
 """Inverted lists of sparse items, and the accumulation of inner products along these lists.
 
 The list of a column holds the items that have a non-zero in the column. With int32 sums, a list is
-read 64 bits at a time. If all values are 1, these 64 bits hold four item numbers. Otherwise, the 64
-bits hold two items with their values, in 32 bits each: the lower 16 bits hold the item number and
-the upper 16 bits the value. The columns are numbered such that short lists are ordered by length,
-because the CPU mispredicts the end of a list less often if lists of the same length follow each
-other. Packing items with their values and ordering lists by length makes a search of the Magic: The
-Gathering decks, whose lists have 31 entries on average, 1.3 times as fast as with separate arrays
-for items and values and with the lists in their original order.
+read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. Otherwise, 64 bits hold
+two items with their values, in 32 bits each: the lower 16 bits hold the item number and the upper
+16 bits the value. The columns are numbered such that short lists are ordered by length, because the
+CPU mispredicts the end of a list less often if lists of the same length follow each other. Packing
+items with their values and ordering lists by length makes a search of the Magic: The Gathering
+decks, whose lists have 31 entries on average, 1.3 times as fast as with separate arrays for items
+and values and with the lists in their original order.
 """
 
 import numpy as np

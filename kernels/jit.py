@@ -258,14 +258,14 @@ def borrowing_kernel(function):
     """Compile a kernel that creates no array, without counting references to arrays.
 
     If references were counted, every access to a member of a tuple would execute atomic
-    instructions. In a self-join of 2,000 rows with 64 columns, these instructions would take 38 %
-    of the time.
+    instructions. In a self-join of 2,000 rows with 64 columns, the atomic instructions would take
+    38 % of the time.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False)
 
 
 def inlined_kernel(function):
-    """Inline a borrowing kernel into its callers, because a call would take longer than its work.
+    """Inline a borrowing kernel into its callers, because a call would take longer than the kernel.
 
     A call passes every member of a tuple as a separate argument, so a call with queries, items and
     buffers would push 150 words on the stack.

@@ -14,10 +14,10 @@ from .row_argsort import DIGITS, argsort_row
 def auc_of_ranked(scores, codes, self_column, relevant, ranked):
     """Return the probability that a column with the query's label outscores one without this label.
 
-    Both columns are chosen at random, the first among those with the label of the query, the second
-    among those without it. If the scores are equal, the pair counts one half. The query is the
-    column self_column. `scores` (m,) is float64, and `codes` (m,) int64 holds the codes of the
-    labels. `ranked` (m - 1,) int64 holds all columns except self_column, by descending score, and
+    The two columns are chosen at random, one among those with the label of the query, and one among
+    those without it. A pair of columns with equal scores counts one half. The query is the column
+    self_column. `scores` (m,) is float64, and `codes` (m,) int64 holds the codes of the labels.
+    `ranked` (m - 1,) int64 holds all columns except self_column, by descending score, and
     `relevant` of these columns have the label of the query.
     """
     n_irrelevant = ranked.shape[0] - relevant
@@ -39,8 +39,9 @@ def precision_of_ranked(codes, self_column, relevant, ranked):
     """Return the average precision at R, where R is `relevant`.
 
     For each rank r <= R whose column has the label of the query, the precision at r is the share of
-    columns with this label among the first r columns. The average precision at R is the sum of
-    these precisions, divided by R. The other arguments are described in auc_of_ranked.
+    columns with this label among the first r columns. The average precision at R is the sum of the
+    precisions at all these ranks r, divided by R. The other arguments are described in
+    auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):
@@ -77,7 +78,7 @@ def score_label_ranks(lo, hi, scores, self_columns, labels, k, ranks):
     is the query itself. `labels` holds the LabelCodes of the columns; at least 2 and at most m - 1
     columns must have the code of a query. The majority label code is the most frequent code among
     the k best columns. The results are written to ranks, a LabelRanks. The kernel takes O(m) time
-    per query if few scores are nearly equal, and it allocates arrays of 3 m numbers.
+    per query if few scores are nearly equal, and it allocates memory for 3 m numbers.
     """
     m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)

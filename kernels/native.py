@@ -6,10 +6,10 @@ of the installed sources and if the CPU has the instructions of the tier. If no 
 contains the signature of a call, Numba compiles the kernel.
 
 The libraries lie beside this file, or in the folder that the environment variable
-``FASTCOS_NATIVE`` names. If ``FASTCOS_NATIVE`` is 0, no library is used. Nor are the libraries used
-if an environment variable or a settings file changes the code that Numba would generate. With
-``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of the
-libraries set this environment variable.
+``FASTCOS_NATIVE`` names. If ``FASTCOS_NATIVE`` is 0, no library is used. The libraries are also
+ignored if an environment variable or a settings file changes the code that Numba would generate.
+With ``FASTCOS_REQUIRE_NATIVE=1``, a call that would compile a kernel raises an error; the tests of
+the libraries set this environment variable.
 """
 
 import ctypes

@@ -196,7 +196,7 @@ class _Cache:
     def save_overload(self, signature, compiled):
         """Save compiled code under the first of the keys of a signature, or warn."""
         try:
-            if compiled.library.has_dynamic_globals:  # contains addresses of this process
+            if compiled.library.has_dynamic_globals:  # the code contains addresses of this process
                 return
             key = next(_keys(signature, compiled.target_context))
             self._files.save(key, _dumps(self._reduce(compiled)))
@@ -282,7 +282,8 @@ def _add_overload(dispatcher, result):
 def _call_template(template_of, arguments, keywords):
     """Choose the types of a call between kernels; a constant counts as any number of its type.
 
-    Numba would compile the called kernel again for every constant that is passed to it.
+    If constants had types of their own, Numba would compile a kernel again for every constant that
+    is passed to it.
     """
     keywords = {name: types.unliteral(kind) for name, kind in keywords.items()}
     return template_of(tuple(map(types.unliteral, arguments)), keywords)
@@ -299,7 +300,7 @@ class _InnerLibrary(_Library or object):
 
 
 class _Inner(_Compiler or object):
-    """Numba's compiler, which stops after it has produced the intermediate code."""
+    """A variant of Numba's compiler that stops after it has produced the intermediate code."""
 
     def compile_extra(self, func):
         state = self.state

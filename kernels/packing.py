@@ -99,13 +99,14 @@ def query_step(isa, x, largest):
     """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
 
     No code exceeds 127 in magnitude. With AVX2, 128 is added to each code of an item, so that the
-    codes of the item lie between 1 and 255. The products of a group of 2 int16_words codes of the
-    query with codes of the item are then added in int16. Let P be the sum of the positive codes of
-    the query in the group, and -N the sum of the negative codes. Every partial sum lies
-    between -255 N and 255 P, so the sums fit in int16 if N and P are at most 128, because 255 * 128
-    < 2^15. Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
-    int16_words before rounding. It would also be safe to limit every code to 64 / int16_words, but
-    the step would then be unnecessarily coarse, because the codes of a group are seldom all large.
+    codes of the item lie between 1 and 255. A group of codes of the query consists of 2 *
+    int16_words codes, whose products with codes of the item are added in int16. Let P be the sum of
+    the positive codes of the query in the group, and -N the sum of the negative codes. Every
+    partial sum lies between -255 N and 255 P, so the sums fit in int16 if N and P are at most 128,
+    because 255 * 128 < 2^15. Rounding changes N or P by at most one half per code, so N and P must
+    be at most 128 - int16_words before rounding. It would also be safe to limit every code to 64 /
+    int16_words, but the step would then be unnecessarily coarse, because the codes of a group are
+    seldom all large.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:

@@ -78,8 +78,8 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # The rows are sorted by cluster, and column is greater than i. Therefore,
-                        # the columns before ends[i] are in the cluster of row i.
+                        # Because the rows are sorted by cluster and column is greater than i, the
+                        # columns before ends[i] are in the cluster of row i.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
                             for j in range(start, last):
@@ -166,11 +166,11 @@ def rank_excess(scores, self_row, neighbors):
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
     """Write the rank excess of the neighbours in X and in Y of rows lo to hi to excess (n, 2).
 
-    `excess` is int64. excess[i, 0] is the result of rank_excess for the scores in X and the k rows
-    that are nearest to row i in Y. excess[i, 1] is the result for the scores in Y and the k rows
-    that are nearest to row i in X. `X` and `Y` (n, d) hold float64 unit rows, and `X_panels` and
-    `Y_panels` hold the same rows in packed form. The kernel takes O((hi - lo) n (d + k)) time and
-    allocates memory for 12 n scores.
+    `excess` is int64. The entry excess[i, 0] is the result of rank_excess for the scores in X and
+    the k rows that are nearest to row i in Y. The entry excess[i, 1] is the result of rank_excess
+    for the scores in Y and the k rows that are nearest to row i in X. `X` and `Y` (n, d) hold
+    float64 unit rows, and `X_panels` and `Y_panels` hold the same rows in packed form. The kernel
+    takes O((hi - lo) n (d + k)) time and allocates memory for 12 n scores.
     """
     n = X.shape[0]
     x_scores = np.empty((ROWS, X_panels.shape[0] * COLUMNS))

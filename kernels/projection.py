@@ -249,11 +249,11 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
 
     `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
     are unlike the items have small components along the axes. A panel of queries with small
-    components is not projected, and keeps using full codes. To recognise a panel of this kind, the
-    kernel reads only 32 axes and estimates the norms of the projections on all axes, which is
-    possible because the axes have been rotated at random. For 768 columns, all axes take 0.8 MB, so
-    reading all axes would take a tenth of the time of a search. The kernel allocates 128 bytes per
-    column.
+    components is not projected, and keeps using full codes. To recognise a panel of queries with
+    small components, the kernel reads only 32 axes and estimates the norms of the projections on
+    all axes, which is possible because the axes have been rotated at random. For 768 columns, all
+    axes take 0.8 MB, so reading all axes would take a tenth of the time of a search. The kernel
+    allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL

@@ -20,8 +20,8 @@ from the rounding errors that rho bounds, |u| ≤ (1 + eps) |b'| and |w| ≤ (1 
 b' ≤ w · u + t r + ETA |a'| |b'| with ETA ≥ 1.1 (1 + eps)^2 (3 eps + 2 rho). The product w · u is
 bounded as in ``candidate_filter``, by the quantised coordinates w = s q + e and u = t' c + f, with
 |e| |u| ≤ (1 + ETA) |e| |b'|. Let v = q · c be the product of the projected codes. Let R be the
-largest residual norm |f| in the panel of the item, and let r and t be as above. N and W are defined
-in ``candidate_filter``. An item can have K ≥ tau only if
+largest residual norm |f| in the panel of the item. N and W are defined in ``candidate_filter``. An
+item can have K ≥ tau only if
 
     v ≥ (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
 
@@ -145,8 +145,8 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
     n_panels = block.bound_terms.shape[0]
     if projected.hit_counts[q] * n_panels >= PANEL * projected.tile_counts[q]:
         # In this branch, nearly every item is a hit of at least one query. Each tile prefetches a
-        # part of the next panel, because prefetched codes of the current panel would come too late.
-        # A search of 60,000 rows of 768 columns with k = 10 is 1.07 times as fast with this
+        # part of the next panel, because prefetched codes of the current panel would arrive too
+        # late. A search of 60,000 rows of 768 columns with k = 10 is 1.07 times as fast with this
         # prefetch.
         share = block.size // n_panels
         prefetch_row(packed, (p + 1) * block.size + q * share, share)

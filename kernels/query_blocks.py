@@ -4,7 +4,7 @@ A panel consists of 32 queries or 32 items, and a tile consists of the 32 x 32 s
 items with a panel of queries. ``find_hits`` computes a tile and lists its hits, which are the pairs
 that may reach the threshold of their query. A hit is stored as the number 32 i + j, where i is the
 position of the item in its panel, and j is the position of the query in its panel.
-``candidate_filter`` proves that no other pair can reach the threshold of its query.
+``candidate_filter`` proves that a pair that is not a hit cannot reach the threshold of its query.
 
 In this file, p is the number of a panel of items, and q is the number of a panel of queries.
 """
@@ -72,8 +72,8 @@ def pack_block(lo, hi, batch, queries, items, n_projected):
     """Return a Block of the queries batch[lo:hi], with thresholds that all scores reach.
 
     If the items have a projection, the first n_projected panels of queries are projected. The
-    buffer for the scores of a tile has the type of packed rows. The scores of padding never reach
-    their thresholds.
+    buffer for the scores of a tile has the type of packed rows. No score of a query that is padding
+    reaches its threshold.
     """
     isa, scaling = items.isa, queries.scaling
     n_panels = (hi - lo + PANEL - 1) // PANEL

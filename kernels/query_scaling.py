@@ -4,10 +4,10 @@ A query a becomes a' = factor a - coefficient shift, which has a norm of about 1
 pair becomes K = slope score + intercept (see ``candidate_filter``). The factors are chosen such
 that the weight by which a query multiplies the offsets of items is at most 2^20.
 
-``items_at`` makes the record Items from an ItemAddresses, which holds the addresses of the 12
-arrays of Items in one array. At every call, Numba takes 0.1 us to read this array of addresses,
-but 2 us to read a tuple of 12 arrays. The addresses are collected once, when the items are packed
-(``fastcos.search.packing``).
+``items_at`` makes the record Items from an ItemAddresses, which holds the addresses of all arrays
+of Items and of its projection in one array. At every call, Numba takes 0.1 us to read the array of
+addresses, but 2 us to read a tuple of 12 arrays. The addresses are collected once, when the items
+are packed (``fastcos.search.packing``).
 """
 
 import math
@@ -34,8 +34,8 @@ ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
     "tile_configuration", "scaling",
 )  # fmt: skip
-# In the table, the entries of Items are followed by two entries for each of these fields of
-# Projection.
+# In the table of an ItemAddresses, the entries of Items are followed by two entries for each of
+# these fields of Projection.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
 # For each array, the index in the table at which its address is stored. The next entry of the table
 # is the number of elements of the array.

@@ -134,8 +134,8 @@ class Items(NamedTuple):
         The fields items, item_norms and item_offsets of PairScoring.
     order, packed, small_offsets, statistics
         The fields of ItemPanels. If rows are searched without packing, `packed` holds the rows
-        themselves. With a projection, the panels of packed are laid out by item, except with AMX
-        (see ``simd.panel``).
+        themselves. If the items have a projection, the panels of `packed` are laid out by item,
+        except with AMX (see ``simd.panel``).
     words : int
         The number of words of a packed row.
     shift : float64 array (d,)
@@ -400,7 +400,7 @@ class SearchResults(NamedTuple):
     unproved : float32 array (n,)
         For each query, the largest threshold, expressed as K, by which one of the best k rows may
         have been dropped, or -3e38 if there is no such threshold. The query must be searched again
-        unless the k-th best score among all panels reaches this threshold.
+        unless its k-th best score among all panels reaches the threshold in this array.
 
     If a kernel performs a whole search, the arrays thresholds and unproved are empty.
     """
@@ -519,7 +519,7 @@ class CertificateSearch(NamedTuple):
     first : int
         The position in a list of neighbours at which the competitors of the neighbours begin.
     complete : bool
-        Whether each list of neighbours contains all other items.
+        Whether the list of neighbours of each row contains all items except the row itself.
     levels : float64 array
         The conditions (see ``certificates``) that a certified radius may have, in ascending order.
     depth : int

@@ -17,8 +17,7 @@ import numpy as np
 from .jit import borrowing_kernel
 from .simd.hadamard import LANES, mix_lanes, mix_vectors
 
-# Tuples of two and of four zeros. The length of such a tuple tells ``mix_vectors`` how many vectors
-# to transform.
+# Tuples of two and of four zeros, whose length tells ``mix_vectors`` how many vectors to transform.
 _TWO_VECTORS, _FOUR_VECTORS = (0, 0), (0, 0, 0, 0)
 
 

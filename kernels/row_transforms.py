@@ -2,7 +2,7 @@
 
 A transformed row depends only on the original row, not on the other rows of the call. Equal rows
 therefore remain equal after the transform, so their scores are equal, and they are ordered by item
-number. A matrix product by BLAS, in contrast, may give different results for equal rows.
+number. A matrix product by BLAS, unlike these kernels, may give different results for equal rows.
 """
 
 import numpy as np

@@ -39,8 +39,8 @@ def kth_largest(values, count, k):
         pivot = max(min(first, middle), min(max(first, middle), last))
         above = low
         # If the pivot is NaN, which only damaged rows produce, all NaN are moved behind the other
-        # values. Otherwise the partition below would never end, because every comparison with NaN
-        # is false.
+        # values. If NaN stayed among the other values, the partition below would never end, because
+        # every comparison with NaN is false.
         if pivot != pivot:
             for i in range(low, high):
                 value = values[i]
@@ -131,8 +131,8 @@ def _sort_by_counting(keys, rows, count):
         ranks[i] = rank
         total += rank
     # If all keys differ, the ranks are 0, 1, ..., count - 1, and their sum is count (count - 1) /
-    # 2. If the sum is smaller, some keys are equal, and a second pass compares the row numbers of
-    # the entries with equal keys.
+    # 2. If the sum of the ranks is smaller, some keys are equal, and a second pass compares the row
+    #    numbers of the entries with equal keys.
     if total < count * (count - 1) // 2:
         for i in range(count):
             key, row = keys[i], rows[i]

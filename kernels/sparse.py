@@ -49,8 +49,8 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
-    Of each row of Y, the kernel tests only one entry, in the last panel of columns, for being
-    finite. One entry is enough to find every value of X that is not finite, because such a value
+    The kernel tests whether one entry of each row of Y, in the last panel of columns, is finite.
+    One entry per row is enough to find every value of X that is not finite, because such a value
     makes all entries of the row of Y non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
@@ -94,8 +94,8 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
     """Multiply rows first to last as _multiply does, and prefetch the non-zeros of later rows.
 
     Before it multiplies a group of _ROWS_AT_ONCE rows, the kernel prefetches as many non-zeros as
-    these rows contain. The prefetched non-zeros lie _VALIDATED_AT_ONCE positions after the
-    non-zeros of the group.
+    the group contains. The prefetched non-zeros lie _VALIDATED_AT_ONCE positions after the
+    non-zeros of the group that is multiplied.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     are_finite = True
@@ -181,7 +181,7 @@ def rmatmul_parts_plain(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 
 @kernel
 def gram_parts(lo, hi, boundaries, X, Q, columns, accumulate, Z):
-    """Set Z[task] to X'X Q, where X is a part of the rows and Q a group of columns, for each task.
+    """Set Z[task] to X'X Q, restricted to a part of the rows of X and a group of columns of Q.
 
     The kernel performs the tasks lo to hi. `Q` (p, l) is a float array in C order. The other
     arguments, the tasks and the output are described in rmatmul_parts. X Q is never stored in

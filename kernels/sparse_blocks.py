@@ -8,9 +8,9 @@ per block, whereas the row-wise algorithm (``sparse``) updates random rows of Z,
 For 18 million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is
 twice as fast as row by row.
 
-Products are added in the same order as in the row-wise algorithm, so the results of both are
-bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel with
-another number of columns is padded. If all values of X are 1, the field ``data`` of X is None.
+Products are added in the same order as in the row-wise algorithm, so the results of both algorithms
+are bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel
+with another number of columns is padded. If all values of X are 1, the field ``data`` of X is None.
 """
 
 from typing import Any, NamedTuple
@@ -141,7 +141,7 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """Set Z[part] to X'X panel, where X is the rows of all blocks of a part, for parts lo to hi.
+    """Set Z[part] to X'X panel, where X stands for the rows of a part's blocks, for parts lo to hi.
 
     `first_blocks` (parts + 1,) int64 holds the block at which each part begins, and `transposes` is
     the Transposes of X. `X`, `panel` and `item_rows` are described in matmul_blocks. The output is

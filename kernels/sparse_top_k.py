@@ -4,7 +4,7 @@ The inner products of one query and all items are accumulated in an array of sum
 For each non-zero column of the query, in order, the kernel adds the products with the entries of
 the inverted list of this column. Integers are summed in int32, and other values in float64. The
 sums are then read once, 64 sums at a time, to find the items that reach the k-th best score so far.
-Only items that reach this score are scored in float64 and may become results.
+Only items whose sums reach the k-th best score so far are scored in float64 and may become results.
 
 Items with equal scores are ordered by item number, so results depend only on the rows.
 """
@@ -135,8 +135,8 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
         return tiny
     for at in range(0, groups, lanes):
         largest_of_groups(sums, factors, at * GROUP, maxima, at)
-    # Only groups with a positive sum are kept. A sparse query has no item in common with most
-    # groups.
+    # Only groups with a positive sum are kept. Most groups contain no item that has a column in
+    # common with a sparse query.
     count = 0
     for group in range(groups):
         largest = maxima[group]

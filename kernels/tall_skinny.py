@@ -1,9 +1,9 @@
 """The products B'Z and Z + B C of a basis B that has many rows and few columns.
 
-BLAS computes these products as fast as the kernels of this module. However, the idle threads of
+BLAS computes B'Z and Z + B C as fast as the kernels of this module. However, the idle threads of
 BLAS keep cores busy for milliseconds after each call, although the next sparse product needs these
-cores. Moreover, the results of BLAS depend on the number of threads. The kernels keep tiles of 8
-x 16 sums in registers (``simd.tall_skinny``). Every product and every sum is rounded separately, so
+cores. Moreover, the results of BLAS depend on the number of threads. The kernels keep tiles of 8 x
+16 sums in registers (``simd.tall_skinny``). Every product and every sum is rounded separately, so
 results are bit-for-bit identical to the results of the plain loops, ``*_plain``, on every CPU.
 """
 

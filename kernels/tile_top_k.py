@@ -8,9 +8,9 @@ are collected. A candidate of a query is a slot (the position of a packed item) 
 reaches tau, and each query has a buffer of candidates. When the buffer of a query is full, and at
 the end of the search, the k candidates with the best tile scores are scored in float64. The k-th
 best of these float64 scores is a lower bound of the k-th best of all scores, and becomes the next
-tau. This lower bound is close to the k-th best score, because the candidates with the best tile
-scores are nearly the best k. The other candidates in the buffer are scored in float64 only if their
-upper bounds reach the new tau. In two cases, all candidates are scored: if more than half of the
+tau. The new tau is close to the k-th best score, because the candidates with the best tile scores
+are nearly the best k. The other candidates in the buffer are scored in float64 only if their upper
+bounds reach the new tau. In two cases, all candidates are scored: if more than half of the
 candidates of a full buffer reach the new tau, because there are many near-duplicates, and if there
 are few candidates at the end of a block. At the end of a search, the k-th best score of a query
 shows whether the estimate of tau was low enough. If the estimate was too high, the query is marked
@@ -252,8 +252,8 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """Raise tau of each query to the k-th best of the lower bounds of its candidates.
 
-    The lower bounds of K follow from the codes. The rounding of a float64 score may lower its K by
-    up to ``score_rounding``, so this number is subtracted from the new tau.
+    The codes of a candidate give a lower bound of its K. The rounding of a float64 score may lower
+    its K by up to ``score_rounding``, so this number is subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -441,11 +441,12 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
     """Collect, in three stages, the candidates in a range of panels that reach the thresholds.
 
     Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
-    the largest scores of the panels in the second half, and collects their candidates. Stage 2
-    collects the candidates of all panels except those of stage 1. Thresholds only rise, so every
-    slot of stage 1 that reaches the last threshold has been collected. Stage 1 of the sweep uses
-    projected codes only for the first 32 queries, as a trial. If the trial shows that projected
-    codes are not too costly, stage 2 uses projected codes for all queries.
+    the largest scores of the panels in the second half of the sample, and collects the candidates
+    in these panels. Stage 2 collects the candidates of all panels except those of stage 1.
+    Thresholds only rise, so every slot of stage 1 that reaches the last threshold has been
+    collected. Stage 1 of the sweep uses projected codes only for the first 32 queries, as a trial.
+    If the trial shows that projected codes are not too costly, stage 2 uses projected codes for all
+    queries.
     """
     metric_type, sample_stride = items.metric_type, search.sample_stride
     first_panel, last_panel = search.first_panel, search.last_panel
@@ -557,7 +558,7 @@ def _write_results(lo, queries, batch, search, block, candidates, initial_thresh
             results.rows[query],
         )  # fmt: skip
         # Rows below the initial threshold need not be found, and rows below the k-th best score are
-        # not results, so both are proved thresholds.
+        # not results, so the initial threshold and the k-th best score are proved thresholds.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
@@ -587,7 +588,7 @@ def search_grid(lo, hi, addresses, queries, batch, search, results):
     `results` is a SearchResults; the first axis of scores, rows and unproved is the range of
     panels, and the thresholds are shared by all tasks. If search.is_whole_search is true, the
     kernel ignores `batch`, divides all queries into blocks, and performs each task by
-    _search_whole_block. In such a search, the kernel reads only the rows and the filters of
+    _search_whole_block. In a whole search, the kernel reads only the rows and the filters of
     `queries`, and writes only the scores and the rows of `results`.
     """
     items = items_at(addresses)
@@ -622,7 +623,7 @@ def _search_whole_block(
 ):
     """Find the best k rows of a range of panels for queries first to last, without help of Python.
 
-    Other searches of blocks leave some steps to Python, which this kernel performs itself: it
+    This kernel itself performs some steps that other searches of blocks leave to Python: it
     computes the norms and the scaling of the queries, searches with estimated thresholds, and
     searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
     columns, computing norms and scaling in Python would take longer than the search. The results

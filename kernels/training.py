@@ -38,11 +38,11 @@ MASKED = np.float32(-np.inf)
 class Pool(NamedTuple):
     """The m sampled items that serve as negatives in one step.
 
-    `rows` (m, d) holds the rows of B that belong to these items, and `columns` (d, m) holds the
-    transpose of rows. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the number
-    of times that each item was sampled. The arrays `rows`, `columns`, `bias` and `counts` are
-    float32. `position_of` (p,) int32 holds the position of each of the p items in the pool, or -1
-    for an item that is not in the pool.
+    `rows` (m, d) holds the rows of B that belong to the sampled items, and `columns` (d, m) holds
+    the transpose of rows. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the
+    number of times that each item was sampled. The arrays `rows`, `columns`, `bias` and `counts`
+    are float32. `position_of` (p,) int32 holds the position of each of the p items in the pool, or
+    -1 for an item that is not in the pool.
     """
 
     rows: Any
@@ -359,8 +359,8 @@ def user_gradients(lo, hi, first, interactions, inputs, gradients, losses):
 def adagrad_step(rate, gradient, accumulator, row):
     """Subtract rate * gradient / sqrt(accumulator), a step of Adagrad, from a row.
 
-    `accumulator` (1,) holds the sum of |gradient|^2 of this row over all steps; the present step is
-    added first.
+    `accumulator` (1,) holds the sum of |gradient|^2 of the row over all steps; the function first
+    adds the present step to this sum.
     """
     squared = dot(gradient, gradient)
     if squared > 0:

@@ -107,7 +107,7 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
 
 @kernel
 def climb(lo, hi, units, lists, search, weights, counts):
-    """Search for the weights under which most edges are lost, in climbs lo to hi.
+    """Search for the weights under which the most edges are lost, in climbs lo to hi.
 
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). A round tries to flip
     one weight after another, and ends when no flip increases the number of lost edges. The next

@@ -23,5 +23,5 @@ this package to understand a kernel: the docstring of each operation says what i
 
 ``emit`` contains the helpers that emit IR for loads, stores, broadcasts and loops.
 ``instruction_sets`` lists the instruction sets of the tiles and their properties. All LLVM IR of
-the package is in this folder.
+the package is in this folder, except for the calls of kernels that ``compiler`` emits.
 """

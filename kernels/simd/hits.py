@@ -105,11 +105,11 @@ def list_panel_hits_by_projection(
 ):  # fmt: skip
     """Write the items of a panel that list_tile_hits_by_projection would list for one query.
 
-    The position of each of these items in the panel is written to hits, from hit0 on, and the
-    intrinsic returns the number of these items. For the arguments from `items` to `correction`, see
-    score_run. The arguments from `bound_terms` to `remainder_norms` are those that
+    The positions of the listed items in the panel are written to hits, from hit0 on, and the
+    intrinsic returns the number of listed items. For the arguments from `items` to `correction`,
+    see score_run. The arguments from `bound_terms` to `remainder_norms` are those that
     list_tile_hits_by_projection takes for the first panel of queries. The intrinsic works only for
-    instruction sets that have codes.
+    instruction sets with which rows are packed as int8 codes.
     """
     signature = types.int64(
         isa, items, item0, words, codes, code0, correction, query, bound_terms, projected_terms,

@@ -74,12 +74,12 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 
 
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
-    """Five instructions (vpmaddubsw, vpaddw, vpmaddwd) compute 64 products and add them to sums.
+    """Five instructions (twice vpmaddubsw, vpaddw, vpmaddwd, vpaddd) add 64 products to sums.
 
-    The 64 products belong to two words in each of 8 lanes. vpmaddubsw adds the products of two
-    neighbouring codes in int16, vpaddw adds the results of the two words in int16, and vpmaddwd
-    widens the sums to int32. Widening every result of vpmaddubsw separately would take six
-    instructions instead of five.
+    The 64 products belong to two words in each of 8 lanes. The instruction vpmaddubsw adds the
+    products of two neighbouring codes in int16, vpaddw adds the results of the two words in int16,
+    vpmaddwd widens the sums to int32, and vpaddd adds them to the totals. Widening every result of
+    vpmaddubsw separately would take six instructions instead of five.
     """
 
     __slots__ = ()

@@ -14,8 +14,8 @@ float32     d                item, word                       word, query
 =========== ================ ================================ =====================================
 
 If the items have a projection, the panels of their full codes are laid out *by item*, except with
-AMX. In this layout, the words of each item lie together, as in a panel of float32. Panels of
-projected codes are always laid out as in the table.
+AMX. In a panel that is laid out by item, the words of each item lie together, as in a panel of
+float32. Panels of projected codes are always laid out as in the table.
 """
 
 # The number of items, or of queries, in a panel.

@@ -130,9 +130,9 @@ class _RowCode:
     def for_each_entry_ahead(self, carried, step, panel, is_ahead):
         """Emit the loop of ``for_each_entry``, which prefetches rows if is_ahead is true.
 
-        The loop is emitted twice, because is_ahead is known only at run time. One loop prefetches
-        the row of a panel that is needed AHEAD non-zeros later, where the later non-zero may belong
-        to another row of the CSR matrix. The method returns the last carried values.
+        The loop is emitted twice, because is_ahead is known only at run time. One of the two copies
+        prefetches the row of a panel that is needed AHEAD non-zeros later, where the later non-zero
+        may belong to another row of the CSR matrix. The method returns the last carried values.
         """
         builder, outcomes = self._builder, []
 
