@@ -184,7 +184,8 @@ def _search(dtype: str) -> None:
         top_k(items, items, 5, measure=measure, allowed=range(50))
         top_k(items[:1], items, 5, measure=measure, allowed=one_item)
         neighbors_above(items, min_score=0.5, measure=measure)
-        if dtype == "float32":  # packing.match_type converts queries that do not fit into float32.
+        # encoded_rows.match_type does not convert float64 queries that float32 cannot represent.
+        if dtype == "float32":
             _search_wide_queries(items, measure)
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # The items contain duplicates.

@@ -50,8 +50,8 @@ class FastcosSearchIndex:
         self._numbers |= {name: len(self._numbers) + i for i, name in enumerate(names)}
 
     def _check_width(self, rows: Any) -> None:
-        width = np.empty((0, self._index.n_features_in_ if self._index else 0))
-        validation.check_same_width("embeddings", rows, "the documents", width)
+        width = self._index.n_features_in_ if self._index else 0
+        validation.check_width("embeddings", rows, "the documents", width)
 
     def search(
         self,

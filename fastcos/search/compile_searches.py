@@ -44,7 +44,8 @@ def compile_searches(dtype: str) -> None:
     # all rows is compiled, too.
     rows = 10 * (1.0 + np.random.default_rng(0).standard_normal((_ROWS, _COLUMNS)))
     items = encoded_rows.encode_rows(rows.astype(dtype), None, 1, "cosine")
-    # If the items are not float32, a search converts its queries to float64 (packing.match_type).
+    # A search converts its queries to float64 if the items are not float32 (match_type in
+    # encoded_rows).
     query_rows = rows.astype("float32" if dtype == "float32" else "float64")
     encoded_queries = encoded_rows.encode_rows(query_rows, None, 1, "cosine")
     segment = segments.Segment("cosine", items, np.arange(_ROWS, dtype=np.int64), 1)

@@ -40,7 +40,7 @@ from fastcos.search.range_search import pairs_above
 from fastcos.search.request import (
     Threshold,
     as_index_queries,
-    as_index_rows,
+    as_input_rows,
     as_min_score,
     as_request,
     as_threshold,
@@ -225,7 +225,10 @@ class SimilarityIndex:
             The rows contain NaN or infinity, or an id occurs twice.
         """
         measure, copy = get_measure(self.measure), validation.as_flag("copy", copy)
-        rows = memmap.as_stored("items", as_index_rows("items", items, measure, is_measured=True))
+        rows = as_input_rows(
+            "items", items, measure, or_empty=True, in_blocks=True, is_measured=True
+        )
+        rows = memmap.as_stored("items", rows)
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         item_groups = None if groups is None else ItemGroups.of(groups, len(rows))
         if memmap.is_on_disk(rows):
@@ -316,7 +319,8 @@ class SimilarityIndex:
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
         """Add items and return their ids; if may_replace, replace items with the same ids."""
         measure = get_measure(self.measure)
-        rows = memmap.as_stored("items", as_index_rows("items", items, measure, in_memory=True))
+        rows = as_input_rows("items", items, measure, or_empty=True, in_blocks=True, in_memory=True)
+        rows = memmap.as_stored("items", rows)
         item_ids = None if ids is None else as_ids("ids", ids, len(rows))
         with parallel.writer_lock():
             self._state, item_ids = index_changes.add_or_replace(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fastcos import validation
-from fastcos.search import model_check
 from fastcos.search.index_parts import Contents, IndexPart
 from fastcos.search.index_state import IndexState, changed_state
 from fastcos.search.item_groups import ItemGroups
@@ -30,7 +29,7 @@ def add_or_replace(
     the ids of the new items are their positions.
     """
     parts, n_positions = state.parts_in_memory(), state.n_positions
-    model_check.check_width("items", rows, state.width)
+    validation.check_width("items", rows, "the items of the index", state.width)
     row_groups = _as_groups(state, groups, len(rows))
     if ids is None:
         _check_ids_are_positions(state, parts)

@@ -34,8 +34,8 @@ from fastcos.search.index_parts import PACKED_ARRAYS, IndexPart, packed_arrays
 from fastcos.search.layout import TileLayout, tile_layout
 from fastcos.search.packing import PackedItems, packed_items
 from fastcos.search.segments import Segment
-from fastcos.similarity.base import Measure, capabilities, encode_items
-from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows
+from fastcos.similarity.base import Measure, capabilities
+from fastcos.similarity.encoded_rows import NO_BIAS, EncodedRows, encode_items
 from fastcos.storage import FastcosFormatError, Stored
 from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids

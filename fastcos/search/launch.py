@@ -13,10 +13,11 @@ import numpy as np
 
 from fastcos import parallel, validation
 from fastcos.kernels import few_queries, projected_queries, records, tile_top_k
-from fastcos.search.packing import PackedItems, match_row_type
+from fastcos.search.packing import PackedItems
 from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, best_of_parts
 from fastcos.search.task_grid import TaskGrid
+from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
 # If a call of ``tile_top_k.search_grid`` is the whole search, empty arrays are passed for the

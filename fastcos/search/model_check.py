@@ -98,15 +98,10 @@ def check_same_model(name: str, index_model: str | None, other_model: str | None
         )
 
 
-def check_width(name: str, rows: Any, width: int) -> None:
-    """Raise ValueError if the rows do not have ``width`` columns, as many as the items have."""
-    validation.check_same_width(name, rows, "the items of the index", np.empty((0, width)))
-
-
 def as_canaries(rows: Any, width: int) -> Rows:
     """Return a validated copy of canaries, which must have `width` columns."""
     canaries = validation.as_rows("canaries", rows)
-    check_width("canaries", canaries, width)
+    validation.check_width("canaries", canaries, "the items of the index", width)
     return validation.read_only(canaries.copy())
 
 

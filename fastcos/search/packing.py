@@ -1,7 +1,6 @@
 """Pack rows for the tiles, and convert queries to the format that the tiles read.
 
 ``pack_items`` scales, rotates and quantises items once, in the layout of the instruction set.
-``match_type`` returns queries in the number type in which the items are searched, and
 ``pack_queries`` computes the scale, the offset and the error bound of each query.
 """
 
@@ -22,7 +21,7 @@ from fastcos.search.filters import AllowedRows, ExcludedItems, kernel_filters
 from fastcos.search.layout import TileLayout, float_layout, tile_layout
 from fastcos.search.plan import pays_grouping
 from fastcos.similarity import kernel_records
-from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows
+from fastcos.similarity.encoded_rows import METRIC_TYPES, EncodedRows, match_type
 from fastcos.validation import Floats as Floats, Integers as Integers, Rows as Rows
 
 # The seed of the random signs by which a rotation spreads a row over its coordinates.
@@ -352,33 +351,6 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
     The queries are converted to the type in which the items are searched.
     """
     return kernel_records.pair_scoring(metric_type, match_type(queries, items.rows), items)
-
-
-def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
-    """Convert queries to the type in which the items are searched; all scores stay the same.
-
-    If the items are not float32, queries are searched in float64, which represents all their
-    numbers exactly. If the items are float32, float64 queries are searched in float32 if float32
-    represents all of their numbers exactly, for example the output of a float32 model as a list of
-    Python floats.
-    """
-    rows = match_row_type(queries.rows, items.dtype)
-    return queries if rows is queries.rows else queries._replace(rows=rows)
-
-
-def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
-    """Convert the rows of queries as ``match_type`` does, for items of this type."""
-    if rows.dtype == item_type:
-        return rows
-    if item_type != np.float32:
-        if rows.dtype == np.float32:
-            return validation.read_only(rows.astype(np.float64))
-    elif rows.dtype == np.float64:
-        with np.errstate(over="ignore", under="ignore"):
-            float32_rows = rows.astype(np.float32)
-        if np.array_equal(float32_rows, rows):
-            return validation.read_only(float32_rows)
-    return rows
 
 
 def _power_of_two(size: float) -> float:

@@ -19,8 +19,8 @@ from fastcos.search.range_candidates import find_candidates
 from fastcos.search.request import Threshold, as_threshold, rounded_scores
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import ItemSource, fit_items
-from fastcos.similarity.base import Measure, encode_queries, get_measure, is_upper_bounded
-from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.similarity.base import Measure, get_measure, is_upper_bounded
+from fastcos.similarity.encoded_rows import EncodedRows, encode_queries
 from fastcos.validation import Floats, Integers
 
 if TYPE_CHECKING:

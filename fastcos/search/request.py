@@ -1,6 +1,6 @@
 """Validate the arguments of a search, and read its queries.
 
-``as_items`` validates rows, ``as_threshold`` validates the minimal score, and ``as_request``
+``as_input_rows`` validates rows, ``as_threshold`` validates the minimal score, and ``as_request``
 validates the items that each query is allowed to find, and returns a ``SearchRequest``, which
 ``execute`` answers. A prepared search (``prepared``) skips this module if its queries need no
 conversion.
@@ -20,10 +20,10 @@ from fastcos import validation
 from fastcos.parallel import memmap
 from fastcos.search.filters import ExcludedItems, no_exclusions
 from fastcos.search.item_groups import QueryGroups
-from fastcos.search.model_check import check_same_model, check_width
+from fastcos.search.model_check import check_same_model
 from fastcos.search.segments import Segment
-from fastcos.similarity.base import BaseMeasure, Measure, capabilities, encode_queries
-from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.similarity.base import BaseMeasure, Measure, capabilities
+from fastcos.similarity.encoded_rows import EncodedRows, encode_queries
 from fastcos.validation import Integers, Rows
 
 # The largest min_score that is accepted for cosine. The limit is above 1, because users may pass a
@@ -203,12 +203,13 @@ def as_threshold(name: str, value: object, measure: Measure, model: str | None =
     return float(calibrated.threshold())
 
 
-def as_items(
+def as_input_rows(
     name: str,
     X: Any,
     measure: Measure,
     *,
     or_vector: bool = False,
+    or_empty: bool = False,
     in_memory: bool = False,
     in_blocks: bool = False,
     widen: bool = False,
@@ -216,12 +217,16 @@ def as_items(
 ) -> Any:
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
+    or_empty=True also accepts an empty matrix (0, d), and returns it in float32.
     in_memory=True reads memory-mapped rows into memory. in_blocks=True returns low-precision rows
     (of one- or two-byte numbers) unchanged, to be converted block by block; widen=True converts
     them to float32 at once instead. is_measured=True skips the check for NaN in float32 rows,
     because encode_rows will find any NaN when it computes the norms of the rows. in_blocks and
     is_measured have an effect only if the measure has the capability ``append``.
     """
+    shape: tuple[int, ...] = getattr(X, "shape", ()) if or_empty else ()
+    if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
+        return np.empty(shape, np.float32)
     capability = capabilities(measure)
     return memmap.as_mapped_rows(
         name, X, on_disk=capability.blocks and not in_memory,
@@ -230,18 +235,13 @@ def as_items(
     )  # fmt: skip
 
 
-def as_index_rows(name: str, X: Any, measure: Measure, **options: bool) -> Any:
-    """Return rows for an index as ``as_items`` does, but also accept an empty matrix (0, d)."""
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
-        return np.empty(shape, np.float32)
-    return as_items(name, X, measure, in_blocks=True, **options)
-
-
 def as_index_queries(X: Any, measure: Measure, width: int, *, in_memory: bool = False) -> Any:
     """Return X as validated queries for an index whose items have `width` columns."""
-    Q = as_index_rows("queries", X, measure, or_vector=True, in_memory=in_memory, widen=True)
-    check_width("queries", Q, width)
+    Q = as_input_rows(
+        "queries", X, measure, or_vector=True, or_empty=True, in_memory=in_memory, in_blocks=True,
+        widen=True,
+    )  # fmt: skip
+    validation.check_width("queries", Q, "the items of the index", width)
     return Q
 
 

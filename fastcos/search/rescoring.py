@@ -11,13 +11,18 @@ from fastcos.parallel import memmap
 from fastcos.search.candidate_lists import best_of_positions, best_of_scored, score_lists
 from fastcos.search.execute import finish
 from fastcos.search.options import ExecutionOptions, as_options
-from fastcos.search.packing import match_type
 from fastcos.search.rankings import select_best
-from fastcos.search.request import as_items
+from fastcos.search.request import as_input_rows
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity import kernel_records, safe_norms
-from fastcos.similarity.base import Measure, capabilities, encode_queries, get_measure
-from fastcos.similarity.encoded_rows import EncodedRows, encode_rows, row_norms
+from fastcos.similarity.base import Measure, capabilities, get_measure
+from fastcos.similarity.encoded_rows import (
+    EncodedRows,
+    encode_queries,
+    encode_rows,
+    match_type,
+    row_norms,
+)
 from fastcos.validation import Floats, Integers
 
 # If rows must be copied, a thread copies and scores this many bytes of rows at once, so that the
@@ -217,7 +222,7 @@ def _as_listed_items(items: Any, measure: Measure) -> Any:
     if capabilities(measure).append:
         array = validation.as_shared_array(items)
         return array if memmap.is_narrow(array) else validation.as_row_shape("items", items)
-    return as_items("items", items, measure)
+    return as_input_rows("items", items, measure)
 
 
 def _best_of_rows(

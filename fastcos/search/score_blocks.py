@@ -12,14 +12,8 @@ from fastcos.search.options import as_options
 from fastcos.search.request import rounded_scores
 from fastcos.search.segments import encode_segment
 from fastcos.search.sources import FittedItems
-from fastcos.similarity.base import (
-    Measure,
-    UpperBounded,
-    encode_queries,
-    get_measure,
-    is_upper_bounded,
-)
-from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
+from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper_bounded
+from fastcos.similarity.encoded_rows import EncodedRows, encode_queries, encode_rows
 from fastcos.validation import Floats
 
 # The bytes that one score takes while its block is computed. A score that is computed from a

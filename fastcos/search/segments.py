@@ -23,8 +23,8 @@ from fastcos.search.packing import (
     norms_repeat,
     pack_items,
 )
-from fastcos.similarity.base import Measure, encode_items
-from fastcos.similarity.encoded_rows import EncodedRows
+from fastcos.similarity.base import Measure
+from fastcos.similarity.encoded_rows import EncodedRows, encode_items
 from fastcos.validation import Integers, Rows
 
 

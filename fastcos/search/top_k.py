@@ -12,7 +12,7 @@ from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.request import (
     SearchRequest,
     as_exclude_self,
-    as_items,
+    as_input_rows,
     as_min_score,
     as_request,
 )
@@ -150,13 +150,13 @@ def top_k(
     # If results are written to a directory, low-precision rows are converted to float32 at once,
     # because the fingerprint by which a call resumes a run contains the type of the rows.
     in_blocks, in_memory = out is None and groups is None, groups is not None
-    Q = as_items(
+    Q = as_input_rows(
         "queries", queries, unfitted_measure, or_vector=items is not None, in_memory=in_memory,
         in_blocks=in_blocks,
     )  # fmt: skip
     X = Q
     if items is not None:
-        X = as_items(
+        X = as_input_rows(
             "items", items, unfitted_measure, in_memory=in_memory, in_blocks=in_blocks,
             is_measured=in_blocks,
         )  # fmt: skip

@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.parallel import memmap
-from fastcos.similarity.encoded_rows import EncodedRows, encode_rows
 from fastcos.validation import Floats, Rows
 
 MetricType = Literal["dot", "cosine", "euclidean"]
@@ -185,19 +184,6 @@ def require(measure: Any, capability: str, argument: str = "measure") -> None:
     """Raise ValueError if a measure lacks the capability with this name."""
     if not getattr(capabilities(measure), capability):
         raise ValueError(f"{argument} must have the capability {capability!r}, got {measure.name}")
-
-
-def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRows:
-    """Return the items as a fitted measure encodes them, with their norms and biases."""
-    validation.check_scorable("items", B, B)
-    encoded, bias = measure.encode_items(B), measure.item_bias(B)
-    return encode_rows(encoded, bias, n_threads, measure.metric_type, are_input_items=encoded is B)
-
-
-def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedRows:
-    """Return the queries as a fitted measure encodes them, with their norms."""
-    validation.check_scorable("queries", Q, Q)
-    return encode_rows(measure.encode_queries(Q), None, n_threads, measure.metric_type)
 
 
 class Invariances(NamedTuple):

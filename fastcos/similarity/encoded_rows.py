@@ -1,4 +1,8 @@
-"""Rows that a measure has encoded for a search: validated, and with their norms and biases."""
+"""Rows that a measure has encoded for a search: validated, and with their norms and biases.
+
+``encode_queries`` and ``encode_items`` call the methods of the measure, and ``match_type`` converts
+encoded queries to the number type in which the items are searched.
+"""
 
 from typing import Any, NamedTuple, cast
 
@@ -8,6 +12,7 @@ from fastcos import parallel, validation
 from fastcos.kernels import pair_scores
 from fastcos.parallel import memmap, readiness
 from fastcos.similarity import safe_norms
+from fastcos.similarity.base import Measure
 from fastcos.similarity.numpy_products import row_norms_in_numpy
 from fastcos.validation import Floats, Integers, Rows
 
@@ -40,6 +45,19 @@ class EncodedRows(NamedTuple):
         read_only = validation.read_only
         bias = read_only(bias[numbers]) if len(bias) else bias
         return EncodedRows(read_only(rows[numbers]), read_only(norms[numbers]), bias)
+
+
+def encode_items(measure: Measure, B: Rows, n_threads: int | None) -> EncodedRows:
+    """Return the items as a fitted measure encodes them, with their norms and biases."""
+    validation.check_scorable("items", B, B)
+    encoded, bias = measure.encode_items(B), measure.item_bias(B)
+    return encode_rows(encoded, bias, n_threads, measure.metric_type, are_input_items=encoded is B)
+
+
+def encode_queries(measure: Measure, Q: Rows, n_threads: int | None) -> EncodedRows:
+    """Return the queries as a fitted measure encodes them, with their norms."""
+    validation.check_scorable("queries", Q, Q)
+    return encode_rows(measure.encode_queries(Q), None, n_threads, measure.metric_type)
 
 
 def encode_rows(
@@ -113,3 +131,30 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(pair_scores.row_norms, blocks, rows, norms, n_threads=n_threads)
     return validation.read_only(norms)
+
+
+def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
+    """Convert queries to the type in which the items are searched; all scores stay the same.
+
+    If the items are not float32, queries are searched in float64, which represents all their
+    numbers exactly. If the items are float32, float64 queries are searched in float32 if float32
+    represents all of their numbers exactly, for example the output of a float32 model as a list of
+    Python floats.
+    """
+    rows = match_row_type(queries.rows, items.dtype)
+    return queries if rows is queries.rows else queries._replace(rows=rows)
+
+
+def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
+    """Convert the rows of queries as ``match_type`` does, for items of this type."""
+    if rows.dtype == item_type:
+        return rows
+    if item_type != np.float32:
+        if rows.dtype == np.float32:
+            return validation.read_only(rows.astype(np.float64))
+    elif rows.dtype == np.float64:
+        with np.errstate(over="ignore", under="ignore"):
+            float32_rows = rows.astype(np.float32)
+        if np.array_equal(float32_rows, rows):
+            return validation.read_only(float32_rows)
+    return rows

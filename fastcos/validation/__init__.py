@@ -346,8 +346,13 @@ def _convert(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
     """Raise ValueError if rows and other differ in their numbers of columns."""
-    if rows.shape[1] != other.shape[1]:
-        rule = f"have as many columns as {other_name} ({other.shape[1]})"
+    check_width(name, rows, other_name, other.shape[1])
+
+
+def check_width(name: str, rows: Any, other_name: str, width: int) -> None:
+    """Raise ValueError if rows do not have ``width`` columns, as many as the other rows have."""
+    if rows.shape[1] != width:
+        rule = f"have as many columns as {other_name} ({width})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
 
 
