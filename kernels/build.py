@@ -25,8 +25,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-# The module whose function native_jobs() lists the jobs. It is named by a string, because this
-# package must not import the packages that are built on it.
+# The module whose function native_jobs() lists the jobs. The module is named by a string, because
+# this package must not import the packages that are built on it.
 OPERATIONS = "fastcos.cli.warmup"
 COMPILER = shlex.split(os.environ.get("CC", "cc"))
 

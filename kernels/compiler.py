@@ -39,8 +39,9 @@ from .numba_internals import (
 # allocate memory. Compiling the search kernel for rows of 64 columns takes 144 MiB.
 _COMPILER_BYTES = 2**28
 # The number of new objects after which Python collects garbage during a compilation, which creates
-# many objects. A compilation then takes 8 % less time and 40 MiB more memory than with Python's
-# default; without any collection, a compilation would take 12 % less time and 220 MiB more memory.
+# many objects. With this number, a compilation takes 8 % less time and 40 MiB more memory than with
+# Python's default; without any collection, a compilation would take 12 % less time and 220 MiB more
+# memory.
 _OBJECTS_PER_COLLECTION = 50_000
 # The lock under which kernels are created, because several threads may need the same new kernel.
 lock = threading.RLock()
@@ -143,10 +144,11 @@ stopwatch = Stopwatch()
 
 
 # One parallel loop serves all kernels. This loop calls a kernel by its address, passes a pointer to
-# the arguments, and runs the same machine code as the thread pool. Compiling this loop takes 2 s in
-# every process. Compiling a separate loop around each kernel would take 57 s for the five
-# operations of tests/robustness/guard_calls.py. The loop is not cached, because Numba names the
-# body of a parallel loop by an address in memory, so two loops on disk could have the same name.
+# the arguments, and runs the same machine code as the thread pool. Compiling the parallel loop
+# takes 2 s in every process. Compiling a separate loop around each kernel would take 57 s for the
+# five operations of tests/robustness/guard_calls.py. The loop is not cached, because Numba names
+# the body of a parallel loop by an address in memory, so two loops on disk could have the same
+# name.
 
 # The types of the arguments of an entry: lo, hi, and a pointer to the arguments of the kernel.
 _BLOCK = types.int64, types.int64, types.uintp

@@ -42,8 +42,9 @@ def _all_valid(lo, hi, X, views, n_columns):
     # The loops run over slices, because Numba would otherwise test whether each index is negative.
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
     # The bits of each value, without the sign bit, are compared as an integer with the bits of
-    # infinity. An infinite value or NaN is at least as large as infinity. An explicit zero fails
-    # the comparison as well, because 1 is subtracted first, and 0 - 1 wraps to the largest integer.
+    # infinity. Compared as integers, the bits of an infinite value or of NaN are at least as large
+    # as those of infinity. An explicit zero fails the comparison as well, because 1 is subtracted
+    # first, and 0 - 1 wraps to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):

@@ -83,8 +83,9 @@ NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
 # A run of panels is compared with one query after the other, while the next panel is prefetched. A
-# run has at least this many words, which is one panel of 128 columns. A search with four queries
-# among 1,000,000 items of 128 columns is then 1.3 times as fast as with runs of 4 panels.
+# run has at least this many words, which is the size of one panel of 128 columns. With runs of one
+# panel, a search with four queries among 1,000,000 items of 128 columns is 1.3 times as fast as
+# with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
 
 
@@ -267,8 +268,8 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
     """
     n_panels = largest_products.shape[0]
     n_best, kth_score, rank, previous_guess = 0, -np.inf, min(first_rank, n_panels), NEVER
-    # Step 4 of the file's docstring: slots that reach a guessed threshold are scored. The guess is
-    # lowered until k rows have been found.
+    # Step 4 of the file's docstring: slots that reach a guessed threshold are scored. The guessed
+    # threshold is lowered until k rows have been found.
     while True:
         guess = -NEVER
         if rank > 0:

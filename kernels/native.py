@@ -36,8 +36,8 @@ TIERS = {
 }
 # The flags of a NumPy array: C order, Fortran order, aligned, writeable.
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
-# The types whose instances are passed to native code as arrays. Other subclasses of ndarray may
-# behave differently.
+# The types whose instances are passed to native code as arrays. Other subclasses of ndarray are not
+# among them, because they may behave differently.
 _ARRAYS = frozenset((np.ndarray, np.memmap))
 # The Python types that kernels accept in addition to arrays and NumPy numbers, each with its format
 # character for the module struct.
@@ -51,7 +51,7 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# While native libraries are built, `recorder` is a function. Every call of compiled code then calls
+# While native libraries are built, `recorder` is a function, and every call of compiled code calls
 # recorder(kernel, arrays), so that the build learns which signatures to compile.
 recorder = None
 

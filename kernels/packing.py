@@ -44,8 +44,9 @@ LARGEST_CODE = np.float32(127.0)
 # sum of a query's positive codes is at most this number, and so is the sum of the magnitudes of its
 # negative codes.
 _LARGEST_INT16_SUM = 128
-# The number of rows that are sorted and divided into panels together. The offsets of these rows
-# differ little, and the buffer of the rows, 1 kB per column, stays in the second-level cache.
+# The number of rows that are sorted and divided into panels together. The offsets of the rows of
+# one chunk differ little, and the buffer of these rows, 1 kB per column, stays in the second-level
+# cache.
 CHUNK = 8 * PANEL
 # A bitwise exclusive or with this constant adds 128 to each of the four signed codes of a word.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)

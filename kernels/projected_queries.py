@@ -210,7 +210,8 @@ def _search_other_panels(
                     largest_products, buffers.hits,
                 )  # fmt: skip
                 n_tried += 1
-        # If the queries are unlike the items, almost every slot reaches the threshold.
+        # If the queries are unlike the items, the upper bound of almost every slot reaches the
+        # threshold.
         is_costly |= n_tried >= PANELS_TRIED and projection_costs_more(n_hits, n_tried, n, items)
 
 

@@ -37,8 +37,8 @@ ARRAYS_OF_ITEMS = (
 # In the table of an ItemAddresses, the entries of Items are followed by two entries for each of
 # these fields of Projection.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
-# For each array, the index in the table at which its address is stored. The next entry of the table
-# is the number of elements of the array.
+# For each array, the index at which the table of an ItemAddresses contains the address of the
+# array. The entry after the address is the number of elements of the array.
 (
     _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,
@@ -46,8 +46,8 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 (_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REMAINDER_NORMS, _ETA, _LARGEST_K) = (
     2 * (len(ARRAYS_OF_ITEMS) + number) for number in range(len(ARRAYS_OF_PROJECTION))
 )
-# The last three entries of the table are the number of columns, the number of words of a packed
-# row, and the number of words of a projected row.
+# The last three entries of the table of an ItemAddresses are the number of columns, the number of
+# words of a packed row, and the number of words of a projected row.
 _COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 5)
 TABLE_SIZE = _PROJECTED_WORDS + 1
 # Empty arrays that tell ``array_at`` the type of the array at an address.

@@ -12,7 +12,7 @@ DIGIT_BITS = 11
 # The number of values that a digit can have.
 DIGITS = 2**DIGIT_BITS
 # The quantisation of scores neither overflows nor underflows if the difference between the highest
-# and the lowest score is between these two numbers. If the difference is not between them, all
+# and the lowest score is between these two numbers. If the difference is outside this range, all
 # levels are 0.
 MIN_RANGE = 2.0**-900
 MAX_RANGE = 2.0**900

@@ -8,7 +8,8 @@ import numpy as np
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I32, I64, broadcast, element_type, load, pointers, store
 
-# The number of sums that are compared with a bound at once. Each result is one bit of a uint64.
+# The number of sums that are compared with a bound at once. Each comparison gives one bit of a
+# uint64.
 CHUNK = 64
 # The number of sums in a group. The first threshold is estimated from the largest sum of each
 # group.
