@@ -20,7 +20,8 @@ from fastcos import parallel, storage
 from fastcos.integrations.metadata_index import MetadataIndex
 from fastcos.search import SimilarityIndex
 from fastcos.search.model_check import as_model, check_same_model
-from fastcos.search.request import Threshold, as_threshold, rounded_scores
+from fastcos.search.request import Threshold, as_threshold
+from fastcos.search.results import rounded_scores
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.storage.atomic_files import write_text
 from fastcos.validation import as_real

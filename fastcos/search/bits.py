@@ -9,8 +9,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import bits, records
 from fastcos.kernels.simd.hamming import LANES
 from fastcos.search.options import ExecutionOptions
-from fastcos.search.request import as_exclude_self, rounded_scores
-from fastcos.search.results import Neighbors
+from fastcos.search.request import as_exclude_self
+from fastcos.search.results import Neighbors, rounded_scores
 
 # The measures of packed bits, each with the number by which the kernel knows it. The score by
 # "hamming" is minus the Hamming distance, and the score by "bit_cosine" is the cosine.

@@ -24,8 +24,8 @@ from fastcos.search.candidate_lists import best_of_lists
 from fastcos.search.group_search import GroupSearch
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.rankings import Ranking
-from fastcos.search.request import QueryBatch, SearchRequest, rounded_scores
-from fastcos.search.results import Neighbors
+from fastcos.search.request import QueryBatch, SearchRequest
+from fastcos.search.results import Neighbors, rounded_scores
 from fastcos.search.segment_search import search_segments
 from fastcos.search.sources import ItemSource
 from fastcos.similarity.base import Measure

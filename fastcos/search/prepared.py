@@ -41,8 +41,7 @@ from fastcos.search.launch import Launch, launch_of
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.plan import SearchPlan
 from fastcos.search.rankings import Ranking, select_best
-from fastcos.search.request import rounded_scores
-from fastcos.search.results import IndexNeighbors
+from fastcos.search.results import IndexNeighbors, rounded_scores
 from fastcos.search.scan import SegmentRequest, plan_segment
 from fastcos.search.sources import FittedItems
 from fastcos.similarity import kernel_records

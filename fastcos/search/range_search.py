@@ -16,7 +16,8 @@ from fastcos.search.filters import AllowedRows, ExcludedItems, no_exclusions
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.packing import pair_scoring
 from fastcos.search.range_candidates import find_candidates
-from fastcos.search.request import Threshold, as_threshold, rounded_scores
+from fastcos.search.request import Threshold, as_threshold
+from fastcos.search.results import rounded_scores
 from fastcos.search.segments import Segment, exclusions_within
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity.base import Measure, get_measure, is_upper_bounded

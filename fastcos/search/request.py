@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fastcos import validation
 from fastcos.parallel import memmap
@@ -161,18 +160,6 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
             f"{n_queries} queries and {n_items} items"
         )
     return exclude_self
-
-
-def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
-    """Return scores in float32, as searches return them; scores that are too large become infinite.
-
-    A threshold is rounded to float32 by this function as well, before it is compared with scores.
-    Therefore a pair qualifies if and only if the score that a search returns for it is at least the
-    rounded threshold. In particular, a user can pass a returned score as a threshold without losing
-    the pairs with this score.
-    """
-    with np.errstate(over="ignore"):
-        return np.asarray(scores).astype(np.float32)
 
 
 def as_min_score(value: Any, measure: Measure, model: str | None = None) -> float | None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fastcos import parallel, validation
 from fastcos.search.candidate_lists import score_lists
 from fastcos.search.options import as_options
-from fastcos.search.request import rounded_scores
+from fastcos.search.results import rounded_scores
 from fastcos.search.segments import encode_segment
 from fastcos.search.sources import FittedItems
 from fastcos.similarity.base import Measure, UpperBounded, get_measure, is_upper_bounded

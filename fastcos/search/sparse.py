@@ -19,9 +19,8 @@ from fastcos.search.request import (
     as_exclude_self,
     as_min_score,
     as_threshold,
-    rounded_scores,
 )
-from fastcos.search.results import Neighbors, padded
+from fastcos.search.results import Neighbors, padded, rounded_scores
 from fastcos.search.sparse_rows import SparseRows, as_sparse_rows, without_unused_columns
 from fastcos.similarity import Measure, get_measure
 
