@@ -129,7 +129,7 @@ class Alignment(Record):
             "residual after the rotation": self.residual,
             "median cosine of an item with its old vector": float(np.median(self.self_cosines)),
             "share of old vectors whose nearest new item is the same": self.self_match_rate,
-            "this share before the alignment": self.self_match_rate_before,
+            "the same share before the alignment": self.self_match_rate_before,
             "items that moved much more than most items": len(self.moved),
             "stored vectors of the old version remain valid": (
                 "yes" if self.old_vectors_valid else "no"

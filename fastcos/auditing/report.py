@@ -523,8 +523,8 @@ class Audit(Record):
                     "A loss judges the predictions of a model. Many losses do not determine the "
                     "scale of the latent dimensions: multiplying the users by any diagonal matrix "
                     "D and the items by its inverse leaves every prediction unchanged (Steck, "
-                    "Ekanadham, Kallus 2024, arXiv:2403.05440). The start, the optimiser and the "
-                    "number of epochs then decide the scale.",
+                    "Ekanadham, Kallus 2024, arXiv:2403.05440). If the loss does not determine the "
+                    "scale, the start, the optimiser and the number of epochs determine it.",
                     "The condition of D is its largest factor divided by its smallest; a rescaling "
                     "of condition 1 changes no cosine. On the simulation of the paper, the two "
                     "special cases of D differ by a rescaling of condition 5.",

@@ -28,7 +28,11 @@ _COLUMNS = (
     ("between", "between", "mean cosine of items with different labels"),
     ("d'", "contrast", "difference of within and between in standard deviations"),
     ("eff. rank", "effective_rank", "effective rank of the items"),
-    ("Jaccard@10", "jaccard_at_10", "Jaccard index of the ten nearest items here and under D = I"),
+    (
+        "Jaccard@10",
+        "jaccard_at_10",
+        "Jaccard index between the ten nearest items under the rescaling and under D = I",
+    ),
     ("±", "jaccard_error", "standard error of Jaccard@10"),
 )
 

@@ -256,7 +256,7 @@ def _readable_in_blocks(
     ]
     unsupported = [candidate.measure for candidate in candidates if candidate not in supported]
     if are_chosen and unsupported:
-        rule = "have the capability 'blocks' for rows on disk that do not fit working_memory"
+        rule = "have the capability 'blocks' for rows on disk that exceed working_memory"
         raise ValueError(f"measures must {rule}, got {validation.format_value(unsupported[0])}")
     return supported, unsupported
 

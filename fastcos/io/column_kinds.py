@@ -203,7 +203,7 @@ class Column:
         """Raise FastcosFormatError because the column contains neither only numbers nor texts."""
         rule = "a number in every row, or texts"
         if self.kind == "mixed":
-            rule = f"a number in every row (or be given: id_column={self.name!r})"
+            rule = f"a number in every row (if it holds ids, pass id_column={self.name!r})"
         self._refuse(path, rule, self._rows.keys() - {"number"})
 
 

@@ -124,7 +124,9 @@ class Factors:
         [[1, 2], [1, 2]]
         """
         if self.users is None:
-            raise ValueError("users must be given for scoring_embeddings, got a model without them")
+            raise ValueError(
+                "users must be given for scoring_embeddings, got a model without users"
+            )
         if self._with_biases is not None:
             return ScoringEmbeddings(*self._with_biases)
         return ScoringEmbeddings(self.users, self.items)

@@ -162,9 +162,9 @@ class ArrowTable:
             expanded += max(8 * values, group.total_byte_size)
         if expanded > largest_size(self.path.stat().st_size):
             raise FastcosFormatError(
-                f"{self.path} must not expand more than {LARGEST_RATIO}-fold beyond "
-                f"{LARGEST_FREE_SIZE >> 30} GiB, got {expanded / 2**30:,.1f} GiB; split it if it "
-                "is genuine"
+                f"{self.path} must expand to at most {LARGEST_FREE_SIZE >> 30} GiB, or to at most "
+                f"{LARGEST_RATIO} times its size, got {expanded / 2**30:,.1f} GiB; if the file is "
+                "genuine, split it"
             )
 
     def _reading(self) -> AbstractContextManager[None]:

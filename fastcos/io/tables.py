@@ -344,7 +344,7 @@ def open_table(
     check_text("member", member)
     check_text("delimiter", delimiter)
     if delimiter is not None and len(delimiter) > 1 and delimiter != "::":
-        raise ValueError(f"delimiter must be one letter or '::', got {format_value(delimiter)}")
+        raise ValueError(f"delimiter must be one character or '::', got {format_value(delimiter)}")
     check_progress(progress)
     suffix = suffix_of(Path(member or path))
     if suffix in (*PARQUET_SUFFIXES, *ARROW_SUFFIXES, *JSON_SUFFIXES):

@@ -235,8 +235,8 @@ def explain_source(
     if is_bounded:
         reasons = (
             f"{items.measure.name} only bounds an inner product: {n_candidates(k, n_allowed)} "
-            "candidates of each query are found first, and refined by the measure, whose time is "
-            "not estimated",
+            "candidates of each query are found first, and the measure then scores the candidates; "
+            "the time that the measure takes is not estimated",
         )
     planned: list[_Planned] = []
     if items.segments:

@@ -363,8 +363,8 @@ def _plan_search(
             return plan
     if not is_packed and n <= costs.scores_per_packed_row:
         reasons.append(
-            f"every pair is scored: to pack a row takes as long as {costs.scores_per_packed_row} "
-            "scores of it, and the rows are not packed"
+            "every pair is scored: the rows are not packed yet, and packing a row takes as long as "
+            f"scoring it for {costs.scores_per_packed_row} queries"
         )
         return _plan_score_all(segment, request, machine, costs, tuple(reasons))
     if request.n_allowed is None and not request.excludes_pairs:
@@ -408,28 +408,28 @@ def _plan_unpacked(
     is_large = work >= costs.min_work_unpacked
     if not (costs.min_queries_unpacked <= n <= costs.max_queries_unpacked and is_large):
         reasons.append(
-            "the rows are not multiplied without packing: that saves time "
-            f"only for {costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries, and "
-            f"from 2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds on"
+            "multiplication of unpacked rows is not used: it saves time only for "
+            f"{costs.min_queries_unpacked} to {costs.max_queries_unpacked} queries, and from "
+            f"2^{round(math.log2(max(1, costs.min_work_unpacked)))} multiply-adds on"
         )
         return None
     # The int8 tiles of AVX2 are wider than its float32 tiles, so packing is faster with AVX2.
     is_slow = machine.isa in ("avx2", "avxvnni")
     if not machine.has_tiles or segment.row_type != "float32" or is_slow:
         reasons.append(
-            "the rows are not multiplied without packing: the tiles of the instruction set "
-            f"{machine.isa} do not read {segment.row_type} rows, or not fast enough"
+            "multiplication of unpacked rows is not used: the tiles of the instruction set "
+            f"{machine.isa} do not read {segment.row_type} rows, or read them too slowly"
         )
         return None
     if segment.n_rows < PANEL:
         reasons.append(
-            f"the rows are not multiplied without packing: there are fewer than {PANEL} rows"
+            f"multiplication of unpacked rows is not used: there are fewer than {PANEL} rows"
         )
         return None
     if segment.has_moderate_norms is None:
         return SearchPlan("unpacked", needs="moderate_norms")
     if not segment.has_moderate_norms:
-        reasons.append("the rows are not multiplied without packing: float32 might overflow")
+        reasons.append("multiplication of unpacked rows is not used: float32 might overflow")
         return None
     capacity = full_capacity(request.k, costs)
     per_thread = n * (36 * capacity + 24 * request.k + 4 * segment.n_columns)
@@ -642,8 +642,8 @@ def _plan_packed(
     sample = guess_in_range(k, needed_rows, grid.panels_per_range, costs)
     if grid.n_ranges > 1:
         reasons += (
-            "the rows are divided, too: a block of queries for each thread would read all codes "
-            f"{machine.n_threads} times",
+            "the rows are divided among the threads, too: if each thread searched a block of "
+            f"queries in all rows, the threads would read all codes {machine.n_threads} times",
         )
     return SearchPlan(
         "packed", kernel="few_blocks" if may_share_rows else "query_blocks", layout=layout,

@@ -57,7 +57,7 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
             parameters[parameter] = value
         else:
             got = "no attribute of its name" if value is measure else type(value).__name__
-            rule = "a number, a text or an array to be saved"
+            rule = "a number, a string or an array to be saved"
             raise TypeError(f"{parameter} of the measure must be {rule}, got {got}")
     return {"name": measure.name, "parameters": parameters}, arrays
 

@@ -47,7 +47,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
 def write_text(path: PathLike, text: str) -> None:
     """Write text as UTF-8, atomically; raise OSError in the same cases as :func:`atomic_path`."""
-    as_instance("text", text, str, "a text")
+    as_instance("text", text, str, "a string")
     with atomic_path(path) as temporary:
         # Python represents a file name that is not UTF-8 by lone surrogates, which UTF-8 cannot
         # encode. Lone surrogates are written as escape sequences, which JSON readers understand.

@@ -151,7 +151,7 @@ def check_callable(name: str, function: Any) -> None:
 def check_text(name: str, value: Any) -> None:
     """Raise TypeError unless value is None or a string that is not empty."""
     if value is not None and not (isinstance(value, str) and value):
-        raise TypeError(f"{name} must be a text or None, got {format_value(value)}")
+        raise TypeError(f"{name} must be a string or None, got {format_value(value)}")
 
 
 def as_list(name: str, values: Any) -> list[Any]:

@@ -246,7 +246,7 @@ def _from_objects(name: str, array: Array) -> Array:
     try:
         return array.astype(np.float64)
     except OverflowError:
-        raise ValueError(f"{name} must be finite, got a number beyond float64") from None
+        raise ValueError(f"{name} must be finite, got a number too large for float64") from None
 
 
 def _check_columns(name: str, columns: list[str]) -> None:

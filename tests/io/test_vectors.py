@@ -79,7 +79,7 @@ def test_binary_vectors(tmp_path, between):
         ("v.bin", b"1 1\n" + b"a" * 9000 + b" 0000\n", "words of at most 500 characters, got 9000"),
         ("v.pt", b"PK", "a pickle, which may run code"),
         ("v.bin", b"hello\n", r"binary format of word2vec, got a first line b'hello"),
-        ("v.bin", binary()[:-9], "binary format of word2vec, got an end in vector 3 of 3"),
+        ("v.bin", binary()[:-9], "binary format of word2vec, got a file that ends in vector 3"),
         ("v.bin", b"999999999999 300\n", "bytes for 999999999999 vectors"),
         ("v.xyz", b"", "must be a file of vectors"),
     ],

@@ -80,7 +80,7 @@ def test_duplicates_and_bounded_measures_say_so():
     index = SimilarityIndex().fit(np.repeat(ROWS[:100], 20, axis=0))
     assert index.explain(100).method == "distinct"
     assert "one row of each group of duplicates" in str(index.explain(100))
-    assert "refined by the measure" in str(
+    assert "the measure then scores the candidates" in str(
         SimilarityIndex("mutual_proximity").fit(ROWS).explain(10)
     )
 

@@ -85,7 +85,7 @@ def read(path: PathLike, kind: type[PairDistribution]) -> Any:
 def _check(values: dict[str, Any]) -> None:
     """Raise an error if a value in the document of a calibration is impossible."""
     for name in ("measure", "dataset"):
-        validation.as_instance(name, values[name], str, "a text")
+        validation.as_instance(name, values[name], str, "a string")
     validation.check_text("model", values["model"] or None)
     validation.as_flag("self_join", values["self_join"])
     validation.as_real("fpr", values["fpr"], above=0, high=1)
