@@ -464,8 +464,8 @@ class Audit(Record):
              "certifies this neighbour, or compare it with labels or interactions."),
             (self.label_test is not None and not self.label_test.shown,
              "Do not rely on the labels: the test does not show that the cosines recover the "
-             "labels. This does not prove the opposite; a test with more labelled items could "
-             "still show that the cosines recover the labels."),
+             "labels. A test with more labelled items could still show that the cosines recover "
+             "the labels."),
         ]  # fmt: skip
         advice = [text for applies, text in cases if applies]
         recovery = self.label_recovery
