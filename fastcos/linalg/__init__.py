@@ -16,7 +16,7 @@ X'Y, is divided into fixed parts, which are added in a fixed order (`partial_sum
 bit-identical for any number of threads and any shard boundaries. Large results reuse the memory of
 earlier results that have been freed (`parallel.buffer_pool`). The SVD iterates on X'X, or on X X'
 if X has more columns than rows, and returns a float64 residual as a certificate of each singular
-triplet. Other packages use the modules `transpose` and `column_stats`.
+triplet. Other packages of fastcos use the modules `transpose` and `column_stats`.
 """
 
 from fastcos.linalg.products import gram_matmul, matmul, rmatmul

@@ -18,17 +18,16 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# The number of Lanczos steps between the widening of a block and the next check of the residuals.
-# In these steps, the new directions converge.
+# The number of Lanczos steps between the widening of a block and the next check of the residuals,
+# in which the new directions converge.
 _STEPS_AFTER_WIDENING = 4
-# These numbers are multiples of the rounding error, which is the machine precision times the
-# largest eigenvalue. A column whose norm is at most _SHORT rounding errors is orthogonalised again
-# before it is scaled to unit norm; a column whose norm is at most _NEGLIGIBLE rounding errors
-# counts as 0.
+# A column whose norm is at most _SHORT rounding errors is orthogonalised again before it is scaled
+# to unit norm; a column whose norm is at most _NEGLIGIBLE rounding errors counts as 0. A rounding
+# error is the machine precision times the largest eigenvalue.
 _SHORT = 100
 _NEGLIGIBLE = 8
-# Sums over rows are computed in parts of this number of rows. Inside a part, products are added in
-# the working precision.
+# Sums over rows are computed in parts of at least this number of rows. Inside a part, products are
+# added in the working precision.
 _ROWS_PER_PART = 512
 # The largest number of parts of a sum over rows. The sums of the parts are added in float64.
 _MAX_PARTS = 64
@@ -158,9 +157,9 @@ class _Check(NamedTuple):
 def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
     """Return the number of columns to add to the basis before the residuals are checked again.
 
-    A check takes as long as one or two products. The number of columns that tol requires is
-    extrapolated from the decrease of the residual between the last two checks. The function returns
-    half of this number, because the residual decreases faster and faster.
+    A check of the residuals takes as long as one or two products. The function extrapolates the
+    number of columns that tol requires from the decrease of the residual between the last two
+    checks, and returns half of that number, because the residual decreases faster and faster.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -177,8 +176,8 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
     """Return whether `width` successive values, not counting the last value, are equal within tol.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
-    eigenvalue. If an eigenvalue occurs `width` times in this space, it may have further
-    eigenvectors outside the space, which would precede the smaller eigenvalues.
+    eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, it may have further
+    eigenvectors outside of the space, which would precede those of smaller eigenvalues.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -227,7 +226,7 @@ class _Basis:
         # The new diagonal block of H is stored before the call of _orthonormal, which derives the
         # size of rounding errors from the diagonal of H.
         self._H[first:last, first:last] = C[first:]
-        # With several OpenBLAS threads, an SVD takes 1.1 to 1.2 times as long as with one
+        # With several OpenBLAS threads, an SVD takes 1.1 to 1.2 times as long as with one thread
         # (bench.lab.curves).
         with parallel.one_blas_thread():
             self._Q, self._R, basis_part = self._orthonormal(Z)
@@ -283,10 +282,10 @@ class _Basis:
         """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The term B C
-        accounts for these errors: scaling a short column of Z to length 1 enlarges its rounding
-        errors, so that an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3
-        relative to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the
-        missing columns of Q are random.
+        accounts for the rounding errors of Z: scaling a short column of Z to length 1 enlarges its
+        rounding errors, so that an error of 1e-11 relative to a large eigenvalue becomes an error
+        of 1e-3 relative to an eigenvalue that is 1e8 times smaller. If Z does not have full rank,
+        the missing columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))
@@ -297,8 +296,8 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # This step drops each direction that now has at most half of its length left: it was only a
-        # rounding error of longer columns of Z or of the basis.
+        # A direction of Q that has lost at least half of its length by the removal of the basis was
+        # only a rounding error of longer columns of Z or of the basis, and is dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R
@@ -337,7 +336,8 @@ class _Basis:
         """Return B'Z for all columns of B, or for the first `columns` columns of B.
 
         B (p, m) and Z (p, w) have the same floating-point type. The sum over rows is divided into
-        parts; each part is summed in this type, and the sums of the parts are added in float64.
+        parts; each part is summed in the type of B and Z, and the sums of the parts are added in
+        float64.
         """
         m = B.shape[1] if columns is None else columns
         tiled = -(-m // TILE) * TILE

@@ -2,8 +2,8 @@
 
 SciPy's own checks do not suffice: constructors and check_format(False) accept indices out of range
 and a descending indptr, which crash compiled code. SciPy's flag has_canonical_format is cached, and
-is wrong after the arrays have been edited in place. Therefore this module reads the arrays
-themselves, once.
+is wrong after the arrays have been edited in place. Because neither can be trusted, this module
+reads the arrays of the matrix itself, once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class CSRArrays(NamedTuple):
 def transposed_interactions(name: str, X: Any) -> sp.csr_array:
     """Return the transpose of a CSC matrix as a validated CSR array, without converting it.
 
-    A CSC matrix has the same arrays as its transpose in CSR format. These arrays are checked here
-    first, because an error message of SciPy would not contain the name of the argument.
+    A CSC matrix has the same arrays as its transpose in CSR format. The arrays are checked before
+    SciPy reads them, because an error message of SciPy would not contain the name of the argument.
     """
     if X.dtype.kind in "fiub":
         _compressed(name, X, X.shape[1])
@@ -194,7 +194,7 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 def _diagonals(name: str, X: Any) -> sp.dia_array:
     """Return a DIA matrix, after checking that it has one offset per diagonal.
 
-    SciPy does not check the number of offsets.
+    SciPy does not check that the number of offsets equals the number of diagonals.
     """
     import scipy.sparse as sp
 

@@ -33,20 +33,21 @@ Matrix = npt.NDArray[np.floating[Any]]
 # The values of the following constants are based on times that bench/lab/curves.py measured.
 
 # The largest work of one block of rows: the number of its non-zeros times the number of columns of
-# the factor. A block of this size takes about half a millisecond.
+# the factor. Multiplying a block with this work takes about half a millisecond.
 WORK_PER_BLOCK = 1 << 24
-# The largest number of non-zeros of one block of rows, even if the factor has few columns. A block
-# of this size takes at least a fifth of a millisecond.
+# The largest number of non-zeros of one block of rows, even if the factor has few columns.
+# Multiplying a block with so many non-zeros takes at least a fifth of a millisecond.
 _NNZ_PER_BLOCK = 1 << 18
 # The number of blocks is a multiple of 4, so that 2 or 4 threads have equal shares.
 _EVEN_BLOCKS = 4
-# A panel is a group of columns of a factor. Each of its rows has this number of bytes, which is
+# A panel is a group of columns of a factor. Each row of a panel has this number of bytes, which is
 # enough for 64 float32 columns.
 _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
-# therefore write it to memory without passing through the caches, which saves about 7% of the time.
+# therefore write a product of this size to memory without passing through the caches, which saves
+# about 7% of the time.
 STREAMED_BYTES = 1 << 26
 # If X is summed in order, the columns of the factor are divided among the threads in groups, whose
 # width is a multiple of this number.
@@ -55,7 +56,7 @@ _NARROWEST_GROUP = 8
 # other, if an average row of X has at least this many non-zeros per piece. On an Intel CPU, cutting
 # A into pieces of 1 MiB made the product 1.7 times as fast with 20 non-zeros per piece, and 0.7
 # times as fast with 7 non-zeros per piece. On an AMD CPU (Zen 5), with 60 non-zeros in a row of
-# 20,000, a product with five such pieces took twice as long as a product with the uncut factor.
+# 20,000, a product with a factor in five pieces took twice as long as with the uncut factor.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
 # of X, or from the transpose of X if there is one part, even if the rows of X have few non-zeros.
@@ -167,8 +168,8 @@ class _ImplicitOperator(Operator):
 class _ShiftedOperator(Operator):
     """Computes the products of X - L R' from the products of X.
 
-    L (n, r) and R (p, r) are float64 matrices with few columns, and the terms that contain L or R
-    are computed in float64.
+    L (n, r) and R (p, r) are float64 matrices with few columns. The products with L and R are
+    computed in float64, except the last one in X A - L (R'A), which has the type of the result.
     """
 
     def __init__(self, X: Operator, L: Floats, R: Floats) -> None:
@@ -236,8 +237,8 @@ class Workspace:
 class SparseOperator(Operator):
     """Computes the products of a sparse matrix X, which is a canonical CSR array.
 
-    A row of X A is summed in the order of the non-zeros of the corresponding row of X. The other
-    products are sums over all rows, which are divided into parts
+    A row of X A is summed in the order of the non-zeros of the corresponding row of X. The products
+    X'Y and X'(X Q) are sums over all rows, which are divided into parts
     (:mod:`fastcos.linalg.partial_sums`). If there is only one part, either every thread sums
     different columns of the product, or the operator computes the transpose X' and multiplies row
     by row; both ways give the same bits.
@@ -359,11 +360,11 @@ class SparseOperator(Operator):
     def _multiplies_transpose(self, factor: Matrix) -> bool:
         """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
 
-        If the rows are divided into several parts, the parts are summed, and the transpose is not
-        used. If there is only one part, the transpose is used where it is faster: if the sums do
-        not stay in a cache, or if the product has too few columns for all threads. In both cases,
-        the transpose is not computed before the operator has multiplied enough columns to make up
-        for the time that transposing takes.
+        If the rows are divided into several parts, the product is summed part by part, without the
+        transpose. If there is only one part, the transpose is used where it is faster: if the sums
+        do not stay in a cache, or if the product has too few columns for all threads. The transpose
+        is not computed before the operator has multiplied enough columns to make up for the time
+        that transposing takes.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:

@@ -14,19 +14,18 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
-# non-zeros on average. The sum (p, w) of a part must be cleared, and must be added to the total.
-# Compared with multiplying this many non-zeros per column, these two steps take little time
-# (bench/lab/curves.py).
+# non-zeros on average. The sum (p, w) of a part must be cleared and added to the total, which takes
+# little time compared with multiplying this many non-zeros per column (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
 # The largest number of parts, unless the parts would have more than _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
-# The largest number of non-zeros of a part. The column numbers of such a part take 64 MB.
+# The largest number of non-zeros of a part, whose column numbers take 64 MB.
 _LARGEST_PART = 1 << 24
 # The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
 # million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# The number of sums per thread that are in memory at once. After computing these sums, the threads
-# wait for each other.
+# The number of sums of parts per thread that are in memory at once. When so many sums have been
+# computed, the threads wait for each other, and the sums are added to the total.
 _SUMS_PER_THREAD = 8
 
 

@@ -51,12 +51,12 @@ def matmul(
     -------
     ndarray (n, l), float32 or float64
         The result is bit-identical for any number of threads. If no optional vectors are passed, an
-        entry of the result is the inner product of a row x of X and a column a of A. This inner
-        product is summed in the order of the columns of X, with one rounding per non-zero (fused
-        multiply-add). If x has m non-zeros, the error is therefore at most (m u / (1 - m u))
-        sum(|x||a|), with u = 2^-24 for float32 and u = 2^-53 for float64. Large results reuse the
-        memory of earlier results that were freed; the process keeps up to ``working_memory`` of
-        freed memory for this purpose.
+        entry of the result is the inner product of a row x of X and a column a of A. The inner
+        product of x and a is summed in the order of the columns of X, with one rounding per
+        non-zero (fused multiply-add). If x has m non-zeros, the error of the inner product is
+        therefore at most (m u / (1 - m u)) sum(|x||a|), with u = 2^-24 for float32 and u = 2^-53
+        for float64. Large results reuse the memory of earlier results that were freed; the process
+        keeps up to ``working_memory`` of freed memory for this purpose.
 
     Raises
     ------
@@ -96,9 +96,9 @@ def rmatmul(
 ) -> Matrix:
     """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
-    The function takes O(nnz l + (n + p) l) time, and at most ``working_memory`` besides the result.
-    There is one exception: for some matrices X with fewer than 96 non-zeros per column, the
-    function transposes X, and the transpose takes as much memory as X.
+    The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros, and at most
+    ``working_memory`` besides the result, except for some matrices X with fewer than 96 non-zeros
+    per column: the function transposes these matrices, and the transpose takes as much memory as X.
 
     Parameters
     ----------
@@ -142,11 +142,12 @@ def gram_matmul(
 ) -> Matrix:
     """Return X'(X Q) for sparse X and dense Q, usually without storing X Q.
 
-    The function takes O(nnz l + (n + p) l) time. The rows are divided into parts, and besides the
-    result, the sums of these parts take at most ``working_memory``. The function also makes a
-    transposed copy of X in blocks if the copy takes at most ``working_memory`` and saves more time
-    in this call than making it takes. For some matrices X with fewer than 96 non-zeros per column,
-    the function instead transposes X as a whole, as :func:`rmatmul` does, and stores X Q.
+    The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
+    divided into parts, and besides the result, the sums of these parts take at most
+    ``working_memory``. The function also makes a transposed copy of X in blocks if the copy takes
+    at most ``working_memory`` and saves more time in this call than making it takes. For some
+    matrices X with fewer than 96 non-zeros per column, the function transposes X as a whole, as
+    :func:`rmatmul` does, and stores X Q.
 
     Parameters
     ----------
@@ -185,9 +186,10 @@ def _fused_matmul(X: Any, A: npt.ArrayLike, n_threads: int | None) -> Matrix | N
     Checking the CSR array X beforehand would read X once more. If A has 64 columns and X has 38,000
     to 900,000 non-zeros, this function is 1.1 to 1.5 times as fast as a check followed by a product
     (bench/lab/curves.py). The function returns None in three cases: if X has an invalid entry, if
-    another kernel is faster, or if the kernel would have to be compiled for a rare type. The caller
-    must then check X before the product. The result has the same bits as if X had been checked
-    first; duplicate and unsorted entries are added in the order in which they are stored.
+    another kernel is faster, or if the kernel would have to be compiled for a rare type. If the
+    function returns None, the caller must check X before the product. The result has the same bits
+    as if X had been checked first; duplicate and unsorted entries are added in the order in which
+    they are stored.
     """
     arrays = unchecked_arrays("X", X)
     if arrays is None or arrays.indices.dtype != np.int32:

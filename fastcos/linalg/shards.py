@@ -83,7 +83,7 @@ class InteractionShards:
     FileNotFoundError
         The directory does not exist.
     FastcosFormatError
-        The directory is damaged, or contains something else.
+        The directory is damaged, or contains something other than shards.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class InteractionShards:
         The targets must be in ascending order.
         """
         rows: list[int] = []
-        work_before = 0  # the work of the shards before the current shard
+        work_before = 0  # the rows plus non-zeros of the shards before the current shard
         for first, (indptr, indices, _) in zip(self.first_rows, self._shards, strict=False):
             work = len(indices) + len(indptr) - 1
             remaining = targets[len(rows) :]

@@ -30,11 +30,11 @@ _RANK_TOLERANCE = 1e-7
 # cache.
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
-# _INDEPENDENT. It counts as a linear combination of the other vectors if the square of this
-# distance is at most _REPEATED, which is the size of about a thousand rounding errors.
+# _INDEPENDENT. A unit vector counts as a linear combination of other vectors if the square of its
+# distance from their span is at most _REPEATED, the size of a few thousand rounding errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
-# The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual
-# cannot be reached in float64.
+# The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual than
+# this one cannot be reached in float64.
 _WORKING_PRECISION = 1e-11
 
 
@@ -94,11 +94,11 @@ def randomized_svd(
     The method is block Lanczos with a random first block, on the smaller of X'X and X X'. Each step
     reads X once, and the iteration ends when the residual of every requested triplet is at most
     tol. When the iteration has ended, the residuals in the result are computed in float64. The
-    iteration runs in the precision of X, and once more in float64 if float32 cannot reach tol. If X
-    is small, or if nearly all triplets are requested, a dense eigensolver computes the result
-    instead. A step multiplies X'X by l columns, where l is 16 to 64, in O(nnz l) time. The basis of
-    b = 3 k + 12 l vectors takes O(min(n, p) b^2) time, and O(min(n, p) b) memory besides X and the
-    result.
+    iteration runs in the precision of X, and once more in float64 if float32 cannot reach tol. If
+    one side of X is short, or if at least a fifth of all triplets is requested, a dense eigensolver
+    computes the result without an iteration. A step of the iteration multiplies X'X by l columns,
+    where l is 16 to 64, in O(nnz l) time. The basis of b = 3 k + 12 l vectors takes
+    O(min(n, p) b^2) time, and O(min(n, p) b) memory besides X and the result.
 
     Parameters
     ----------
@@ -114,8 +114,8 @@ def randomized_svd(
         Whether to compute U. Without U, the result takes less memory, because U contains n k
         numbers.
     center, scale, row_center : array_like, optional
-        The vectors that center and scale X, as in :func:`fastcos.matmul`. The SVD is the SVD of the
-        centred and scaled matrix.
+        The vectors that center and scale X, as in :func:`fastcos.matmul`. If any of them is passed,
+        the result is the SVD of the centred and scaled matrix.
     random_state : int or numpy.random.Generator
         The seed of the random first block. The same seed gives bit-identical results.
     n_threads : int, optional
@@ -193,7 +193,7 @@ def randomized_svd(
         if svd.residuals.max() <= tol or ritz.residuals.max() > tol / 2:
             break
     if svd.residuals.max() > tol:
-        from sklearn.exceptions import ConvergenceWarning  # this import takes 0.5 s
+        from sklearn.exceptions import ConvergenceWarning  # importing scikit-learn takes 0.5 s
 
         warnings.warn(
             f"randomized_svd stopped at a relative residual of {svd.residuals.max():.1e}, above "
@@ -210,10 +210,10 @@ def direct_svd(
     """Return a truncated SVD of X to the working precision of float64.
 
     X is anything that as_operator accepts. The eigenvectors of the smaller Gram matrix (X'X or X
-    X') are singular vectors of X. If this matrix has up to DENSE_SIDE columns, a dense solver
-    computes its eigenvectors; if it has more columns, block Lanczos does. The relative error of the
-    singular value s[i] is about eps (s[0] / s[i])^2. The function calls `progress` as
-    randomized_svd does.
+    X') are singular vectors of X. A dense solver computes the eigenvectors if the Gram matrix has
+    up to DENSE_SIDE columns, or if at least a fifth of all triplets is requested; otherwise, block
+    Lanczos computes them. The relative error of the singular value s[i] is about
+    eps (s[0] / s[i])^2. The function calls `progress` as randomized_svd does.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -239,9 +239,9 @@ def svd_residuals(
 ) -> Floats:
     """Return the residuals of singular triplets of X, which any solver may have computed.
 
-    Let s and v be the singular value and the right singular vector of a triplet, where v has norm
-    1, and let r = ||X'Xv - s²v||. Then X has a singular value within min(r / s, sqrt(r)) of s. The
-    function returns this bound divided by s, computed in float64.
+    If s and v are the singular value and the right singular vector of a triplet, v has norm 1, and
+    r = ||X'Xv - s²v||, then X has a singular value within min(r / s, sqrt(r)) of s. The function
+    returns the bound min(r / s, sqrt(r)) divided by s, computed in float64.
 
     Parameters
     ----------
@@ -373,8 +373,8 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
 
     Cholesky's elimination in the Gram matrix of the vectors computes the distance of each vector
     from the span of the earlier vectors. If the vectors are orthogonal except for rounding errors,
-    as the vectors of a solver are, all distances are about 1. The function does not divide by
-    distances of about 1.
+    as the vectors of a solver are, all distances are about 1. A residual is not divided by a
+    distance of at least _INDEPENDENT, so that the residuals of a solver stay unchanged.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -398,7 +398,11 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether the Krylov basis for k triplets would nearly fill all `side` dimensions."""
+    """Return whether a dense eigensolver finds k of `side` triplets faster than block Lanczos.
+
+    This is the case if a Krylov basis for k triplets would nearly fill all `side` dimensions, or if
+    at least one triplet per _DENSE_SHARE columns is requested.
+    """
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side
 
@@ -407,8 +411,8 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
     from scipy.linalg import eigh
 
     p, gram = side.shape[1], side.gram()
-    # For p = 1,000 columns, an eigendecomposition takes 0.2 s with one thread of OpenBLAS. With two
-    # threads it takes 1.0 to 1.5 s, and even 80 s if other work runs on the machine
+    # For p = 1,000 columns, an eigendecomposition takes 0.2 s with one thread of OpenBLAS, but 1.0
+    # to 1.5 s with two threads, and even 80 s if other work runs on the machine
     # (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
@@ -423,10 +427,11 @@ def _signs(V: Matrix) -> Matrix:
 def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> Matrix:
     """Return product(vectors) / s, with orthonormal columns of the null space where s is 0.
 
-    `product` maps the vectors to their images, whose lengths are the singular values s. The
-    non-zero singular values come first, so directions that are orthogonal to their images lie in
-    the null space. The vectors are divided by s before the product, because the images have more
-    entries: dividing the images would take as long as computing them.
+    `product` maps the vectors to their images product(vectors), whose lengths are the singular
+    values s. Vectors with non-zero singular values come first, so a direction that is orthogonal to
+    all of their images lies in the null space. The vectors are divided by s before the product,
+    because the images have more entries than the vectors: dividing the images would take as long as
+    computing them.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

@@ -9,11 +9,11 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import csr, records
 
 # The rows are divided into several parts only if the columns of each part have at least this many
-# non-zeros on average. Each part needs a cleared counter for every column. Compared with
-# transposing this many non-zeros per column, clearing the counter takes little time.
+# non-zeros on average. Each part needs a cleared counter for every column, and clearing a counter
+# takes little time compared with transposing this many non-zeros.
 _NNZ_PER_COLUMN = 8
-# The smallest number of non-zeros of a part. With half as many non-zeros, a second thread saves no
-# time (bench/lab/curves.py).
+# The smallest number of non-zeros of a part. If each part had half as many non-zeros, a second
+# thread would save no time (bench/lab/curves.py).
 _NNZ_PER_PART = 2**18
 
 

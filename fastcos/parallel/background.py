@@ -55,7 +55,7 @@ failures: dict[str, str] = {}
 def start(dtype: str) -> None:
     """Start a process that compiles the search kernels for a row type, and announce it on stderr.
 
-    Nothing happens if such a process is running, or if it failed before.
+    Nothing happens if a process that compiles these kernels is running or has failed before.
     """
     if dtype in _children or dtype in failures:
         return
@@ -160,8 +160,8 @@ def _obstacle() -> str:
         return "compiled code cannot be stored: set FASTCOS_CACHE_DIR to a folder with write access"
     if getattr(sys, "frozen", False):
         return "this program is frozen"
-    # If an application embeds Python, sys.executable is the application. Starting sys.executable
-    # would start the application a second time.
+    # If an application embeds Python, sys.executable is the application, and starting it would
+    # start the application a second time.
     if not re.match(r"(python|pypy)", Path(sys.executable or "").name.lower()):
         return f"sys.executable is no Python interpreter: {sys.executable or None!r}"
     return ""

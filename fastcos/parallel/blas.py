@@ -24,19 +24,21 @@ _state = _State()
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
 # or computes a product, the child hangs, and the parent may hang. Therefore a fork waits until no
 # thread of the process is in a call of BLAS. A call that may use several BLAS threads holds the
-# first lock, so that only one such call runs at a time. OpenBLAS runs these calls one after the
-# other in any case, and after a fork, two calls that start the threads of OpenBLAS at the same time
-# would hang. A call that is limited to one BLAS thread holds one of the other locks, chosen by the
-# id of the calling thread, so that these calls rarely wait for each other.
+# first lock, so that only one such call runs at a time: OpenBLAS runs calls with several threads
+# one after the other in any case, and after a fork, two calls that start the threads of OpenBLAS at
+# the same time would hang. A call that is limited to one BLAS thread holds one of the other locks,
+# chosen by the id of the calling thread, so that calls with one BLAS thread rarely wait for each
+# other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
 def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    A fork of the process waits for this lock. While a thread holds the lock, it must call only
-    NumPy and SciPy, and no function that may compile a kernel: a fork first keeps all threads from
-    compiling and then waits for this lock, so the fork and the thread would wait for each other.
+    A fork of the process waits for the locks of BLAS. While a thread holds a lock of BLAS, it must
+    call only NumPy and SciPy, and no function that may compile a kernel: a fork first keeps all
+    threads from compiling and then waits for the locks of BLAS, so the fork and the thread would
+    wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -54,8 +56,8 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # The child has only the thread that called fork. If another thread of the parent held the lock
-    # of this state, or had limited BLAS, the lock would never be released in the child, and the
+    # A forked child has only the thread that called fork. If another thread of the parent held the
+    # lock of the state, or had limited BLAS, the lock would never be released in the child, and the
     # limit would never be lifted.
     global _state
     previous, _state = _state, _State()
@@ -73,21 +75,21 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread within the with block, unless other threads could notice the limit.
 
-    Use this limit for products and factorisations of small matrices that run between two kernels.
-    Without the limit, the threads of OpenBLAS wait for each other at every column of a
+    Use ``one_blas_thread`` for products and factorisations of small matrices that run between two
+    kernels. Without the limit, the threads of OpenBLAS wait for each other at every column of a
     factorisation, and each of them keeps a core busy for 50 ms after every product, so that fewer
-    cores are free for the next kernel.
+    cores are free for the next kernel. Without the limit, an SVD and an audit take 1.3 times as
+    long on two idle cores, and an audit takes 5 times as long on busy cores.
 
-    OpenBLAS has one number of threads for the whole process. Even its function
+    OpenBLAS has one number of threads for the whole process. Even the OpenBLAS function
     ``openblas_set_num_threads_local``, which is meant for the calling thread, sets the number of
-    the process in builds without OpenMP. If another thread of the program changed the number during
-    the block, for example by ``threadpoolctl.threadpool_limits``, the end of the block would undo
-    the change, or the other thread would later restore our limit. Therefore BLAS is not limited if
-    the process has another thread that is not a daemon, such as a worker of a
-    ``ThreadPoolExecutor``. Without the limit, an SVD and an audit take 1.3 times as long on two
-    idle cores, and an audit takes 5 times as long on busy cores. Daemon threads do not prevent the
-    limit, because they seldom call BLAS: examples are the threads of our pool, the threads that
-    draw progress bars, and the threads of a notebook's kernel.
+    threads of the whole process in builds without OpenMP. If another thread of the program changed
+    the number of BLAS threads during the with block, for example by
+    ``threadpoolctl.threadpool_limits``, the end of the block would undo the change, or the other
+    thread would later restore our limit. Therefore BLAS is not limited if the process has another
+    thread that is not a daemon, such as a worker of a ``ThreadPoolExecutor``. Daemon threads do not
+    prevent the limit, because they seldom call BLAS: examples are the threads of our pool, the
+    threads that draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

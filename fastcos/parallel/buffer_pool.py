@@ -56,8 +56,8 @@ def empty_or_used(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[npt.NDA
     else:
         reused = _take(size)
         block = reused or _Block(size)
-        # Every view that the caller makes refers to this array, but not to the array of the block.
-        # Therefore this array is freed with the last view, and its finaliser then returns the block
+        # Every view that the caller makes refers to the array `memory`, but not to the array of the
+        # block. Therefore `memory` is freed with the last view, and its finaliser returns the block
         # to the pool.
         memory = np.frombuffer(block.memory.data, np.uint8)
         weakref.finalize(memory, block.release).atexit = False
@@ -71,7 +71,7 @@ def release() -> None:
 
 
 class _Block:
-    """A block of memory of whole huge pages."""
+    """A block of memory that consists of whole huge pages."""
 
     def __init__(self, size: int) -> None:
         self.memory = _starting_at(_HUGE_PAGE, -(-size // _HUGE_PAGE) * _HUGE_PAGE)

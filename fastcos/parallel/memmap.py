@@ -1,9 +1,11 @@
 """Read rows that are memory-mapped, or that have low precision, as valid rows in memory.
 
-Only this module distinguishes three kinds of rows. Mapped rows lie in a memory-mapped file, which
-is read block by block. Narrow rows are rows in memory with one or two bytes per number, for example
-int8 or float16; unless kernels can read them directly, they are converted to float32 block by
-block. All other rows are float32 or float64 rows in memory.
+This module, and no other module, distinguishes three kinds of rows:
+
+* Mapped rows lie in a memory-mapped file, which is read block by block.
+* Narrow rows are rows in memory with one or two bytes per number, for example int8 or float16;
+  unless kernels can read them directly, they are converted to float32 block by block.
+* Rows of the third kind are float32 or float64 rows in memory, which need no conversion.
 
 Kernels can read the narrow types int8, float16 and bfloat16. Numba supports neither float16 nor
 bfloat16, so float16 rows are passed to kernels as uint16 and bfloat16 rows as int16, and the
@@ -22,8 +24,8 @@ import numpy.typing as npt
 
 from fastcos import parallel, validation
 
-# The smallest number of rows that are read as one block. With fewer rows, the overhead of reading
-# the block would be larger than the time to search it.
+# The smallest number of rows that are read as one block. The overhead of reading a smaller block
+# would be larger than the time to search it.
 _MIN_ROWS = 64
 # take_rows copies this many scattered rows of a map before it releases their pages. The number must
 # be small, because the operating system maps up to 16 pages of memory for each row.
@@ -113,7 +115,7 @@ def as_stored(name: str, X: Any) -> Any:
 
 
 def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
-    """Return whether a change of source may change rows, because the two may share memory."""
+    """Return whether changing `source` may change `rows`, because the two may share memory."""
     if isinstance(source, (list, tuple)):
         return False
     # For a table or a tensor, NumPy cannot tell whether its arrays share memory with the rows.
@@ -123,7 +125,7 @@ def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return narrow rows as the type in which they are passed to kernels; other rows unchanged.
 
-    No number is converted: the result is a view of the same bits.
+    No number is converted: the result is a view of the bits of X.
     """
     if not has_kernels(X):
         return X
@@ -136,7 +138,8 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
-        from ml_dtypes import bfloat16  # installed, because the rows were bfloat16 before as_bits
+        # ml_dtypes is installed, because the rows were bfloat16 before as_bits.
+        from ml_dtypes import bfloat16
 
         return rows.view(bfloat16)
     return rows
@@ -146,8 +149,8 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
     """Return rows [lo, hi) of X as valid rows in memory.
 
     Mapped rows are copied and their pages are released; meanwhile, the operating system is asked to
-    read the next hi - lo rows into its cache. Narrow rows are converted to float32. All other rows
-    are already valid rows in memory.
+    read the next hi - lo rows into its cache. Narrow rows are converted to float32. Rows that are
+    neither mapped nor narrow are already valid rows in memory.
     """
     if not is_read_in_blocks(X):
         return X[lo:hi]
@@ -242,9 +245,9 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
     """Return values by which a later run recognises that its rows are the same as X.
 
-    The values are the shape and the type of X, and for a memory map the path, the size and the
-    modification time of the file, and the place of X in the file. For any other array, they are the
-    shape, the type and a checksum of the numbers.
+    The values for a memory map are the shape and the type of X, the path, the size and the
+    modification time of the file, and the place of X in the file. The values for an array in memory
+    are the shape, the type and a checksum of the numbers.
     """
     layout = {"shape": list(X.shape), "dtype": X.dtype.str}
     if is_on_disk(X) and X.filename is not None:

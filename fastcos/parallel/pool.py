@@ -3,9 +3,9 @@
 The thread that calls ``run`` runs blocks itself, and the threads of the pool help it. The threads
 of the pool are started at first use and wait for work on a queue. A forked child process starts
 threads of its own. Callers should divide their rows into many small blocks: a thread whose blocks
-need little work then takes more of them, progress is reported between blocks, and Ctrl-C takes
-effect as soon as the running blocks have ended. When ``run`` raises an error, no block is running
-any more, so no thread still writes into the caller's arrays.
+need little work takes more blocks, progress is reported between blocks, and Ctrl-C takes effect as
+soon as the running blocks have ended. When ``run`` raises an error, no block is running any more,
+so no thread still writes into the caller's arrays.
 """
 
 import bisect
@@ -36,9 +36,10 @@ Value = TypeVar("Value")
 # The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
-# If a call of run has more blocks than this, it looks up the compiled code of its kernel once for
-# all blocks. Otherwise Numba checks the types of the arguments for every block, which takes 3 us
-# for each argument that is a record. The look-up takes as long as these checks for about 10 blocks.
+# If a call of run has more blocks than this number, it looks up the compiled code of its kernel
+# once for all blocks. Without the look-up, Numba checks the types of the arguments for every block,
+# which takes 3 us for each argument that is a record. The look-up takes as long as checking the
+# types for about 10 blocks.
 _MANY_BLOCKS = 10
 
 _inside = threading.local()
@@ -52,9 +53,10 @@ class _Places:
     """The CPUs on which helping threads may run, which are all except the CPU of the last caller.
 
     Linux often wakes a thread on the CPU of the thread that wakes it. In a virtual machine of KVM,
-    it does so after every pause of a few milliseconds, because a CPU that sleeps does not count as
-    idle there. The helping thread would then wait for the CPU on which the caller works, and a call
-    on two threads would take as long as on one thread (docs/dev/costs.md, "Threads after a pause").
+    Linux does so after every pause of a few milliseconds, because a sleeping CPU of a virtual
+    machine does not count as idle. A helping thread that is woken on the caller's CPU would wait
+    for the caller, and a call on two threads would take as long as on one thread
+    (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -105,11 +107,11 @@ class _State:
         self.n_threads = 0
         self.places = _Places()
         self.is_forked = is_forked
-        # None until prange has been tried in this process; then "" if prange is safe, or the reason
-        # why prange is not safe.
+        # None until prange has been tried in this process; afterwards "" if prange is safe, or the
+        # reason why prange is not safe.
         self.prange_fault: str | None = None
         # The lock of every attribute that is being computed, and the number of threads that hold
-        # this lock or wait for it. The key is the id of the object and the attribute's name.
+        # the lock or wait for it, by the id of the object and the name of the attribute.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
@@ -125,8 +127,8 @@ def reset() -> None:
 
 
 def _after_fork() -> None:
-    # The child has none of the parent's other threads, so a lock that one of them held during the
-    # fork would never be released.
+    # A forked child has none of its parent's other threads, so a lock that one of them held during
+    # the fork would never be released.
     global _state
     _state = _State(is_forked=True)
     _inside.busy = False
@@ -146,7 +148,7 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
 
     The lock is created when a thread first asks for it, and is deleted when no thread holds it or
     waits for it. If a process forks while one of its threads holds the lock, the child starts
-    without the lock; otherwise a thread of the child that asks for the lock would wait for ever.
+    without the lock, because a thread of the child that asks for the lock would wait for ever.
     """
     state, key = _state, (id(owner), name)
     with state.lock:
@@ -168,7 +170,7 @@ class lazy_attribute(Generic[Owner, Value]):
 
     The decorator replaces functools.cached_property for two reasons. On Python 3.11,
     cached_property has one lock for all instances of a class: if a process forks while one of its
-    threads computes an attribute, the child would wait for ever for the lock. In later versions,
+    threads computes an attribute, the child would wait for ever for the lock. Since Python 3.12,
     cached_property has no lock: if eight threads started to search an index at the same time, each
     of them would pack all items.
     """
@@ -198,7 +200,8 @@ class lazy_attribute(Generic[Owner, Value]):
 def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return an output array that is filled with a value that no kernel writes.
 
-    The value is NaN for floating-point types, -7 for signed integers and 249 for other types.
+    The array is filled with NaN for floating-point types, with -7 for signed integers, and with 249
+    for other types.
     """
     kind = np.dtype(dtype)
     return np.full(shape, np.nan if kind.kind == "f" else (-7 if kind.kind == "i" else 249), kind)
@@ -235,8 +238,8 @@ def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """For every target, return the first row i for which cumulative[i] + i reaches the target."""
-    # The bisection computes cumulative[i] + i for only a few rows. Computing it for all rows would
-    # take 2 ms per 400,000 rows.
+    # The bisection computes cumulative[i] + i for only a few rows, because computing it for all
+    # rows would take 2 ms per 400,000 rows.
     value = cumulative.item
     rows = range(len(cumulative) - 1)
     found = [
@@ -271,8 +274,8 @@ def run(
         if not is_alone and config.backend() == "prange" and _prange_is_safe():
             _run_prange(rows_kernel, blocks, arrays, size, progress)
             return
-        # bind_for_blocks looks up the compiled code for these argument types once for the whole
-        # call, instead of once per block.
+        # bind_for_blocks looks up the compiled code for the types of the arguments once for the
+        # whole call, and not once per block.
         has_many = len(blocks) > _MANY_BLOCKS
         bind = rows_kernel.bind_for_blocks if has_many else rows_kernel.bind
         function, arguments = bind(*arrays)
@@ -370,7 +373,8 @@ class _Job:
     def _has_ended(self, seconds: float) -> bool:
         """Return True as soon as no helping thread is running a block.
 
-        The method returns False if that takes longer than `seconds`; -1 stands for no limit.
+        The method returns False if helping threads still run blocks after `seconds`; -1 stands for
+        no limit.
         """
         # _running is read before _busy is acquired, because a KeyboardInterrupt between acquire and
         # release leaves _busy locked although no block is running. If the operating system restarts
@@ -437,12 +441,12 @@ def _work(state: _State) -> None:
 def _prange_is_safe() -> bool:
     """Return whether several threads of this process may run prange loops at the same time.
 
-    Only some threading layers of Numba allow this. The first call with the result False issues a
-    warning.
+    Only some threading layers of Numba allow several threads to run prange loops at the same time.
+    The first call with the result False issues a warning.
     """
     state = _state
-    # On the workqueue layer, Numba aborts the process if two threads run prange at the same time.
-    # Therefore only one thread tries prange.
+    # On the workqueue layer, Numba aborts the process if two threads run prange at the same time,
+    # so only one thread tries whether prange is safe.
     with state.lock:
         if state.prange_fault is None:
             state.prange_fault = _find_prange_fault()

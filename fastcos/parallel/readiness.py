@@ -4,8 +4,9 @@ Compiling the search kernels takes about half a minute of processor time, once p
 the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, while
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
-kernels itself. This rule solves the ski-rental problem: the searches of the process take at most
-about twice as long as if the process had compiled at the start, or never, whichever is better.
+kernels itself. Compiling after that time solves the ski-rental problem: the searches of the process
+take at most about twice as long as if the process had compiled at the start, or never, whichever is
+better.
 
 Each row type (such as float32) needs kernels of its own, so each row type becomes ready at its own
 time. A process that has compiled all kernels for a row type marks the type as ready in the code
@@ -36,7 +37,7 @@ from fastcos.kernels import (
 from fastcos.parallel import background
 
 # A process has the kernels compiled only after it has searched in NumPy for this many seconds. A
-# program whose searches take less time would end before the kernels are compiled.
+# program that searches for less than 0.1 s would end before the kernels are compiled.
 _SECONDS_BEFORE_COMPILING = 0.1
 # If no other process can compile the kernels, this process compiles them after it has searched in
 # NumPy for this many seconds.
@@ -119,8 +120,8 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # config.isa() is called only if the user has chosen an instruction set. Otherwise it would
-    # import LLVM, which takes 0.4 s, to find the default instruction set.
+    # config.isa() is called only if the user has chosen an instruction set, because it would import
+    # LLVM, which takes 0.4 s, to find the default instruction set.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"

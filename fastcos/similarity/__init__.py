@@ -34,7 +34,7 @@ the entries of two rows:
 [2, 0, 0]
 """
 
-# Importing these modules registers the measures that they define.
+# Importing the following modules registers the measures that they define.
 from fastcos.similarity import hubness, linear, non_linear, norm_based, rescaled_cosine, table  # noqa: F401
 from fastcos.similarity.base import (
     BaseMeasure,

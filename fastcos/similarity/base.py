@@ -41,8 +41,8 @@ class Measure(Protocol):
     - For "cosine", the raw score is x·y / (|x| |y|), or 0 if x or y is a zero row.
     - For "euclidean", the raw score is -|x - y|².
 
-    ``to_score`` then converts raw scores to the scores that the search returns. For the items of
-    one query, a higher raw score must not become a lower score.
+    ``to_score`` converts raw scores to the scores that the search returns. If one of two items of a
+    query has the higher raw score, ``to_score`` must not give it the lower score.
 
     Attributes
     ----------
@@ -88,22 +88,22 @@ class UpperBounded(Measure, Protocol):
     def precompute(self, B: Rows) -> Any:
         """Return the data that ``rescore`` needs about the items B (p, d).
 
-        A search calls this method once.
+        A search calls ``precompute`` once.
         """
 
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
         """Return the exact raw scores (n, k) of each query with its candidates.
 
-        Query i is row i of Q (n, d), and row i of ``columns`` (n, k) contains the numbers of its
-        candidates. Row i of the result contains the scores of query i with these candidates.
+        Query i is row i of Q (n, d), row i of ``columns`` (n, k) contains the numbers of its
+        candidates, and row i of the result contains the scores of query i with its candidates.
         ``precomputed`` is the result of ``precompute``.
         """
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return upper bounds (n,) on the scores of items whose raw scores are at most raw (n,).
 
-        Entry i of the result is the bound for query i, which is row i of Q (n, d). A higher raw
-        score must not have a lower bound.
+        Entry i of the result is the bound for query i, which is row i of Q (n, d). The bound of a
+        query must not decrease if its raw score increases.
         """
 
 
@@ -151,9 +151,9 @@ _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 def warn_of_slow_changes(measure: Any) -> None:
     """Warn, once per class, if a measure from outside of fastcos lacks the capability append.
 
-    A class that overrides one of the methods in _FOR_APPEND lacks this capability even if the
-    override changes no row (for example, if it only writes to a log), because fastcos cannot know
-    the effect of the override.
+    A class that overrides one of the methods in _FOR_APPEND lacks the capability ``append`` even if
+    the override changes no row (for example, if it only writes to a log), because fastcos cannot
+    know the effect of the override.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"
@@ -192,7 +192,7 @@ class Invariances(NamedTuple):
     Each attribute stands for the change of the embeddings that its description states. The value
     "y" means that the change leaves the scores the same. The value "rank" means that the change
     leaves only the order of the scores the same. The value "-" means that the change may alter the
-    order.
+    order of the scores.
 
     Attributes
     ----------
@@ -359,9 +359,9 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
     if isinstance(measure, str):
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
-    # Checking whether an object implements the protocol Measure takes 28 microseconds. Subclasses
-    # of BaseMeasure skip this check, because they inherit all members of the protocol except the
-    # name, which is looked up here.
+    # Checking whether an object implements the protocol Measure takes 28 microseconds. Instances of
+    # BaseMeasure are not checked, because they inherit all members of the protocol except the name,
+    # which is looked up here.
     if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         if hasattr(measure, "transform") and hasattr(measure, "factor"):  # a QueryMetric

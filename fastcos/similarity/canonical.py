@@ -139,8 +139,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     with parallel.blas_lock():
         canonical_users[:, :rank] = Q_users @ (U[:, :rank] * np.sqrt(s[:rank]))
         canonical_items[:, :rank] = Q_items @ (Vt[:rank].T * np.sqrt(s[:rank]))
-    # The decompositions may round equal rows differently. Each row gets the result of the first row
-    # that equals it, so that the scores of equal rows are equal.
+    # The QR decompositions may round equal rows differently. Each row gets the result of the first
+    # row that equals it, so that the scores of equal rows are equal.
     for input_rows, canonical_rows in ((P, canonical_users), (Q, canonical_items)):
         first = first_copies(input_rows)
         if first is not None:
@@ -163,12 +163,12 @@ def query_metric(
     that the model predicts for the two items; if ``centered`` is False, it is the cosine of the two
     columns of predicted scores. The cosine after ``transform`` does not depend on the norms of the
     items or on invertible maps of the factors. The query metric exists for every model whose scores
-    are dot products of users and items, or of queries and items, such as a dual encoder. The result
-    contains only C and its factor L, not the users.
+    are dot products of users and items, or of queries and items, such as a dual encoder. The query
+    metric contains only C and its factor L, not the users.
 
-    The cosines after ``transform`` do change, however, if the same vector is added to all items. A
-    loss that only compares items with each other, such as BPR or a softmax over items, does not
-    change if the same vector is added to all items (theorem 10 in docs/explanation/proofs.md).
+    The cosines after ``transform`` change if the same vector is added to all items, but a loss that
+    only compares items with each other, such as BPR or a softmax over items, does not change
+    (theorem 10 in docs/explanation/proofs.md).
     After training with a loss that only compares items, search the transformed items by the measure
     "centered_cosine".
 

@@ -21,14 +21,16 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 
 # The default condition number of a rescaling, which is its largest entry divided by its smallest.
 # Two converged trainings of one model that differ only in their random seed differ by a rescaling
-# of about this condition number (docs/explanation/scale_of_dimensions.md). The certified share of
-# an embedding is the share of neighbours that are certified to survive every rescaling up to the
-# condition number. At a condition number of 1.2, the certified shares of the nine embeddings in
-# docs/howto/audit.md differ most, from 4 % for isotropic noise to 76 % for a model of Eq. 2 of the
-# paper. At a condition number of 2, the certified share of only one embedding is above 20 %.
+# with a condition number of about 1.2 (docs/explanation/scale_of_dimensions.md). The certified
+# share of an embedding is the share of neighbours that are certified to survive every rescaling up
+# to the condition number. At a condition number of 1.2, the certified shares of the nine embeddings
+# in docs/howto/audit.md differ most, from 4 % for isotropic noise to 76 % for a model of Eq. 2 of
+# the paper. At a condition number of 2, only one of the nine embeddings has a certified share above
+# 20 %.
 CONDITION = 1.2
-# The weights of the dimensions in a cosine can be as large as the square of the condition number.
-# With a larger condition number, float64 would not be precise enough for sums of such weights.
+# The largest condition number that is accepted. The weights of the dimensions in a cosine can be as
+# large as the square of the condition number, and for larger weights, float64 sums would not be
+# precise enough.
 LARGEST_CONDITION = 1e15
 
 
@@ -72,8 +74,8 @@ class Sensitivity(NamedTuple):
         The sensitivity index, from 0 to 1. If the index is 0, small rescalings change the cosine at
         most to second order.
     contributions : ndarray (d,), or (n, d), float64
-        Signed contributions of the dimensions. The contributions sum to 0, and the absolute values
-        of the contributions sum to the index.
+        The contribution of each dimension to the sensitivity, which is positive or negative. The
+        contributions sum to 0, and the absolute values of the contributions sum to the index.
     """
 
     index: Values
@@ -83,10 +85,10 @@ class Sensitivity(NamedTuple):
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps G whose condition number is limited.
 
-    The range is exact: for each of its ends, there is an invertible G with condition(G) <=
-    condition under which the cosine has this value. In terms of Fisher's z = artanh(cosine), the
-    range extends from z - ln condition to z + ln condition, for every pair of vectors with this
-    cosine.
+    The range is exact: for each end of the range, there is an invertible G with condition(G) <=
+    condition under which the cosine equals that end. In terms of Fisher's z = artanh(cosine), the
+    range extends from z - ln condition to z + ln condition, for every pair of vectors with the
+    given cosine.
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
 
@@ -199,15 +201,15 @@ def cosine_interval(
     Returns
     -------
     CosineInterval
-        low and high, and the diagonals of two D that attain these ends.
+        low and high, and the diagonals of two rescalings D that attain low and high.
 
     Notes
     -----
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
     cosine is positive, it is reached with weights that have only two values, the smallest and the
-    largest that are allowed. All dimensions with the largest weight have a positive product x_l y_l
+    largest that are allowed. All dimensions with the larger weight have a positive product x_l y_l
     of the entries of x and y. If the dimensions with a positive product are sorted by y_l / x_l,
-    the dimensions with the largest weight are adjacent. If the smallest cosine is not negative, it
+    the dimensions with the larger weight are adjacent. If the smallest cosine is not negative, it
     equals the maximum, over a real parameter, of the minimum of a linear-fractional programme (Sion
     1958, Dinkelbach 1967).
 
@@ -318,7 +320,7 @@ def rescaling_distance(first: Any, second: Any) -> float:
     >>> round(rescaling_distance([1.0, 1.0, 1.0], [d**-2 for d in D]), 4)  # 2 ln 4
     2.7726
     """
-    from scipy.linalg import eigh  # The import takes 0.1 s, so it is deferred.
+    from scipy.linalg import eigh  # Importing scipy.linalg takes 0.1 s, so it is deferred.
 
     first = _as_metric("first", first)
     second = _as_metric("second", second, len(first))

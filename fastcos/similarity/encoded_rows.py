@@ -70,13 +70,13 @@ def encode_rows(
 ) -> EncodedRows:
     """Validate the rows that a measure has encoded, and compute their norms, in O(n d) time.
 
-    ``are_input_items`` says whether the measure has returned the items of the caller unchanged;
-    error messages then call the rows "items". A row with NaN or infinity has a norm of NaN or
+    ``are_input_items`` says whether the measure has returned the items of the caller unchanged; if
+    it has, error messages call the rows "items". A row with NaN or infinity has a norm of NaN or
     infinity, so the norms suffice to check that all rows are finite. For the cosine, float64 rows
     whose squares would underflow are scaled up, which changes no cosine.
     """
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
-    if rows is encoded:  # The entries have four or eight bytes.
+    if rows is encoded:  # The entries of the rows have four or eight bytes, not one or two.
         if not are_input_items:
             name, hint = "rows of a measure", "a zero row has no direction to divide by"
         _check_encoded(rows, bias)
@@ -123,7 +123,7 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """
     # This function does not request the compilation of kernels for the type of the rows, because
     # the rows may be queries, whose type often differs from that of the items. Only a search
-    # requests the compilation, for the type of its items.
+    # requests that kernels are compiled, for the type of its items.
     if not readiness.runs_kernels(memmap.from_bits(rows).dtype):
         with readiness.seconds_in_numpy():
             return validation.read_only(row_norms_in_numpy(memmap.from_bits(rows)))

@@ -2,11 +2,11 @@
 
 One step of gradient descent on a loss f(PQ') changes the difference P'P - Q'Q of the Gram matrices
 of the users P and the items Q by exactly the squared step times the difference of the Gram matrices
-of the two gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, these small changes
-and the weight decay change the factors P and Q, but not the predictions PQ', until the changes that
-come from the users and from the items cancel. Two d x d matrices, one for the users and one for the
-items, determine the factors at which these changes cancel, and the number of epochs that training
-takes to reach these factors.
+of the two gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, the small changes
+of P'P - Q'Q and the weight decay move the factors P and Q, but not the predictions PQ', until the
+changes that come from the users and the changes that come from the items cancel. Two d x d
+matrices, one for the users and one for the items, determine the factors at which the changes of
+P'P - Q'Q cancel, and the number of epochs that training takes to reach these factors.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from fastcos.validation import Floats
 # Factors count as converged if log(c) / e is below this value, where c is the condition number of
 # the map from the converged factors to the current factors.
 _AT_REST = 1e-3
-# The largest step and the largest weight decay that are allowed. With larger values, their products
+# The largest step and the largest weight decay that are allowed. The products of larger numbers
 # with squared slopes could overflow.
 _LARGEST = 1e60
 
@@ -68,9 +68,10 @@ def gradient_noise(
     """Predict the scale of the dimensions to which stochastic gradient descent (SGD) converges.
 
     A loss that depends only on dot products does not determine the scale of the latent dimensions,
-    but in the long run, the noise of its gradients determines this scale. The function also
-    predicts the number of epochs until the factors have reached this scale. At convergence, the sum
-    of w xx' over all items x, with w the weight of the item, equals the same sum over all users.
+    but in the long run, the noise of its gradients determines it. The function predicts the scale
+    of the dimensions, and also the number of epochs until the factors have reached it. At
+    convergence, the sum of w xx' over all items x, with w the weight of the item, equals the same
+    sum over all users.
     For fixed predictions, the equality of the two sums holds for exactly one metric GG' of the
     items. The metric is the geometric mean of two matrices: the inverse of the sum of w xx' over
     the items, and the sum of w xx' over the users. If the squared slopes of all observations have
@@ -119,15 +120,15 @@ def gradient_noise(
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
     epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
-    rescaling fades exponentially. The rate of this decay per epoch lies between the step times the
-    smallest and the step times the largest generalised eigenvalue of the weighted and the
+    rescaling of the factors fades exponentially, at a rate per epoch that lies between the step
+    times the smallest and the step times the largest generalised eigenvalue of the weighted and the
     unweighted Gram matrices of users and items (Theorem 9c).
 
-    In 36 trainings, the measured number of epochs differed from the predicted number by at most a
-    factor of 1.4. After four times the predicted number of epochs, the condition number of the
-    balancing map was at most 1.07 (``examples/scale_of_dimensions.py``). The function assumes that
-    the predictions of the model no longer change. If the decay is as strong as the curvature of the
-    loss, a rescaling fades more slowly than predicted.
+    In the 36 training runs of ``examples/scale_of_dimensions.py``, the measured number of epochs
+    differed from the predicted number by at most a factor of 1.4, and after four times the
+    predicted number of epochs, the condition number of the balancing map was at most 1.07. The
+    function assumes that the predictions of the model no longer change. If the decay is as strong
+    as the curvature of the loss, a rescaling fades more slowly than predicted.
 
     Examples
     --------
@@ -164,8 +165,8 @@ def gradient_noise(
         rank = np.linalg.matrix_rank(gram, hermitian=True)
         if rank < d:
             raise ValueError(f"{name} must have {d} linearly independent columns, got {rank}")
-    # A common factor of all weights changes only the number of epochs. This factor may be far from
-    # 1, so the weights are divided by their largest value before the computation.
+    # A common factor of all weights, which may be far from 1, changes only the number of epochs, so
+    # the weights are divided by their largest value before the computation.
     unit = float(max(item_weights.max(), user_weights.max())) or 1.0
     noise_of_items = _weighted_gram(Q, item_weights / unit)
     noise_of_users = _weighted_gram(P, user_weights / unit)
@@ -193,13 +194,11 @@ def gradient_noise(
 def _epochs_to_forget(start: Floats, items: Floats, users: Floats, weighted: Floats) -> float:
     """Return the number of epochs in which the distance to convergence falls to 1/e.
 
-    The number of epochs is computed for a step of 1.
-
-    The distance is the logarithm of the condition number of the map from the converged factors to
-    the current factors. ``start`` (d, d) is the map from the converged factors to the factors at
-    the start. ``items`` and ``users`` (d, d) are the Gram matrices of the converged items and
-    users. ``weighted`` (d, d) is the weighted Gram matrix of the converged rows, which is the same
-    for items and users.
+    The number of epochs is computed for a step of 1. The distance to convergence is the logarithm
+    of the condition number of the map from the converged factors to the current factors. ``start``
+    (d, d) is the map from the converged factors to the factors at the start. ``items`` and
+    ``users`` (d, d) are the Gram matrices of the converged items and users. ``weighted`` (d, d) is
+    the weighted Gram matrix of the converged rows, which is the same for items and users.
     """
     import scipy.integrate
     import scipy.linalg

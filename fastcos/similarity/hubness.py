@@ -38,7 +38,8 @@ class QueryNormalized(BaseMeasure):
     if σ_q = 0. The mean and the standard deviation are computed from d x d sums, without the
     cosines of all pairs. Pitfall: for one query, the correction is the same for all items, so it
     never changes the order of the results. The correction only changes which results of different
-    queries exceed a common threshold. The measure is not symmetric. Source: You arXiv:2504.16318.
+    queries exceed a common threshold. The measure is not symmetric in query and item. Source: You
+    arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -256,9 +257,10 @@ class DisSimLocal(_Local):
 def _origin_of(rows: Rows) -> Floats:
     """Return 0 or, if the rows lie far from 0, the geometric median of a sample of the rows.
 
-    Products of rows that share a large component lose the digits in which the rows differ. The mean
-    of the rows would not be a good origin: if a few rows are large and most are nearly 0, most rows
-    lie far from the mean. The geometric median is computed by Weiszfeld's algorithm.
+    The origin is subtracted from the rows, because products of rows that share a large component
+    lose the digits in which the rows differ. The mean of the rows would not be a good origin: if a
+    few rows are large and most are nearly 0, most rows lie far from the mean. The geometric median
+    is computed by Weiszfeld's algorithm.
     """
     sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
     centre: Floats = np.median(sample, axis=0)

@@ -1,8 +1,8 @@
 """Functions that build and validate the records that are passed to kernels.
 
-The module ``kernels.records`` defines these records. A kernel trusts its arguments: an array of a
-wrong type or shape would make it read memory outside of the array. The functions of this module
-therefore validate the arguments, once per call of a kernel and never per row.
+The module ``kernels.records`` defines the types of the records. A kernel trusts its arguments: an
+array of a wrong type or shape would make it read memory outside of the array. The functions of this
+module therefore validate the arguments, once per call of a kernel and never per row.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 def listed_scoring(metric_type: str, queries: EncodedRows, items: Rows) -> Any:
     """Return a record for exact scores that contains neither the norms nor the biases of the items.
 
-    The kernels that take this record compute the norms of the items themselves.
+    The kernels that take a record without norms compute the norms of the items themselves.
     """
     return _scoring(metric_type, queries, items, NO_BIAS, NO_BIAS)
 

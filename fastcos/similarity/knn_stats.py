@@ -12,8 +12,8 @@ from fastcos.similarity.moments import blocks_of, mean_of
 from fastcos.similarity.row_maps import fingerprints, first_copies
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of rows whose means and deviations are computed at once. The products of so many rows fit
-# into the cache.
+# Number of rows whose means and deviations are computed at once, so small that the products of the
+# rows fit into the cache.
 _ROWS_PER_BLOCK = 2048
 
 
@@ -82,8 +82,8 @@ class CosineMoments(NamedTuple):
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Return the mean and the deviation (n,) of each row's cosines with the population.
 
-        ``is_inside`` (n,) says for each row whether the row belongs to the population. The mean and
-        the deviation of such a row leave out the cosine of the row with itself. If the population
+        ``is_inside`` (n,) says for each row whether the row belongs to the population. If it does,
+        its mean and its deviation leave out the cosine of the row with itself. If the population
         contains no other row, the mean and the deviation are 0. The mean and the deviation are
         computed from d x d sums, without the cosines of all pairs.
         """

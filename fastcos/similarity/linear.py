@@ -115,7 +115,7 @@ class SoftCosine(Mapped):
         if asymmetry > 1e-6 * largest:
             raise ValueError(f"matrix must be symmetric, got entries that differ by {asymmetry:g}")
         self.matrix = validation.read_only((S + S.T) / 2)
-        self.features = None  # A saved measure needs only the matrix.
+        self.features = None  # A saved soft cosine needs only the matrix, not the features.
         self.root_ = root_of(self.matrix)
         self.mean_ = np.zeros(len(self.matrix))
 
@@ -174,9 +174,9 @@ class QueryMetricCosine(_OtherSide):
 class ProjectBackItems(_OtherSide):
     """Cosine of columns of M = XAB', computed in k dimensions: soft cosine with S = P'P, P = XA.
 
-    The measure compares two items by the predictions of the model for all users. The paper proposes
-    this remedy for the comparison of users (arXiv:2403.05440, section 3), and this measure applies
-    the remedy to items.
+    The measure compares two items by the predictions of the model for all users. The paper
+    (arXiv:2403.05440, section 3) proposes a remedy that compares two users by the predictions of
+    the model for all items; ``project_back_items`` applies the same remedy to items.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class ProjectBackUsers(_OtherSide):
 
     Section 3 of the paper (arXiv:2403.05440) proposes the measure ``project_back_users`` as a
     remedy for arbitrary cosines. The rows that are searched are users, and ``other`` contains the
-    items. The matrix M (n, p) is never formed.
+    items. The matrix M (n, p) of all predictions is never formed.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ class WhitenedCosine(_Whitened):
 
 # Independent component analysis (ICA) rotates whitened rows, and a rotation changes no cosine, so
 # "ica_cosine" is a second name of WhitenedCosine. (Yamagiwa et al., arXiv:2406.10984, also split
-# the cosine into one part per axis; this measure does not.)
+# the cosine into one part per axis; WhitenedCosine does not.)
 REGISTRY["ica_cosine"] = WhitenedCosine
 
 
@@ -320,7 +320,7 @@ REGISTRY["ica_cosine"] = WhitenedCosine
 class PopularityWhitenedCosine(_Whitened):
     """Cosine after whitening with popularity-weighted mean and covariance (Zipfian whitening).
 
-    The pitfalls are the same as those of ``whitened_cosine``. Source: Yokoi et al.
+    The pitfalls of this measure are those of ``whitened_cosine``. Source: Yokoi et al.
     arXiv:2411.00680.
 
     Parameters
@@ -403,9 +403,9 @@ class LearnedDiagonal(Mapped):
     D = w^-½ with a condition number of at most κ. The optimisation starts from equal weights, for
     which the measure is the plain cosine, and ends in a local maximum of the correlation. The
     correlation at the local maximum is never lower than that of the plain cosine. Pitfalls: the
-    measure fits d numbers, so pass many more pairs than columns, and evaluate the measure on other
-    pairs. The measure depends on the basis of the embeddings. Source: this project; the idea of a
-    learned similarity is from Herbold, arXiv:2309.12697.
+    measure fits d numbers, so pass many more pairs than columns, and evaluate the measure on pairs
+    that it was not fitted to. The measure depends on the basis of the embeddings. Source: this
+    project; the idea of a learned similarity is from Herbold, arXiv:2309.12697.
 
     Parameters
     ----------

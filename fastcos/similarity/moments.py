@@ -9,8 +9,8 @@ from fastcos import parallel
 from fastcos.parallel import memmap
 from fastcos.validation import Floats, Rows
 
-# Number of entries in a block, which takes 16 MiB in float64. The last bits of the sums depend on
-# this number.
+# Number of entries in a block of rows, which takes 16 MiB in float64. The last bits of a sum over
+# rows depend on the size of the blocks.
 _ENTRIES_PER_BLOCK = 2**21
 # Number of rows in one QR decomposition. This number is constant, so that sums are always added in
 # the same order, whatever the number of threads is.
@@ -97,7 +97,7 @@ def triangle(rows: Rows, centre: Floats | None = None) -> Floats:
     """
     R: Floats = np.zeros((0, rows.shape[1]))
     # With several threads, OpenBLAS would start its threads for each of the small products of a QR
-    # decomposition. If the cores are busy, the decomposition then takes 10 to 100 times as long.
+    # decomposition, which would take 10 to 100 times as long if the cores are busy.
     with parallel.one_blas_thread():
         for first in range(0, len(rows), _ROWS_PER_QR):
             chunk = rows[first : first + _ROWS_PER_QR].astype(np.float64)

@@ -35,10 +35,11 @@ _RAW_SLACK = 1e-5
 _MIN_WEIGHT = 0.1
 # Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
-# A cosine with an item is standardised by the mean and the standard deviation of all cosines with
-# this item. For each cosine of this grid, MutualProximity stores the largest standardised value
-# among all items. This value is a maximum of increasing linear functions of the cosine and
-# therefore convex, so linear interpolation between two grid points is an upper bound.
+# For each cosine of this grid, MutualProximity stores the largest standardised value among all
+# items, where a cosine with an item is standardised by the mean and the standard deviation of all
+# cosines with that item. The largest standardised value is a maximum of increasing linear functions
+# of the cosine and therefore convex, so linear interpolation between two grid points is an upper
+# bound.
 _GRID = np.linspace(-1, 1, 65)
 # NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the distances at the
 # two ends of the curve that the docstring describes are equal.
@@ -72,10 +73,10 @@ class Recos(BaseMeasure):
     descending order if x·y < 0. The value is 1 if the same permutation sorts the entries of x and
     the entries of y. The magnitude of the value is never below the magnitude of the cosine. If the
     denominator is 0, the value is 0. A search selects candidates by the candidate score x·y /
-    ((x↑·a) (y↑·a)), where a is the mean direction of the sorted items, and x↑ is the row x with
-    sorted entries. The largest angle between a and a sorted item limits the difference between the
-    value and the candidate score. Pitfalls: the value depends on the basis, and a search computes
-    many exact scores per query. Source: Ai arXiv:2602.05266.
+    ((x↑·a) (y↑·a)), where the axis a is the mean direction of the sorted items, and x↑ is the row x
+    with sorted entries. The largest angle between the axis and a sorted item limits the difference
+    between the value and the candidate score. Pitfalls: the value depends on the basis, and a
+    search computes many exact scores per query. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -177,7 +178,7 @@ class MutualProximity(BaseMeasure):
         return scaled, norms_of(scaled), *self._row_moments(B)
 
     def rescore(self, Q: Rows, precomputed: tuple[Any, ...], columns: Integers) -> Floats:
-        """Return the logarithm of the product of the two probabilities."""
+        """Return the logarithms of the products of two probabilities that define the measure."""
         B, norms, means, deviations = precomputed
         cosines = list_scores("cosine", scaled_up_rows(Q), B, columns, norms)
         return over_lists(
@@ -194,14 +195,14 @@ class MutualProximity(BaseMeasure):
         query_term = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)
         # The rounding error of an interpolated value is proportional to the magnitudes of the two
-        # grid values next to it. These magnitudes are large if all cosines are nearly equal.
+        # grid values next to it, which are large if all cosines are nearly equal.
         right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
         largest_magnitude = np.maximum(*np.abs(self._largest[[right - 1, right]]))
         best += _SLACK * (1 + np.abs(best)) + _ROUNDING * largest_magnitude
         return (query_term + log_ndtr(best)) * (1 - _SLACK)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the product of the two probabilities."""
+        """Return the products of two probabilities, whose logarithms are the raw scores."""
         return np.exp(raw)
 
     def _row_moments(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -232,8 +233,8 @@ class MutualProximity(BaseMeasure):
 class NormAngleDistance(BaseMeasure):
     """-(||x| - |y|| + λ arccos(cosine)), where λ weighs the angle against the difference in norm.
 
-    Some slides call this distance "WRD" and omit the absolute value around the difference of the
-    norms. NormAngleDistance is not Word Rotator's Distance. Candidates are selected by the squared
+    Some slides call this measure "WRD" and omit the absolute value around the difference of the
+    norms, but it is not Word Rotator's Distance. Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s of at most
     2, the pairs (g, θ) with this s form a curve, and g / λ + θ, the distance divided by λ, is
@@ -264,7 +265,7 @@ class NormAngleDistance(BaseMeasure):
         """Return [unit b, w (|b| - m) / λ], (p, d + 1) float64; m is the median norm of the items.
 
         Subtracting m keeps the norms of the encoded rows small, so that the rounding errors of
-        their distances are small, too. Without the subtraction, a search of Gaussian rows would
+        their distances are small, too. If m were not subtracted, a search of Gaussian rows would
         take 17 times as long.
         """
         norms = norms_of(B) - self._median_norm

@@ -56,10 +56,10 @@ class ScaledSimilarity(_MeanNorm):
     """α cosine + (1 - α) (|x| + |y|) / m, where m is the mean norm of the items that are not zero.
 
     Pitfall: the value is unbounded, and the items of a query are ranked by
-    α cosine + (1 - α) |y| / m, which favours popular items if they have large norms. The source
-    does not divide the norms by m, so its measure depends on the units of the norms. For a value α
-    of the source, pass α / (α + (1 - α) m) here to get the same order of items. Source: You
-    arXiv:2504.16318.
+    α cosine + (1 - α) |y| / m, which favours popular items if they have large norms. In the source,
+    the norms are not divided by m, so the measure depends on the units of the norms. To get the
+    order of items that the source gets with a weight α, pass ``alpha`` = α / (α + (1 - α) m).
+    Source: You arXiv:2504.16318.
 
     Parameters
     ----------
@@ -94,8 +94,8 @@ class FeatureAugmented(_MeanNorm):
     """Inner product or cosine of the rows [unit x, β |x| / m]; m is the mean norm of nonzero items.
 
     Pitfall: two rows count as similar if both have large norms. The value is the sum of the cosine
-    and of β² |x| |y| / m². If ``normalized`` is true, the sum is divided by the norms of both
-    augmented rows. The concatenation of a row and its norm is from You arXiv:2504.16318.
+    and of β² |x| |y| / m², divided by the norms of both augmented rows if ``normalized`` is true.
+    The concatenation of a row and its norm is from You arXiv:2504.16318.
 
     Parameters
     ----------

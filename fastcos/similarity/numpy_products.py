@@ -10,8 +10,8 @@ from fastcos.validation import Floats
 
 # Number of partial sums in which kernels.pair_scores adds the products of the entries of two rows.
 _LANES = 16
-# Number of entries of the rows that are multiplied at once. The products of so many entries stay in
-# the cache.
+# Number of entries of the rows that are multiplied at once, so small that the products stay in the
+# cache.
 _ENTRIES_PER_SCORING = 1 << 17
 
 
@@ -40,10 +40,7 @@ def row_norms_in_numpy(rows: npt.NDArray[Any]) -> Floats:
 
 
 def slices(n: int, depth: int, entries: int = _ENTRIES_PER_SCORING) -> Iterator[slice]:
-    """Yield slices of n rows, each with about ``entries`` entries.
-
-    Each row has ``depth`` entries.
-    """
+    """Yield slices of n rows of ``depth`` entries, each slice with about ``entries`` entries."""
     size = max(1, entries // depth)
     for lo in range(0, n, size):
         yield slice(lo, lo + size)

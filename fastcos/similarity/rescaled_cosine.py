@@ -97,7 +97,7 @@ class Eq2Cosine(Mapped):
         rows. Without a model, the rows must already be the items of Eq. 6, such as the
         ``item_embeddings()`` of a model of the objective "weight_decay".
     regularization : float, default 100
-        λ of objective (2). Used only with a model.
+        The regularisation λ of objective (2) of the paper; it is used only with a model.
     """
 
     name = "eq2_cosine"
@@ -123,9 +123,10 @@ class WeightCosine(BaseMeasure):
     """W_ij / sqrt(W_ii W_jj) for the weights W = AB' of a model; a row is [a_i, b_i], of width 2k.
 
     For A = B (Eq. 5 of the paper), the value is the cosine of b_i and b_j. No reparametrisation of
-    the model changes the value. Pass the two factors side by side, as ``np.hstack([A, B])``.
-    Pitfalls: W_ii must be at least 0; an item with W_ii = 0 becomes a zero row. Unless W is
-    symmetric and positive semidefinite, the value is not a cosine and may lie outside of [-1, 1].
+    the model changes the value of the measure. Pass the factors A and B side by side, as
+    ``np.hstack([A, B])``. Pitfalls: W_ii must be at least 0; an item with W_ii = 0 becomes a zero
+    row. Unless W is symmetric and positive semidefinite, the value is not a cosine and may lie
+    outside of [-1, 1].
     """
 
     name = "weight_cosine"

@@ -15,17 +15,16 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of multiplications in one task of a thread. So many multiplications take much longer than
-# starting a task.
+# Number of multiplications in one task of a thread, which take much longer than starting a task.
 _WORK_PER_BLOCK = 1_000_000
-# Largest number of rows in a task. The copies of so many rows stay in the cache.
+# Largest number of rows in a task, so small that the copies of the rows stay in the cache.
 _MAX_ROWS = 2048
 
 
 def map_rows(rows: Rows, root: Floats, mean: Floats | None = None) -> Floats:
     """Return (rows - mean) root, (n, r) float64.
 
-    Images that would be 0 in exact arithmetic are 0.
+    Images of rows that would be 0 in exact arithmetic are 0.
 
     The shapes are rows (n, d), root (d, r) and mean (d,); the default mean is 0. Equal rows have
     bit-for-bit identical images, whatever the other rows and the number of threads are.

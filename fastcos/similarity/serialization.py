@@ -36,7 +36,7 @@ def to_parts(measure: str | Measure) -> tuple[dict[str, Any], dict[str, npt.NDAr
 
     The fields are the name and the parameters of the measure, which can be stored as JSON.
 
-    ``from_parts`` restores the measure from these fields and arrays. The fields and arrays contain
+    ``from_parts`` restores the measure from the fields and arrays. The fields and arrays contain
     only the class and the parameters, so a restored measure has to be fitted again. The function
     raises TypeError if the class of the measure is not registered, or if a parameter is neither a
     number nor a text nor an array.
@@ -81,5 +81,5 @@ def from_parts(fields: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
         return name_of_measure
     try:
         return cast(Measure, REGISTRY[name_of_measure](**parameters))
-    except TypeError as error:  # The class does not accept these parameters.
+    except TypeError as error:  # The class of the measure does not accept the saved parameters.
         raise ValueError(f"parameters must be those of {name_of_measure}: {error}") from error

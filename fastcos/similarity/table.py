@@ -1,11 +1,12 @@
 """A table of the measures without parameters, one row per measure.
 
 A search compares a transformed query with transformed items by their cosine, their inner product
-or their distance. Most measures of the literature differ only in the transform. A row of the table
-names a function that transforms rows (``transform``), or a function that computes a centre and a
-scale from the items (``centre_and_scale``); the centre is then subtracted from each row, and the
-result is multiplied by the scale. Measures that have parameters, that treat queries and items
-differently or that are not inner products are classes in the other files of this package.
+or their distance. Most measures of the literature differ from each other only in how they transform
+the rows. A row of the table names a function that transforms rows (``transform``), or a function
+that computes a centre and a scale from the items (``centre_and_scale``); in the latter case, the
+centre is subtracted from each row, and the result is multiplied by the scale. Measures that have
+parameters, that treat queries and items differently or that are not inner products are classes in
+the other files of this package.
 """
 
 from collections.abc import Callable
@@ -41,8 +42,8 @@ class MeasureRow(NamedTuple):
     centre_and_scale : callable, optional
         Function that takes the items (p, d) and returns a centre (d,) and a scale (d,).
     to_score : callable, optional
-        Function that takes raw scores and returns scores. A higher raw score must not become a
-        lower score.
+        Function that takes raw scores and returns scores. The function must not decrease: a higher
+        raw score must not give a lower score.
     takes_sparse_rows : bool
         Whether rows may be sparse.
     """

@@ -44,8 +44,8 @@ WORK_PER_THREAD = 1 << 41
 # flag for each block.
 _RUN = "run.json"
 _DONE = "done"
-# The error numbers that mean that the file system cannot reserve space. On such a file system, a
-# full disk causes an error only when a block is written.
+# The error numbers that mean that the file system cannot reserve space. On a file system that
+# cannot reserve space, a full disk causes an error only when a block is written.
 _NO_RESERVATION = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 Array = npt.NDArray[Any]
 Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
@@ -76,10 +76,10 @@ class Checkpoint:
     block; a resumed run uses the block size with which the run was started.
 
     Only one thread of one process writes a directory at a time. A second writer of the same
-    directory issues a warning that names the first writer, and waits. When the first writer has
-    ended, the second writer finds the complete result, or resumes the run. A checkpoint is a
-    context manager: at the end of the with block, even after an error, it releases its lock, so
-    that the next writer can continue.
+    directory issues a warning that names the first writer, and waits until the first writer has
+    ended; it then finds the complete result, or resumes the run. A checkpoint is a context manager:
+    at the end of the with block, even after an error, it releases its lock, so that the next writer
+    can continue.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Checkpoint:
     def _lock_or_find_complete(self, request: Mapping[str, Any]) -> None:
         """Lock the directory of an incomplete run, or set is_complete if the run is complete.
 
-        If another writer holds the lock, this call waits for it.
+        If another writer holds the lock, this call waits until the lock is free.
         """
         announce = functools.partial(_announce, self.path)
         while not (self.path / _RUN).is_file():
@@ -136,8 +136,8 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Between the test of the loop's condition and the call of mkdir, another writer
-            # completed the run, so mkdir created an empty directory, which is removed here.
+            # If another writer completed the run between the test of the loop's condition and the
+            # call of mkdir, mkdir created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()

@@ -130,7 +130,7 @@ def save_arrays(
             try:
                 temporary.rename(target)
             except OSError as error:
-                # Another process has created path in the meantime. The next round of this loop
+                # If another process has created path in the meantime, the next round of this loop
                 # waits for the lock of path.
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and target.is_dir():
                     continue
@@ -212,8 +212,8 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
             return Stored(arrays, header["fields"], header["sha256"], files)
         except FileNotFoundError as error:
             # A writer may have replaced the header after this call had read it, and may have
-            # removed the files that the old header named. In this case, the files of the new header
-            # are read.
+            # removed the files that the old header named. If there is a new header, the files that
+            # it names are read.
             newer, header = _read_header(directory, kind)
             if newer == content:
                 raise FastcosFormatError(f"{error.filename} is missing") from None
@@ -256,7 +256,7 @@ def temporary_directory(target: Path) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*"):
         if _UNIQUE.fullmatch(leftover.name.removeprefix(f".{target.name}")) and leftover.is_dir():
-            # An OSError means that another writer has locked this directory or has just removed it.
+            # An OSError means that another writer has locked `leftover` or has just removed it.
             with contextlib.suppress(OSError), lock_directory(leftover, wait=False) as is_locked:
                 if is_locked:
                     shutil.rmtree(leftover, ignore_errors=True)
@@ -299,8 +299,8 @@ def _write(
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
-    # After an error, for example because the disk is full, no header names the new files. They are
-    # removed, because they would take up space for nothing.
+    # After an error, for example because the disk is full, the new files are removed, because no
+    # header names them and they would take up space for nothing.
     except BaseException:
         if is_locked:
             for file in directory.iterdir():
@@ -370,7 +370,7 @@ def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[st
 
 
 def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
-    """Write the parts to a file with a temporary name, flush it to the disk, rename it to path."""
+    """Write the parts to a temporary file, flush the file to the disk, and rename it to path."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:

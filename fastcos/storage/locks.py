@@ -1,21 +1,20 @@
 """Locks that let only one thread write a directory, among all threads, processes and machines.
 
 The lock of a directory is a POSIX record lock (``lockf``) on a file named ``.lock`` in the
-directory. Network file systems pass record locks on to the server. By contrast, ``flock`` on the
-directory itself succeeds on NFS without excluding other machines. The holder of a lock removes the
-lock file when it releases the lock, so a directory that no process is writing contains no lock
-file. If the holder is killed, the operating system releases the lock, but the file remains; the
-next holder uses the same file.
+directory. Network file systems pass record locks on to the server. By contrast, ``flock`` on a
+directory succeeds on NFS without excluding other machines. The holder of a lock removes the lock
+file when it releases the lock. If the holder is killed, the operating system releases the lock, but
+the lock file remains, and the next holder uses the same file.
 
 A record lock belongs to a process: it does not exclude other threads of the process, and the
 process loses the lock as soon as it closes any descriptor of the lock file. Therefore each
-directory also has a lock among the threads of this process, and only the thread that holds this
-lock opens the lock file.
+directory also has a lock among the threads of this process, and only the thread that holds the lock
+among the threads opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
-issued. Writers of such a directory remove no file that another writer may need, and hold a
-``brief_lock`` while they check and replace a header. A brief lock is a file that only one process
-at a time can create.
+issued. Writers of a directory that cannot be locked remove no file that another writer may need,
+and hold a ``brief_lock`` while they check and replace a header. A brief lock is a file that only
+one process at a time can create.
 """
 
 import contextlib
@@ -66,8 +65,8 @@ warned: set[str] = set()
 
 
 def _after_fork_in_child() -> None:
-    # If other threads of the parent held locks during the fork, no thread of the child would ever
-    # release them. The child does not inherit record locks.
+    # If other threads of the parent held locks during the fork, no thread of the forked child would
+    # ever release them. A forked child does not inherit the record locks of its parent.
     global _state
     _state = _State()
 
@@ -126,9 +125,9 @@ def lock_directory(
 def brief_lock(directory: Path) -> Iterator[None]:
     """Exclude other writers of a directory that cannot be locked, for a few milliseconds.
 
-    The lock is a file that this function creates and removes. A process that is killed within the
-    with block leaves the file behind. Therefore other processes ignore and remove the file once it
-    is 30 s old, so the with block must be much shorter than that.
+    The lock is a file that this function creates and removes. Other processes ignore and remove a
+    file that is older than 30 s, because a process that is killed within the with block leaves the
+    file behind. Therefore the with block must take much less than 30 s.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:
