@@ -5,7 +5,7 @@ If kernels are compiled and rows are packed, a search of one query is one call o
 
 1. The record Items is made from the addresses of its arrays. The norms of the queries are computed.
    If a norm is zero, not finite or extreme, the kernel ends without a search, and its caller
-   searches in another way (``NOT_ORDINARY``).
+   searches in another way (``STATUS_NOT_ORDINARY``).
 2. The queries are scaled, rotated and quantised to int8 codes, as the items were when they were
    packed (``encode_queries``).
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
@@ -78,8 +78,8 @@ from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, R
 from .simd.tile_scores import score_run, score_run_by_item
 
 # The row number in rows[task, 0, 0] if the norm of a query is not ordinary: zero, not finite, or
-# not between 1e-100 and 1e100. A caller that reads NOT_ORDINARY searches in another way.
-NOT_ORDINARY = -2
+# not between 1e-100 and 1e100. A caller that reads STATUS_NOT_ORDINARY searches in another way.
+STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
 # A run of panels is compared with one query after the other, while the next panel is prefetched. A
@@ -139,22 +139,22 @@ class Buffers(NamedTuple):
 
 
 @kernel
-def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, rows):
+def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores, rows):
     """Find the best k rows of panels lo to hi for each query.
 
     addresses is an ItemAddresses, query_rows (n, d) holds at most 32 queries, filters is a
-    QueryFilters, and search is a FewQuerySearch. The number of the task is lo //
-    search.panels_per_range, and its results are written to scores[task] and rows[task], padded with
-    -inf and -1; scores and rows have the shape (tasks, n, k). If search.must_check is true and the
-    norm of a query is not ordinary (``query_scaling.are_ordinary``), rows[task, 0, 0] becomes
-    NOT_ORDINARY and nothing is searched. The kernel computes O(n m d) products of codes, and
-    allocates 4 bytes per slot and query.
+    QueryFilters, and settings is a FewQuerySettings. The number of the task is lo //
+    settings.panels_per_range, and its results are written to scores[task] and rows[task], padded
+    with -inf and -1; scores and rows have the shape (tasks, n, k). If settings.must_check is true
+    and the norm of a query is not ordinary (``query_scaling.are_ordinary``), rows[task, 0, 0]
+    becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel computes O(n m d) products of
+    codes, and allocates 4 bytes per slot and query.
     """
-    task, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
+    task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
     queries = scaled_queries(query_rows, filters, addresses, items.shift)
-    if search.must_check and not are_ordinary(queries.norms):
-        rows[task, 0, 0] = NOT_ORDINARY
+    if settings.must_check and not are_ordinary(queries.norms):
+        rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return
     codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
@@ -163,7 +163,7 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, search, scores, r
     multiply_codes(lo, hi, lo, 0, n, items, codes, products, largest_products)
     for i in range(n):
         n_best = find_best(
-            i, lo, k, search.first_rank, queries, items, codes, products[i], largest_products[i],
+            i, lo, k, settings.first_rank, queries, items, codes, products[i], largest_products[i],
             buffers,
         )  # fmt: skip
         write_best_rows(n_best, buffers, scores[task, i], rows[task, i])

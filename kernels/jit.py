@@ -188,15 +188,16 @@ class Kernel:
             native.check_allowed(self, arrays)
         return self.dispatcher, arrays
 
-    def call(self, kinds, lo, hi, *arguments):
-        """Run the kernel on rows lo to hi; unlike __call__, do not check the argument types.
+    def call(self, type_key, lo, hi, *arguments):
+        """Run the kernel on rows lo to hi; unlike __call__, look up Numba's code only once.
 
-        `kinds` is any hashable value that stands for the argument types: calls with equal `kinds`
-        must pass arguments of equal types.
+        `type_key` is any hashable value that stands for the argument types: calls with equal keys
+        must pass arguments of equal types, which Numba's code does not check again. Native code is
+        looked up at every call, by the types of the arguments.
         """
-        entry = self._entries.get(kinds)
+        entry = self._entries.get(type_key)
         if entry is None:
-            entry = self._entries[kinds] = self._entry_for(arguments)
+            entry = self._entries[type_key] = self._entry_for(arguments)
         entry(lo, hi, *arguments)
 
     def _entry_for(self, arguments):

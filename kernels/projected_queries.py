@@ -16,7 +16,7 @@ import numpy as np
 
 from .candidate_filter import NEVER, threshold_of
 from .few_queries import (
-    NOT_ORDINARY,
+    STATUS_NOT_ORDINARY,
     empty_buffers,
     encode_queries,
     find_best,
@@ -78,16 +78,16 @@ def project_few_queries(queries, items, codes):
 
 
 @kernel
-def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, scores, rows):
+def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, scores, rows):
     """Find the best k rows as ``search_few_queries`` does, among items with a projection.
 
-    The argument search is a ProjectedSearch.
+    The argument settings is a ProjectedSettings.
     """
-    task, n, k = lo // search.panels_per_range, query_rows.shape[0], rows.shape[2]
+    task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
     queries = scaled_queries(query_rows, filters, addresses, items.shift)
-    if search.must_check and not are_ordinary(queries.norms):
-        rows[task, 0, 0] = NOT_ORDINARY
+    if settings.must_check and not are_ordinary(queries.norms):
+        rows[task, 0, 0] = STATUS_NOT_ORDINARY
         return
     codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
@@ -97,20 +97,20 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, search, sco
     dropped_below[:] = -NEVER
     buffers = empty_buffers(hi - lo, k)
     _multiply_by_projection(
-        lo, hi, search, queries, items, codes, products, largest_products, buffers, dropped_below
+        lo, hi, settings, queries, items, codes, products, largest_products, buffers, dropped_below
     )
     for i in range(n):
         n_best = np.int64(-1)
         if dropped_below[i] > -NEVER:
             n_best = _find_best_of_multiplied(
-                i, lo, k, search.first_rank, dropped_below[i], queries, items, codes, products[i],
+                i, lo, k, settings.first_rank, dropped_below[i], queries, items, codes, products[i],
                 largest_products[i], buffers,
             )  # fmt: skip
             if n_best < 0:
                 multiply_codes(lo, hi, lo, i, i + 1, items, codes, products, largest_products)
         if n_best < 0:
             n_best = find_best(
-                i, lo, k, search.first_rank, queries, items, codes, products[i],
+                i, lo, k, settings.first_rank, queries, items, codes, products[i],
                 largest_products[i], buffers,
             )  # fmt: skip
         write_best_rows(n_best, buffers, scores[task, i], rows[task, i])
@@ -145,14 +145,14 @@ def _find_best_of_multiplied(
 
 @kernel
 def _multiply_by_projection(
-    lo, hi, search, queries, items, codes, products, largest_products, buffers, dropped_below
+    lo, hi, settings, queries, items, codes, products, largest_products, buffers, dropped_below
 ):
     """Multiply the full codes of the slots whose upper bounds reach an estimated threshold.
 
     If the upper bound of a slot does not reach the threshold, the product of the slot becomes
     _DROPPED. The threshold of each query is written to dropped_below.
     """
-    n, stride = queries.rows.shape[0], search.sample_stride
+    n, stride = queries.rows.shape[0], settings.sample_stride
     projected, projected_words = project_few_queries(queries, items, codes)
     if projected.uses_full_codes[0]:
         multiply_codes(lo, hi, lo, 0, n, items, codes, products, largest_products)
@@ -162,9 +162,9 @@ def _multiply_by_projection(
         for i in range(n):
             multiply_codes(panel, panel + 1, lo, i, i + 1, items, codes, products, largest_products)
     for i in range(n):
-        _raise_threshold(i, lo, hi, search.sample_rank, items, codes, largest_products, buffers)
+        _raise_threshold(i, lo, hi, settings.sample_rank, items, codes, largest_products, buffers)
     _search_other_panels(
-        lo, hi, search, items, codes, projected, projected_words, products, largest_products,
+        lo, hi, settings, items, codes, projected, projected_words, products, largest_products,
         buffers, dropped_below,
     )  # fmt: skip
 
@@ -181,11 +181,11 @@ def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
 
 @borrowing_kernel
 def _search_other_panels(
-    lo, hi, search, items, codes, projected, projected_words, products, largest_products, buffers,
+    lo, hi, settings, items, codes, projected, projected_words, products, largest_products, buffers,
     dropped_below,
 ):  # fmt: skip
     """Multiply the full codes of slots outside the sample that may reach the threshold."""
-    n, stride, raise_at = dropped_below.shape[0], search.sample_stride, lo + ((hi - lo) >> 3)
+    n, stride, raise_at = dropped_below.shape[0], settings.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
     for panel in range(lo, hi):
         if (panel - lo) % stride == stride // 2:
@@ -195,7 +195,7 @@ def _search_other_panels(
             # as a threshold.
             for i in range(n):
                 _raise_threshold(
-                    i, lo, hi, search.first_rank, items, codes, largest_products, buffers
+                    i, lo, hi, settings.first_rank, items, codes, largest_products, buffers
                 )
             raise_at = lo + 2 * (panel - lo)
         for i in range(n):

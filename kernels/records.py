@@ -286,7 +286,7 @@ class Queries(NamedTuple):
     filters: Any
 
 
-class FewQuerySearch(NamedTuple):
+class FewQuerySettings(NamedTuple):
     """The settings of a search with few queries, which are compared with the items one by one.
 
     Attributes
@@ -306,13 +306,13 @@ class FewQuerySearch(NamedTuple):
     must_check: Any
 
 
-class ProjectedSearch(NamedTuple):
+class ProjectedSettings(NamedTuple):
     """The settings of a search with few queries among items that have a projection.
 
     Attributes
     ----------
     first_rank, panels_per_range, must_check
-        The fields of FewQuerySearch.
+        The fields of FewQuerySettings.
     sample_stride, sample_rank : int
         Every sample_stride-th panel belongs to a sample, where `sample_stride` is at least 2. The
         largest score of each panel of the sample is computed, and the first threshold is the
@@ -326,7 +326,7 @@ class ProjectedSearch(NamedTuple):
     sample_rank: Any
 
 
-class BlockSearch(NamedTuple):
+class BlockSettings(NamedTuple):
     """The settings of a search with many queries, whose tasks are blocks of queries.
 
     A task searches one range of panels for one block of queries: task t searches range t % n_ranges
@@ -337,7 +337,7 @@ class BlockSearch(NamedTuple):
     queries_per_block, panels_per_range, n_ranges : int
         The number of queries of a block, the number of panels of a range, and the number of ranges.
     capacity, sample_stride, sample_rank, use_projection
-        The fields of PanelSearch.
+        The fields of PanelSettings.
     is_whole_search : bool
         Whether a task computes the final results of a block of queries in a range of panels, as the
         kernels for few queries do. A kernel that performs a whole search does not read the argument
@@ -358,8 +358,8 @@ class BlockSearch(NamedTuple):
     must_check: Any
 
 
-class PanelSearch(NamedTuple):
-    """The range of panels that one task of a BlockSearch searches, and the settings of the task.
+class PanelSettings(NamedTuple):
+    """The range of panels that one task of a BlockSettings searches, and the settings of the task.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .candidate_filter import NEVER, is_excluded, score_rounding, threshold_of
-from .few_queries import NOT_ORDINARY
+from .few_queries import STATUS_NOT_ORDINARY
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .packing import SLACK
 from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
@@ -58,7 +58,7 @@ from .projection import project_queries
 from .projection_filter import abandon_costly_projections, find_hits_by_projection
 from .query_blocks import list_hits, pack_block, rank_hits, rank_maxima, score_tile
 from .query_scaling import are_ordinary, items_at, scaled_queries
-from .records import PanelSearch, SearchResults
+from .records import PanelSettings, SearchResults
 from .select import kth_largest, select_best, sort_best_first, write_best
 from .simd.panel import (
     CODE_NORM,
@@ -437,7 +437,7 @@ def _find_hits(stage, p, q, items, block, sample):
 
 
 @borrowing_kernel
-def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch, thresholds):
+def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scratch, thresholds):
     """Collect, in three stages, the candidates in a range of panels that reach the thresholds.
 
     Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
@@ -448,8 +448,8 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
     If the trial shows that projected codes are not too costly, stage 2 uses projected codes for all
     queries.
     """
-    metric_type, sample_stride = items.metric_type, search.sample_stride
-    first_panel, last_panel = search.first_panel, search.last_panel
+    metric_type, sample_stride = items.metric_type, settings.sample_stride
+    first_panel, last_panel = settings.first_panel, settings.last_panel
     capacity = candidates.entries.shape[1]
     bits = block.scores.view(np.int32)
     raise_at, share_at = first_panel, first_panel
@@ -475,7 +475,7 @@ def _sweep(lo, items, queries, batch, search, block, sample, candidates, scratch
                 # score rises with this number.
                 _raise_by_codes(batch, lo, queries, items, block, candidates, scratch)
                 raise_at = first_panel + max((last_panel - first_panel) >> 3, 2 * (p - first_panel))
-            if stage == 2 and p >= share_at and search.is_shared:
+            if stage == 2 and p >= share_at and settings.is_shared:
                 _share_thresholds(lo, queries, batch, block, candidates, thresholds)
                 share_at = p + 1 + ((last_panel - first_panel) >> _SHARING_SHIFT)
             for q in range(block.bound_terms.shape[0]):
@@ -511,21 +511,21 @@ def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
 
 
 @kernel
-def search_block(lo, hi, items, queries, batch, search, results):
+def search_block(lo, hi, items, queries, batch, settings, results):
     """Find the neighbours of queries batch[lo:hi] in a range of panels.
 
-    `items` is an Items, `queries` is a Queries, `batch` (n',) int64 holds query numbers, `search`
-    is a PanelSearch, and `results` is a SearchResults. The neighbours of query batch[i] are written
-    to row batch[i] of the arrays of results. The tiles perform O((hi - lo) m d) operations. The
-    kernel allocates memory for the packed queries, 36 capacity + 24 k + 4 sample_rank bytes per
+    `items` is an Items, `queries` is a Queries, `batch` (n',) int64 holds query numbers, `settings`
+    is a PanelSettings, and `results` is a SearchResults. The neighbours of query batch[i] are
+    written to row batch[i] of the arrays of results. The tiles perform O((hi - lo) m d) operations.
+    The kernel allocates memory for the packed queries, 36 capacity + 24 k + 4 sample_rank bytes per
     query, up to 5 bytes per panel, and 56 capacity + 32 k bytes per call.
     """
     n, k = hi - lo, results.rows.shape[1]
-    n_panels = search.last_panel - search.first_panel
-    block = pack_block(lo, hi, batch, queries, items, np.int64(search.use_projection))
-    candidates, scratch = _buffers(n, k, search.capacity, items.packed)
+    n_panels = settings.last_panel - settings.first_panel
+    block = pack_block(lo, hi, batch, queries, items, np.int64(settings.use_projection))
+    candidates, scratch = _buffers(n, k, settings.capacity, items.packed)
     start_tiles(items.isa, items.tile_configuration)
-    best = np.empty((block.bound_terms.shape[0], search.sample_rank, PANEL), np.float32)
+    best = np.empty((block.bound_terms.shape[0], settings.sample_rank, PANEL), np.float32)
     is_searched = np.empty(n_panels, np.uint8)
     best[:], is_searched[:] = -NEVER, 0
     sample = _Sample(best, np.empty(PANEL, np.float32), is_searched)
@@ -533,21 +533,21 @@ def search_block(lo, hi, items, queries, batch, search, results):
     for i in range(n):
         q, j = i >> 5, i & 31
         bound = results.thresholds[batch[lo + i]] / block.steps[q, j]
-        if not search.is_shared and bound > block.bound_terms[q, THRESHOLD, j]:
+        if not settings.is_shared and bound > block.bound_terms[q, THRESHOLD, j]:
             block.bound_terms[q, THRESHOLD, j] = bound
         initial_thresholds[i] = block.bound_terms[q, THRESHOLD, j]
     _sweep(
-        lo, items, queries, batch, search, block, sample, candidates, scratch, results.thresholds
+        lo, items, queries, batch, settings, block, sample, candidates, scratch, results.thresholds
     )
     end_tiles(items.isa)
-    if search.is_shared:
+    if settings.is_shared:
         _share_thresholds(lo, queries, batch, block, candidates, results.thresholds)
     _finish_block(items.metric_type, lo, batch, queries, items, block, candidates, scratch)
-    _write_results(lo, queries, batch, search, block, candidates, initial_thresholds, results)
+    _write_results(lo, queries, batch, settings, block, candidates, initial_thresholds, results)
 
 
 @borrowing_kernel
-def _write_results(lo, queries, batch, search, block, candidates, initial_thresholds, results):
+def _write_results(lo, queries, batch, settings, block, candidates, initial_thresholds, results):
     """Write the best rows, the proved threshold and the unproved threshold of each query."""
     k = results.rows.shape[1]
     for i in range(candidates.counts.shape[0]):
@@ -569,7 +569,7 @@ def _write_results(lo, queries, batch, search, block, candidates, initial_thresh
         results.unproved[query] = -NEVER
         # A threshold can exceed the proved thresholds only if it is an estimate or the threshold of
         # another task.
-        if used > proved and (search.sample_stride > 0 or search.is_shared):
+        if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP
 
@@ -581,45 +581,45 @@ def _lowered(bound):
 
 
 @kernel
-def search_grid(lo, hi, addresses, queries, batch, search, results):
+def search_grid(lo, hi, addresses, queries, batch, settings, results):
     """Run tasks lo to hi of the search for the neighbours of queries batch (n',) in all panels.
 
-    `addresses` is an ItemAddresses, `queries` is a Queries, and `search` is a BlockSearch.
+    `addresses` is an ItemAddresses, `queries` is a Queries, and `settings` is a BlockSettings.
     `results` is a SearchResults; the first axis of scores, rows and unproved is the range of
-    panels, and the thresholds are shared by all tasks. If search.is_whole_search is true, the
+    panels, and the thresholds are shared by all tasks. If settings.is_whole_search is true, the
     kernel ignores `batch`, divides all queries into blocks, and performs each task by
     _search_whole_block. In a whole search, the kernel reads only the rows and the filters of
     `queries`, and writes only the scores and the rows of `results`.
     """
     items = items_at(addresses)
-    n_queries = queries.rows.shape[0] if search.is_whole_search else batch.shape[0]
+    n_queries = queries.rows.shape[0] if settings.is_whole_search else batch.shape[0]
     n_panels = items.statistics.shape[0]
     for task in range(lo, hi):
-        range_number = task % search.n_ranges
-        first = task // search.n_ranges * search.queries_per_block
-        last = min(first + search.queries_per_block, n_queries)
-        first_panel = range_number * search.panels_per_range
-        last_panel = min(first_panel + search.panels_per_range, n_panels)
-        if search.is_whole_search:
+        range_number = task % settings.n_ranges
+        first = task // settings.n_ranges * settings.queries_per_block
+        last = min(first + settings.queries_per_block, n_queries)
+        first_panel = range_number * settings.panels_per_range
+        last_panel = min(first_panel + settings.panels_per_range, n_panels)
+        if settings.is_whole_search:
             _search_whole_block(
-                first, last, first_panel, last_panel, addresses, items, queries, search,
+                first, last, first_panel, last_panel, addresses, items, queries, settings,
                 results.scores[range_number], results.rows[range_number],
             )  # fmt: skip
             continue
-        panel_search = PanelSearch(
-            first_panel, last_panel, search.capacity, search.sample_stride, search.sample_rank,
-            search.use_projection, search.n_ranges > 1,
+        panel_settings = PanelSettings(
+            first_panel, last_panel, settings.capacity, settings.sample_stride,
+            settings.sample_rank, settings.use_projection, settings.n_ranges > 1,
         )  # fmt: skip
         results_of_range = SearchResults(
             results.thresholds, results.scores[range_number], results.rows[range_number],
             results.unproved[range_number],
         )  # fmt: skip
-        search_block(first, last, items, queries, batch, panel_search, results_of_range)
+        search_block(first, last, items, queries, batch, panel_settings, results_of_range)
 
 
 @kernel
 def _search_whole_block(
-    first, last, first_panel, last_panel, addresses, items, queries, search, scores, rows
+    first, last, first_panel, last_panel, addresses, items, queries, settings, scores, rows
 ):
     """Find the best k rows of a range of panels for queries first to last, without help of Python.
 
@@ -628,25 +628,25 @@ def _search_whole_block(
     searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
     columns, computing norms and scaling in Python would take longer than the search. The results
     are written to positions first to last of `scores` (n, k) and `rows` (n, k). If
-    search.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
-    becomes NOT_ORDINARY and nothing is searched. The kernel allocates the memory of search_block,
-    and 72 bytes for each of the n queries.
+    settings.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
+    becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates the memory of
+    search_block, and 72 bytes for each of the n queries.
     """
     n = queries.rows.shape[0]
     queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)
-    if search.must_check and not are_ordinary(queries.norms):
-        rows[first, 0] = NOT_ORDINARY
+    if settings.must_check and not are_ordinary(queries.norms):
+        rows[first, 0] = STATUS_NOT_ORDINARY
         return
     thresholds, unproved = np.empty(n, np.float32), np.empty(n, np.float32)
     thresholds[:] = -NEVER
     results = SearchResults(thresholds, scores, rows, unproved)
-    unfinished, stride = numbers_below(n), search.sample_stride
+    unfinished, stride = numbers_below(n), settings.sample_stride
     while first < last:
-        panel_search = PanelSearch(
-            first_panel, last_panel, search.capacity, stride, search.sample_rank,
-            search.use_projection, False,
+        panel_settings = PanelSettings(
+            first_panel, last_panel, settings.capacity, stride, settings.sample_rank,
+            settings.use_projection, False,
         )  # fmt: skip
-        search_block(first, last, items, queries, unfinished, panel_search, results)
+        search_block(first, last, items, queries, unfinished, panel_settings, results)
         n_searched, last, stride = last, first, 0  # the second pass estimates no threshold
         for i in range(first, n_searched):
             query = unfinished[i]

@@ -235,20 +235,20 @@ def _search_panels(
     outputs = records.SearchResults(
         thresholds, results[1][np.newaxis], results[0][np.newaxis], unproved
     )
-    kinds = ("groups", *panels.kind, scaled_queries.rows.dtype.char)
+    type_key = ("groups", *panels.type_key, scaled_queries.rows.dtype.char)
     queries_per_block = made.grid.queries_per_block
 
     def search_tasks(lo: int, hi: int) -> None:
         for start, end in itertools.pairwise(tasks[lo : hi + 1].tolist()):
             packed = order.packed(int(group_of[start]))
-            n_panels = len(packed.arrays.statistics)
+            n_panels = packed.n_panels
             sample = task_grid.sample_of_group(k, n_panels)
             remaining = numbers[start:end]
             while len(remaining):
                 tile_top_k.search_grid.call(
-                    kinds, 0, -(-len(remaining) // queries_per_block),
+                    type_key, 0, -(-len(remaining) // queries_per_block),
                     packed.addresses, scaled_queries, remaining,
-                    records.BlockSearch(
+                    records.BlockSettings(
                         queries_per_block, n_panels, 1, min(made.capacity, n_panels * PANEL + 1),
                         sample.stride, sample.rank, use_projection=False, is_whole_search=False,
                         must_check=False,

@@ -39,7 +39,7 @@ class Launch(NamedTuple):
         The compiled kernel, from ``few_queries``, ``projected_queries`` or ``tile_top_k``.
     packed : PackedItems
         The packed rows that the kernel reads.
-    settings : kernels.records.FewQuerySearch, ProjectedSearch or BlockSearch
+    settings : FewQuerySettings, ProjectedSettings or BlockSettings of kernels.records
         The plan, in the format that the kernel reads.
     filters : kernels.records.QueryFilters
         The rows that are allowed in the results.
@@ -60,46 +60,59 @@ class Launch(NamedTuple):
     k: int
     fits_all_options: bool
 
-    def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking:
+    def run(self, queries: Rows, progress: parallel.Progress | None = None) -> Ranking | None:
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
 
         The queries must be C-contiguous, read-only rows. The kernel computes the norms of the
         queries. If the launch was made with ``must_check`` and the norm of a query is zero, not
-        finite or far from 1, row_numbers[0, 0] is ``few_queries.NOT_ORDINARY``, and the other
-        results are not valid.
+        finite or far from 1, the kernel writes a status instead of the first row number, and the
+        result is None.
         """
         packed, grid = self.packed, self.grid
-        row_type = packed.arrays.rows.dtype
-        if queries.dtype != row_type:
-            queries = match_row_type(queries, row_type)
-        shape = grid.n_ranges, len(queries), self.k
+        query_rows = match_row_type(queries, packed.arrays.rows.dtype)
+        shape = grid.n_ranges, len(query_rows), self.k
         scores, row_numbers = np.empty(shape), np.empty(shape, np.int64)
-        # A kernel that compares queries one by one works on a range of the panels of items, and the
-        # kernel for blocks of queries works on a range of tasks.
-        arguments = (packed.addresses, queries, self.filters, self.settings, scores, row_numbers)
-        size, size_of_task = len(packed.arrays.statistics), grid.panels_per_range
+        type_key = packed.type_key, query_rows.dtype.char
         if self.kernel is tile_top_k.search_grid:
-            arguments = self._arguments_of_blocks(queries, scores, row_numbers)
-            size, size_of_task = grid.n_query_blocks * grid.n_ranges, 1
-        if grid.is_one_task:
-            kinds = (packed.kind, queries.dtype.char)
-            self.kernel.call(kinds, 0, size, *arguments)
-            if progress is not None:
-                progress(size, size)
-            return row_numbers[0], scores[0]
-        parallel.run(
-            self.kernel, parallel.row_blocks(size, size_of_task), *arguments,
-            n_threads=grid.n_threads, progress=progress,
-        )  # fmt: skip
-        if grid.n_ranges == 1 or row_numbers[0, 0, 0] == few_queries.NOT_ORDINARY:
+            self._call_kernel(
+                type_key, grid.n_query_blocks * grid.n_ranges, 1, progress, packed.addresses,
+                records.Queries(query_rows, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters),
+                _NO_NUMBERS, self.settings,
+                records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED),
+            )  # fmt: skip
+        else:
+            self._call_kernel(
+                type_key, packed.n_panels, grid.panels_per_range, progress, packed.addresses,
+                query_rows, self.filters, self.settings, scores, row_numbers,
+            )  # fmt: skip
+        if row_numbers[0, 0, 0] == few_queries.STATUS_NOT_ORDINARY:
+            return None
+        if grid.n_ranges == 1:
             return row_numbers[0], scores[0]
         return best_of_parts(row_numbers.swapaxes(0, 1), scores.swapaxes(0, 1))
 
-    def _arguments_of_blocks(self, queries: Rows, scores: Any, row_numbers: Any) -> tuple[Any, ...]:
-        """Return the arguments of the kernel for queries that are compared in blocks."""
-        query_record = records.Queries(queries, _NO_NORMS, _NO_SCALING, 0.0, 0.0, self.filters)
-        results = records.SearchResults(_NO_THRESHOLDS, scores, row_numbers, _NO_UNPROVED)
-        return self.packed.addresses, query_record, _NO_NUMBERS, self.settings, results
+    def _call_kernel(
+        self,
+        type_key: tuple[Any, ...],
+        n_units: int,
+        units_per_call: int,
+        progress: parallel.Progress | None,
+        *arguments: Any,
+    ) -> None:
+        """Call the kernel for the units 0 to n_units - 1, in the threads of the grid.
+
+        The units of the kernel for blocks of queries are the tasks of the grid, and the units of
+        the other kernels are panels. type_key stands for the types of the arguments.
+        """
+        if self.grid.is_one_task:
+            self.kernel.call(type_key, 0, n_units, *arguments)
+            if progress is not None:
+                progress(n_units, n_units)
+        else:
+            parallel.run(
+                self.kernel, parallel.row_blocks(n_units, units_per_call), *arguments,
+                n_threads=self.grid.n_threads, progress=progress,
+            )  # fmt: skip
 
 
 def launch_of(
@@ -113,15 +126,15 @@ def launch_of(
     grid, sample, settings = plan.grid, plan.sample, None
     if plan.kernel == "few_queries":
         kernel = few_queries.search_few_queries
-        settings = records.FewQuerySearch(plan.first_rank, grid.panels_per_range, must_check)
+        settings = records.FewQuerySettings(plan.first_rank, grid.panels_per_range, must_check)
     elif plan.kernel == "projected_queries":
         kernel = projected_queries.search_few_by_projection
-        settings = records.ProjectedSearch(
+        settings = records.ProjectedSettings(
             plan.first_rank, grid.panels_per_range, must_check, sample.stride, sample.rank
         )
     else:
         kernel = tile_top_k.search_grid
-        settings = records.BlockSearch(
+        settings = records.BlockSettings(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, plan.capacity,
             sample.stride, sample.rank, plan.use_projection, is_whole_search=True,
             must_check=must_check,

@@ -100,8 +100,13 @@ class PackedItems(NamedTuple):
     layout: TileLayout
     arrays: Any
     addresses: Any
-    # For two PackedItems of the same kind, the arguments of kernels have the same types.
-    kind: tuple[str, str]
+    # If two PackedItems have equal keys, the arguments of kernels have the same types.
+    type_key: tuple[str, str]
+
+    @property
+    def n_panels(self) -> int:
+        """The number of panels of 32 slots."""
+        return len(self.arrays.statistics)
 
     @property
     def numbers(self) -> Integers:
@@ -308,8 +313,8 @@ def packed_items(
         packed_type=validation.read_only(layout.empty_array()),
         units=records.ScalingUnits(unit, bias_unit, float(layout.error), rounding),
     )
-    kind = (layout.isa, items.rows.dtype.char)
-    return PackedItems(metric_type, layout, kernel_items, addresses, kind)
+    type_key = (layout.isa, items.rows.dtype.char)
+    return PackedItems(metric_type, layout, kernel_items, addresses, type_key)
 
 
 def pack_queries(

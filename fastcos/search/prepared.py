@@ -34,7 +34,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.kernels import few_queries
 from fastcos.search.filters import no_exclusions
 from fastcos.search.index_parts import IndexPart, ids_at
 from fastcos.search.launch import Launch, launch_of
@@ -96,12 +95,10 @@ class PreparedSearches:
             return None
         rankings = []
         for launch in launches:
-            row_numbers, raw_scores = launch.run(query_rows)
-            # The kernel also reports a query that contains NaN, because its norm is not between the
-            # limits.
-            if row_numbers[0, 0] == few_queries.NOT_ORDINARY:
+            ranking = launch.run(query_rows)
+            if ranking is None:  # the norm of a query is not ordinary, or the query contains NaN
                 return None
-            rankings.append((row_numbers, raw_scores))
+            rankings.append(ranking)
         # No row number of all parts together is -1, because every query finds k rows
         # (SearchPlan.launch_is_whole_search).
         if self._ids_of_rows is not None:

@@ -233,7 +233,8 @@ def _packed(
     if plan.launch_is_whole_search:
         filters = kernel_filters(exclusions, allowed)
         launch = launch_of(plan, packed, filters, request.k, must_check=False)
-        return launch.run(queries.rows, options.progress)
+        # The queries are validated, so the kernel does not check their norms.
+        return cast(Ranking, launch.run(queries.rows, options.progress))
     return _scan_query_blocks(plan, packed, queries, request, options)
 
 
@@ -299,7 +300,7 @@ def _scan_query_blocks(
     """Search packed rows by tiles; each thread takes one block of queries after another."""
     items, k = packed.arrays, request.k
     scaled_queries = pack_queries(packed, queries, request.exclusions, request.allowed)
-    n, n_panels = len(scaled_queries.norms), len(items.statistics)
+    n, n_panels = len(scaled_queries.norms), packed.n_panels
     row_numbers, scores = unfilled(n, k)
     unfinished = _answer_zero_queries(packed, scaled_queries, request, (row_numbers, scores))
     initial_thresholds, machine = np.full(n, _NO_THRESHOLD), machine_of(options, packed.layout.isa)
@@ -316,16 +317,16 @@ def _scan_query_blocks(
             shape = grid.n_ranges, n, k
             parts = parallel.unfilled(shape, np.int64), parallel.unfilled(shape, np.float64)
         unproved = np.full((grid.n_ranges, n), _NO_THRESHOLD)
-        tasks = records.BlockSearch(
+        settings = records.BlockSettings(
             grid.queries_per_block, grid.panels_per_range, grid.n_ranges, capacity, sample.stride,
             sample.rank, plan.use_projection, is_whole_search=False, must_check=False,
         )  # fmt: skip
         results = records.SearchResults(thresholds, parts[1], parts[0], unproved)
-        arguments = (packed.addresses, scaled_queries, unfinished, tasks, results)
+        arguments = (packed.addresses, scaled_queries, unfinished, settings, results)
         n_tasks = -(-len(unfinished) // grid.queries_per_block) * grid.n_ranges
         if n_tasks == 1 and options.progress is None:
-            kinds = (packed.kind, scaled_queries.rows.dtype.char)
-            tile_top_k.search_grid.call(kinds, 0, 1, *arguments)
+            type_key = (packed.type_key, scaled_queries.rows.dtype.char)
+            tile_top_k.search_grid.call(type_key, 0, 1, *arguments)
         else:
             parallel.run(
                 tile_top_k.search_grid, parallel.row_blocks(n_tasks, 1), *arguments,
