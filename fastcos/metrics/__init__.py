@@ -1,27 +1,28 @@
 """Scores of embeddings, and of neighbour lists that the caller passes.
 
 No function of this package allocates an items x items matrix, and none searches for neighbours: the
-caller passes neighbour lists, which come from ``top_k`` or from another system. The functions are
-grouped by their inputs::
+caller passes neighbour lists, which come from ``top_k`` or from another system. The inputs of the
+functions are:
 
-    rows and labels    pair_auc, stratified_auc, map_at_r, silhouette, within_between,
-                       clustering_scores
-    lists              neighbor_purity, hubness, popularity_bias;  two lists: jaccard_at_k,
-                       overlap_at_k, rank_biased_overlap;  held-out items: recall_at_k,
-                       precision_at_k, hit_rate_at_k, mrr_at_k, map_at_k, ndcg_at_k
-    two embeddings     rsa, cka, cca_similarity, procrustes, trustworthiness;  two models:
-                       model_change
-    one embedding      effective_rank, participation_ratio, isoscore, mean_cosine
+- rows and labels: ``pair_auc``, ``stratified_auc``, ``map_at_r``, ``silhouette``,
+  ``within_between`` and ``clustering_scores``;
+- neighbour lists: ``neighbor_purity``, ``hubness`` and ``popularity_bias``;
+- two neighbour lists per query: ``jaccard_at_k``, ``overlap_at_k`` and ``rank_biased_overlap``;
+- recommendations and held-out items: ``recall_at_k``, ``precision_at_k``, ``hit_rate_at_k``,
+  ``mrr_at_k``, ``map_at_k`` and ``ndcg_at_k``;
+- one embedding: ``effective_rank``, ``participation_ratio``, ``isoscore`` and ``mean_cosine``;
+- two embeddings: ``rsa``, ``cka``, ``cca_similarity``, ``procrustes`` and ``trustworthiness``;
+- two models: ``model_change``.
 
 A metric of rows and labels validates its arguments, leaves out zero rows and divides the other rows
-by their norms (``labelled``). It then computes the score in one of two ways: from sums of rows, in
+by their norms (``labelled``). The score is then computed in one of two ways: from sums of rows, in
 O(p k k) time for p rows of width k, or by a kernel that computes the cosines of all pairs in tiles,
 in O(p p k) time and O(p k) memory::
 
     items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
 
 The metrics of rows compare rows by their cosine. To use another similarity measure, pass the rows
-to which this measure maps the items. Results are bit-for-bit identical for any number of threads.
+to which the measure maps the items. Results are bit-for-bit identical for any number of threads.
 The field ``n_left_out`` of a result is the number of rows that the score does not use. The
 functions raise ValueError for numbers that are not finite, rows or labels of different lengths,
 lists with a repeated or unknown item, and data for which the score is undefined.

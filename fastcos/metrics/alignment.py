@@ -61,11 +61,12 @@ def cka(first: Any, second: Any) -> float:
 def cca_similarity(first: Any, second: Any) -> float:
     """Return the mean squared canonical correlation of two embeddings, |Q_x'Q_y|^2 / r.
 
-    Q_x and Q_y are orthonormal bases of the centred columns of the two embeddings, and r is the
-    smaller of the two ranks. The similarity lies between 0 and 1, and it is 1 if one embedding is a
-    linear function of the other. Invertible linear maps and translations of either embedding do not
-    change the similarity, and neither do rescalings. The similarity therefore compares the
-    information in two embeddings, not their cosines. The function takes O(p k k) time.
+    Q_x and Q_y are orthonormal bases of the centred columns of the two embeddings, |.| is the
+    Frobenius norm, and r is the smaller of the ranks of the two embeddings. The similarity lies
+    between 0 and 1, and it is 1 if one embedding is a linear function of the other. Invertible
+    linear maps, which include rescalings, and translations of either embedding do not change the
+    similarity: it compares the information in two embeddings, not their cosines. The function takes
+    O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
 
@@ -127,8 +128,8 @@ class ModelChange(NamedTuple):
     value : float
         Frobenius norm of the difference between the predictions.
     relative : float
-        ``value`` divided by the norm of the predictions of the first model; infinite if these
-        predictions are 0.
+        ``value`` divided by the norm of the predictions of the first model; infinite if the first
+        model predicts only 0 and the second model does not.
     """
 
     value: float
@@ -143,12 +144,12 @@ def model_change(
     P1 and P2 are the user factors of the models, Q1 and Q2 are their item factors, and |.| is the
     Frobenius norm.
 
-    The result depends only on the predictions. Rescalings and other invertible maps of the factors
-    that preserve the predictions therefore do not change the result. If the result is about 0, the
-    factors of the two models differ only by such a map. The n x p matrix of predictions is never
-    formed: the result is computed from the triangular factors of (P1, -P2) and (Q1, Q2), whose
-    rounding errors are proportional to the predictions and not to their squares. The function takes
-    O((n + p) k k) time.
+    The distance depends only on the predictions, so rescalings and other invertible maps of the
+    factors that preserve the predictions do not change it. If the distance is about 0, the factors
+    of the two models differ only by a map that preserves the predictions. The n x p matrix of
+    predictions is never formed: the distance is computed from the triangular factors of (P1, -P2)
+    and (Q1, Q2), so that rounding errors are proportional to the predictions and not to their
+    squares. The function takes O((n + p) k k) time.
 
     Parameters
     ----------
@@ -189,8 +190,8 @@ def _size_of(matrix: Floats) -> float:
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
     """Return both embeddings with centred columns, each divided by a power of two.
 
-    The power of two is near the largest magnitude in the embedding, so that squares do not
-    overflow.
+    The power of two by which an embedding is divided is near the largest magnitude in the
+    embedding, so that squares do not overflow.
     """
     centred = []
     for name, rows in zip(
@@ -219,8 +220,8 @@ class RSA(NamedTuple):
     value : float
         Correlation, from -1 to 1.
     low, high : float
-        Ends of a 95 % confidence interval of the correlation. If all pairs of items were used, both
-        ends equal ``value``.
+        Ends of a 95 % confidence interval of the correlation; both equal ``value`` if all pairs of
+        items were used.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """
@@ -241,19 +242,19 @@ def rsa(
 ) -> RSA:
     """Return the representational similarity (RSA): the correlation of two embeddings' cosines.
 
-    The correlation is taken over pairs of items.
+    The cosines of a pair of items in the two embeddings are correlated over pairs of items.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
     B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines
     in A sum to |sum of the rows of A|^2 - p, their squares sum to |A'A|^2 - p, and the products of
     the cosines in A and in B sum to |A'B|^2 - p, where |.| is the Frobenius norm. Spearman's
     correlation r is computed from n_pairs pairs of items that are drawn with replacement, or from
-    all pairs if there are at most n_pairs. Its confidence interval is computed from Fisher's z,
-    with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the columns usually changes both
-    correlations.
+    all pairs if there are at most n_pairs. The confidence interval of Spearman's correlation is
+    computed from Fisher's z, with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the
+    columns usually changes both Pearson's and Spearman's correlation.
 
-    Sources: Kriegeskorte, Mur and Bandettini, Front. Syst. Neurosci. 2 (2008); for the interval,
-    Bonett and Wright, Psychometrika 65 (2000).
+    Sources: Kriegeskorte, Mur and Bandettini, Frontiers in Systems Neuroscience 2 (2008); for the
+    interval, Bonett and Wright, Psychometrika 65 (2000).
 
     Parameters
     ----------
@@ -373,11 +374,10 @@ def trustworthiness(
 ) -> Trustworthiness:
     """Return the trustworthiness and the continuity of an embedding of the original rows.
 
-    The trustworthiness is 1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k).
-
-    n is the number of items with non-zero rows. U_k(i) contains the items that are among the k
-    nearest items of i in the embedding but not among the k nearest items of i in the original. r(i,
-    j) is the rank of j among the neighbours of i in the original. The continuity is the
+    The trustworthiness is 1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k), where n is
+    the number of items with non-zero rows. The set U_k(i) contains the items that are among the k
+    nearest items of i in the embedding but not among the k nearest items of i in the original, and
+    r(i, j) is the rank of j among the neighbours of i in the original. The continuity is the
     trustworthiness after exchanging the original and the embedding. Neighbours are ranked by cosine
     and, for equal cosines, by ascending row number.
 

@@ -2,18 +2,14 @@
 
 The following modules compute AUCs of other pairs or for other purposes:
 
-=================================== ================================================================
-``metrics.label_permutation``       the AUC over the pairs of a sample of items, for each
-                                    permutation of the labels, computed from ranks; the mean over
-                                    labels gives equal weights to all labels
-``comparison.tasks.label_recovery`` the AUC of the ranking of all items for one query, by the kernel
-                                    ``label_ranks.auc_of_ranked``; equal scores count one half
-``auditing.label_recovery``         an AUC from 256 bins of cosines, together with its derivative
-                                    with respect to each cosine, for a gradient ascent whose result
-                                    ``pair_auc`` evaluates
-``auditing.calibration.labelled``   the AUC of the scores of pairs that the caller labelled, by
-                                    ``roc_auc_score`` of scikit-learn
-=================================== ================================================================
+- ``metrics.label_permutation`` computes the AUC over the pairs of a sample of items from ranks, for
+  each permutation of the labels, as a mean over labels that gives all labels the same weight.
+- ``comparison.tasks.label_recovery`` computes the AUC of the ranking of all items for one query, by
+  the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
+- ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, together with its derivative
+  with respect to each cosine, for a gradient ascent whose result ``pair_auc`` evaluates.
+- ``auditing.calibration.labelled`` computes the AUC of the scores of pairs that the caller
+  labelled, by ``roc_auc_score`` of scikit-learn.
 """
 
 from collections.abc import Iterator
@@ -29,7 +25,7 @@ from fastcos.validation import Floats, Integers
 # Number of bins for the cosines in pair_auc. If the cosines are spread evenly over at least 1,000
 # of these bins, the interval of the AUC is at most 1e-3 wide.
 _N_BINS = 2**16
-# Number of bins of one stratum. The bins of ten strata take 2.6 MB per thread.
+# Number of bins for the cosines in each stratum. The bins of ten strata take 2.6 MB per thread.
 _N_STRATUM_BINS = 2**14
 # Number of pairs in a task. A task takes about 50 ms, and Ctrl-C is handled between tasks.
 _PAIRS_PER_TASK = 10_000_000
@@ -48,7 +44,7 @@ class PairAUC(NamedTuple):
         The AUC or, if only an interval is known, the middle of the interval.
     low, high : float
         Ends of an interval that certainly contains the AUC; the interval accounts for rounding
-        errors. If the AUC was computed exactly, both ends equal ``value``.
+        errors. If the AUC was computed exactly, ``low`` and ``high`` equal ``value``.
     n_left_out : int
         Number of zero rows, which have no direction and are in no pair.
     """
@@ -77,8 +73,8 @@ def pair_auc(
     product of two shares: the share of all same-label pairs that lie in the bin, and the share of
     all different-label pairs that lie in the bin.
 
-    If ``exact`` is true, the cosines are sorted, and cosines that differ by less than their
-    rounding error count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
+    If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
+    errors count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
     is true, it also needs memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical
     for any number of threads.
 
@@ -92,9 +88,9 @@ def pair_auc(
         The cluster of every item. The non-zero rows must have at least two different labels, one of
         them on several rows.
     exact : bool, optional
-        Whether to sort the cosines instead of counting them in bins. The cosines and a copy of them
-        must then fit into the setting ``working_memory``. Default: True if there are at most 2^22
-        pairs and their cosines fit into memory.
+        Whether to sort the cosines instead of counting them in bins. To sort the cosines, they and
+        a copy of them must fit into the setting ``working_memory``. Default: True if there are at
+        most 2^22 pairs and their cosines fit into memory.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 
@@ -111,8 +107,8 @@ def pair_auc(
     grouped = labelled_rows(items, labels)
     n = len(grouped.rows)
     n_pairs = n * (n - 1) // 2
-    # The exact AUC is computed by sorting, which needs memory for the cosines and for a copy of the
-    # cosines.
+    # The exact AUC is computed by sorting the cosines, which needs memory for the cosines and for a
+    # copy of them.
     n_bytes, memory = 16 * n_pairs, config.working_memory()
     fits = n_bytes <= memory * 2**20
     if exact is None:
@@ -135,8 +131,9 @@ def _histograms(
 
     The shape of the histograms is (strata, 2, bins).
 
-    Pairs are divided into strata by their level, the sum of the levels of the two rows.
-    `boundaries` contains the ascending levels that separate the strata.
+    `levels` (n,) contains a number for each row, and the level of a pair is the sum of the levels
+    of its two rows. Pairs are divided into strata by their levels; `boundaries` contains the
+    ascending levels that separate the strata.
     """
     parts, rows = _n_parts(n_threads), validation.read_only(grouped.rows)
     counts = np.zeros((parts, len(boundaries) + 1, 2, n_bins), np.int64)
@@ -166,7 +163,7 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
     below = np.concatenate([[0], np.cumsum(other_counts)[:-1]])
     n_same, n_other = int(same_counts.sum()), int(other_counts.sum())
     total = n_same * n_other
-    if total >= 2**63:  # Use Python integers, which do not overflow.
+    if total >= 2**63:  # Python integers do not overflow.
         same_counts, below, other_counts = (
             array.astype(object) for array in (same_counts, below, other_counts)
         )
@@ -179,8 +176,8 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
     """Return a bound on the rounding error of the position of a cosine among the bins.
 
-    The bound, in units of the width of a bin, is the sum of two bounds: for computing the cosine,
-    and for converting the cosine into a position.
+    The bound is in units of the width of a bin. It is the sum of a bound on the error of the cosine
+    itself and a bound on the error of converting the cosine into a position.
     """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
@@ -189,18 +186,18 @@ def _rounding(rows: Floats) -> float:
     """Return a bound on the rounding error of a cosine.
 
     For rows of k columns, the two norms and the inner product have up to k rounding errors each,
-    and each division has one.
+    and each division has one rounding error.
     """
     return float((rows.shape[1] + 8) * 2.0**-51)
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, the end of the range of rows that have the same label."""
+    """Return, for every row, the end of the range of rows that have the label of the row."""
     return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of strips of rows; each range gives each of the `parts` about one task."""
+    """Yield ranges of strips of rows, each of which contains about one task for every part."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -210,7 +207,7 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 def _n_parts(n_threads: int | None) -> int:
     """Return the number of histograms that threads fill in parallel, before they are added.
 
-    The number does not affect the sum of the histograms, because their entries are integers.
+    The number of histograms does not affect their sum, because their entries are integers.
     """
     if n_threads is None:
         return 2 * config.n_threads()
@@ -258,8 +255,8 @@ class StratifiedAUC(NamedTuple):
     worst : float
         Smallest AUC of any stratum.
     strata : tuple of float
-        AUC of each stratum, starting with the rarest pairs. The AUC is NaN for a stratum without
-        same-label pairs or without different-label pairs.
+        AUC of each stratum, starting with the least popular pairs. The AUC is NaN for a stratum
+        without same-label pairs or without different-label pairs.
     n_left_out : int
         Number of items whose row is zero or whose popularity is 0.
     """
@@ -285,8 +282,8 @@ def stratified_auc(
     The strata prevent a few popular items from dominating the score. The popularity of a pair is
     the geometric mean of the popularities of its two items. All strata contain the same number of
     pairs (by default, a stratum is a decile), except that pairs of equal popularity are always in
-    the same stratum. Cosines are counted in 2^14 bins, as in :func:`pair_auc`. The function takes
-    O(p p k) time and O(p k) memory.
+    the same stratum. Cosines are counted in 2^14 bins; :func:`pair_auc` describes the resulting
+    interval. The function takes O(p p k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -329,7 +326,11 @@ def stratified_auc(
 
 
 def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
-    """Return the weighted mean of AUCs and bounds (strata, 3), over strata with a defined AUC."""
+    """Return the StratifiedAUC whose value is the weighted mean of the AUCs of the strata.
+
+    `aucs` (strata, 3) contains the AUC of each stratum and the two ends of its interval. Strata
+    with the weight 0, whose AUC is undefined, are left out of the mean.
+    """
     valid = np.flatnonzero(weights)
     validation.check_enough("labels", len(valid), 1, "strata with pairs of both kinds")
     value, low, high = (weights[valid, None] * aucs[valid]).sum(axis=0) / weights.sum()
@@ -338,7 +339,7 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return the largest level of a pair in each stratum except the last.
+    """Return the largest level of a pair in each stratum except the last stratum.
 
     `levels` (n,) contains the ascending levels of the rows. The level of a pair is the sum of the
     levels of its two rows.
@@ -348,7 +349,8 @@ def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
     cuts = []
     for stratum in range(1, n_strata):
         n_below = -(-stratum * n_pairs // n_strata)
-        # Find by bisection the smallest float x such that at least n_below sums are at most x.
+        # Find by bisection the smallest float x such that at least n_below pairs have a level of at
+        # most x.
         low, high = np.nextafter(2 * levels[0], -np.inf), 2 * levels[-1]
         while (middle := low + (high - low) / 2) not in (low, high):
             if pair_reductions.pairs_at_most(levels, middle) >= n_below:

@@ -20,8 +20,8 @@ class ClusteringScores(NamedTuple):
     Attributes
     ----------
     ari, ami : float
-        Adjusted Rand index and adjusted mutual information. Both indices are 0 on average for
-        random clusters.
+        Adjusted Rand index (ARI) and adjusted mutual information (AMI), each of which is 0 on
+        average for random clusters.
     n_left_out : int
         Number of zero rows.
     """
@@ -41,14 +41,15 @@ def clustering_scores(
 ) -> ClusteringScores:
     """Return the agreement (ARI and AMI) of the labels with clusters of spherical k-means.
 
-    There are as many clusters as labels. Spherical k-means runs from several random starts. The
-    function scores the clustering with the largest sum of cosines between the rows and the centres
-    of their clusters. The scores depend on the clustering method and on the seed, so report the
-    scores of several seeds. Spherical k-means maximises the sum of |S_c| over the clusters, where
-    S_c is the sum of the n_c unit rows of cluster c. The class KMeans of scikit-learn would
-    maximise the sum of |S_c|^2 / n_c on unit rows, and its rounding errors depend on the number of
-    threads. The results of this function are bit-for-bit identical for any number of threads. The
-    function takes O(n_starts iterations p k C) time and O(p (k + C)) memory.
+    The number of clusters is the number of labels. Spherical k-means runs from several random
+    starts. The function scores the clustering with the largest sum of cosines between the rows and
+    the centres of their clusters. The scores depend on the clustering method and on the seed, so
+    report the scores of several seeds. Spherical k-means maximises the sum of |S_c| over the
+    clusters, where S_c is the sum of the n_c unit rows of cluster c. The class KMeans of
+    scikit-learn would maximise the sum of |S_c|^2 / n_c on unit rows, and its rounding errors
+    depend on the number of threads. The results of this function are bit-for-bit identical for any
+    number of threads. For C clusters, the function takes O(n_starts iterations p k C) time and
+    O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
     Bailey, JMLR 11 (2010). ARI and AMI are computed by scikit-learn.
@@ -155,14 +156,15 @@ def _centres(rows: Floats, codes: Any, centre_cosines: Floats, centres: Floats) 
     """Return the new centre of every cluster, which is the direction of the sum of its rows.
 
     `centre_cosines` (n,) contains the cosine between each row and the centre of its cluster. The
-    rows with the lowest cosines become the centres of empty clusters.
+    rows with the lowest of these cosines become the centres of empty clusters.
     """
     n = len(rows)
     members = sp.csc_array((np.ones(n), codes, np.arange(n + 1)), shape=(len(centres), n))
     sums = members @ rows
     norms = np.sqrt((sums * sums).sum(axis=1))
     new_centres = centres.copy()
-    # If the sum of a cluster is zero, it has no direction, and the centre does not change.
+    # If the sum of the rows of a cluster is zero, it has no direction, so the centre of the cluster
+    # does not change.
     is_nonzero = norms > 0
     new_centres[is_nonzero] = sums[is_nonzero] / norms[is_nonzero, None]
     empty_clusters = np.flatnonzero(np.bincount(codes, minlength=len(centres)) == 0)

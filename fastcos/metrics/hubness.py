@@ -10,7 +10,7 @@ from fastcos.parallel import memmap
 from fastcos.similarity.row_transforms import norms_of
 from fastcos.validation import Floats, Integers
 
-# Values count as equal if they differ by less than this share of the largest value.
+# Values count as equal if they differ by at most a share _ROUNDING of the largest value.
 _ROUNDING = 1e-13
 
 
@@ -35,8 +35,8 @@ class Hubness(NamedTuple):
 def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None) -> Hubness:
     """Return how unevenly neighbour lists use the items: skewness, Robin Hood index, antihubs.
 
-    Sources: Radovanović, Nanopoulos and Ivanović, JMLR 11 (2010); Feldbauer and Flexer, Knowl. Inf.
-    Syst. 59 (2019).
+    Sources: Radovanović, Nanopoulos and Ivanović, JMLR 11 (2010); Feldbauer and Flexer, Knowledge
+    and Information Systems 59 (2019).
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
 def occurrences(neighbors: Any, n_items: int | None, k: int | None = None) -> Integers:
     """Return the number of lists that contain each item, (p,) int64."""
     array = validation.as_array("neighbors", neighbors)
-    n_lists = array.shape[0] if array.ndim else 0  # For a scalar, as_neighbor_lists raises below.
+    n_lists = array.shape[0] if array.ndim else 0  # as_neighbor_lists raises an error for a scalar.
     size = n_lists if n_items is None else validation.as_count("n_items", n_items)
     lists = as_neighbor_lists("neighbors", array, k, n_items=size, padded=True)
     items = lists[lists >= 0]
@@ -95,8 +95,8 @@ class PopularityBias(NamedTuple):
         A correlation is NaN if one of the two correlated quantities is constant, within 1e-13 of
         its largest value.
     decile_cosines : tuple of 10 float
-        For each decile of popularity, starting with the rarest items, the mean cosine of its items
-        with all other items.
+        For each decile of popularity, starting with the least popular items, the mean cosine of the
+        items in the decile with all other items.
     lift : float
         Mean popularity of the items in all list entries, divided by the mean popularity of all
         items.
@@ -104,7 +104,7 @@ class PopularityBias(NamedTuple):
         Gini coefficient of the number of lists that contain an item. The Gini coefficient is 0 if
         all items are in the same number of lists, and near 1 if a few items fill all lists.
     n_left_out : int
-        Number of items that have a zero row or the popularity 0. These items affect only ``lift``
+        Number of items that have a zero row or the popularity 0, and therefore affect only ``lift``
         and ``gini``.
     """
 

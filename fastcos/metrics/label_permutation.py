@@ -18,15 +18,15 @@ from fastcos.kernels import label_permutations as kernels
 from fastcos.reports import Record, Section, Table
 from fastcos.validation import Floats, Integers
 
-# Each of the three tests is significant if its p-value is at most this number. For shuffled labels,
-# at least one of the tests is then significant with a probability of at most 0.5 %.
+# Each of the three tests is significant if its p-value is at most SIGNIFICANT. With this limit, the
+# probability that at least one of the tests is significant for shuffled labels is at most 0.5 %.
 SIGNIFICANT = 0.005 / 3
 # Number of permutations of the labels. The smallest possible p-value, 1 / 600, is significant.
 _PERMUTATIONS = 599
-# A significant AUC below this value is called weak, because a few groups of similar items are
-# enough to make such an AUC significant.
+# A significant AUC below WEAK_AUC is called weak, because a few groups of similar items are enough
+# to make such an AUC significant.
 WEAK_AUC = 0.55
-# Number of entries of the permutations that are in memory at a time. They take 64 MiB.
+# Number of entries of the permutations that are in memory at a time; 2^24 entries take 64 MiB.
 MAX_ENTRIES = 2**24
 
 
@@ -69,10 +69,10 @@ class LabelTest(Record):
         Result of the test over all pairs: the AUC, in which all labels have the same weight, and
         its p-value.
     precision, chance, precision_p : float
-        Result of the test among neighbours. ``precision`` is the mean of the precision over the
-        labels. The precision of a label is the share of the labelled neighbours of its items that
-        have this label, too. ``chance`` is the mean of this precision over the permutations of the
-        labels, and ``precision_p`` is the p-value of the precision.
+        Result of the test among neighbours. ``precision`` is the mean over the labels of their
+        precisions. The precision of a label is the share of the labelled neighbours of its items
+        that have this label, too. ``chance`` is the mean of ``precision`` over the permutations of
+        the labels, and ``precision_p`` is the p-value of ``precision``.
     classes : tuple of ClassTest
         The labels whose recovery is significant, in descending order of precision divided by
         chance.
@@ -168,7 +168,8 @@ class ClassTest(Record):
         Number of items with the label.
     precision, chance : float
         ``precision`` is the share of the labelled neighbours of the items with this label that have
-        this label, too. ``chance`` is the mean of this share over the permutations of the labels.
+        this label, too. ``chance`` is the mean of ``precision`` over the permutations of the
+        labels.
     p : float
         p-value, corrected for the number of labels. The deviation of a label is the difference
         between its precision and its chance level, in standard deviations over the permutations.
@@ -223,9 +224,9 @@ def number_within_label(codes: Integers) -> Integers:
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     """Return twice the rank of each entry of `scores` (m, m) within its row, in ascending order.
 
-    The diagonal of `scores` contains the score of an item with itself; it is overwritten, and its
-    rank is 0. Equal scores have the same rank, the mean of their places. A rank may therefore be
-    half of an odd number, but a doubled rank is an integer.
+    The diagonal of `scores` contains the scores of items with themselves; it is overwritten, and
+    its ranks are 0. Equal scores have the same rank, the mean of their places. Because this mean
+    may be half of an odd number, the ranks are doubled, so that they are integers.
     """
     np.fill_diagonal(scores, -np.inf)
     twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -294,7 +295,7 @@ def permute_labels(
 
 
 def _permutations(codes: Integers, n: int, generator: np.random.Generator) -> Iterator[Integers]:
-    """Yield the label codes, followed by _PERMUTATIONS random permutations of these codes.
+    """Yield the label codes, followed by _PERMUTATIONS random permutations of the label codes.
 
     The codes of the first n items and the codes of the other items are permuted separately.
     """
@@ -319,7 +320,7 @@ def _shares(
     listed_items = np.unique(np.concatenate([ranking.lists.ravel() for ranking in rankings]))
     other_items = np.setdiff1d(listed_items[listed_items >= 0], queries)
     items = np.concatenate([queries, other_items[codes[other_items] >= 0]])
-    positions = np.full(len(codes) + 1, -1)  # The last entry maps -1 to -1.
+    positions = np.full(len(codes) + 1, -1)  # The last entry maps the index -1 to -1.
     positions[items] = np.arange(len(items))
     lists = [validation.read_only(positions[ranking.lists]) for ranking in rankings]
     shares = np.zeros((len(rankings), _PERMUTATIONS + 1, n_labels))

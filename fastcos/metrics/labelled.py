@@ -16,17 +16,17 @@ from fastcos.validation import Floats, Integers
 CHUNK = 4096
 # Number of rows in a task of one thread, if there are more than _MANY_ROWS rows.
 _STRIP = 96
-# Number of rows in a task if there are at most _MANY_ROWS rows. With such short tasks, even a
-# hundred rows are divided among several threads.
+# Number of rows in a task if there are at most _MANY_ROWS rows. Short tasks divide even a hundred
+# rows among several threads.
 _SHORT_STRIP = 2 * ROWS
 _MANY_ROWS = 16 * _STRIP
-# Smallest number of multiplications in a task, which then takes about 0.1 ms. Passing a task to a
-# thread takes 0.03 ms, so a task must take much longer than that to be worth passing.
+# Smallest number of multiplications in a task, so that a task takes at least about 0.1 ms. Passing
+# a task to a thread takes 0.03 ms, so a task must take much longer than that to be worth passing.
 _MIN_WORK = 2**21
 
 
 def as_shared_labels(codes: Integers) -> Integers:
-    """Return the label codes of non-zero rows, renumbered to 0 .. (number of labels - 1).
+    """Return the label codes of non-zero rows, renumbered from 0 without gaps.
 
     Raise ValueError unless there are both pairs of rows with the same label and pairs of rows with
     different labels.
@@ -43,10 +43,10 @@ def as_neighbor_lists(
 ) -> Integers:
     """Return the first k columns of the neighbour lists (n, K) as int64, after validation.
 
-    Raise ValueError if a list repeats an item, or if it contains -1 and `padded` is false.
+    Raise ValueError if a list repeats an item, or if a list contains -1 although `padded` is false.
     """
     is_text = False
-    with contextlib.suppress(ValueError):  # If lists have different lengths, as_array raises below.
+    with contextlib.suppress(ValueError):  # as_array raises if lists have different lengths.
         is_text = np.asarray(indices).dtype.kind in "UT"
     if is_text:
         got = "texts (pass positions, such as the .indices of a search, instead of ids)"
@@ -115,7 +115,7 @@ class Score(NamedTuple):
     value : float
         The score.
     n_left_out : int
-        Number of rows that were left out, because the score cannot use them.
+        Number of rows that were left out because the score cannot use them, such as zero rows.
     """
 
     value: float
@@ -129,7 +129,7 @@ class LabelledRows(NamedTuple):
     - `codes` (n,): the label codes of the rows in ascending order. With C labels, all codes from 0
       to C - 1 occur.
     - `starts` (C + 1,): rows[starts[c] : starts[c + 1]] are the rows with the label code c.
-    - `row_numbers` (n,): the indices of these rows in the input.
+    - `row_numbers` (n,): the indices of the unit rows in the input.
     - `n_left_out`: the number of input rows that are zero or that the mask excludes.
     """
 

@@ -18,7 +18,7 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Return the mean over queries of the Jaccard index of two sets A and B of k nearest items.
 
     The Jaccard index of a query is #(A and B) / #(A or B), which lies between 0 and 1. If both
-    lists have k items and the overlap o = #(A and B) / k, the index is o / (2 - o).
+    lists have k items and the overlap o = #(A and B) / k, the Jaccard index is o / (2 - o).
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692 (stability of
     embeddings as overlap of neighbour lists).
@@ -27,8 +27,8 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     ----------
     first, second : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them. Row i of both arrays belongs to the
-        same query. Lists with fewer than K items are padded with -1. The index of two empty lists
-        is 1.
+        same query. Lists with fewer than K items are padded with -1. The Jaccard index of two empty
+        lists is 1.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -84,8 +84,8 @@ class RankBiasedOverlap(NamedTuple):
     value : float
         Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        The largest minus the smallest contribution that items beyond the ends of the lists could
-        make to the overlap of infinite lists.
+        Difference between the largest and the smallest contribution that items beyond the ends of
+        the lists could make to the overlap of infinite lists.
     """
 
     value: float
@@ -97,10 +97,10 @@ def rank_biased_overlap(
 ) -> RankBiasedOverlap:
     """Return the mean over queries of the rank-biased overlap of two lists.
 
-    The rank-biased overlap of a query is (X_k / k) q^k + ((1 - q) / q) Σ_{d <= k} (X_d / d) q^d.
-
-    X_d is the number of items that are among the first d items of both lists. The first ranks have
-    the largest weights: for q = 0.9, the first ten ranks have 86 % of the total weight.
+    The rank-biased overlap of a query is (X_k / k) q^k + ((1 - q) / q) Σ_{d <= k} (X_d / d) q^d,
+    where X_d is the number of items that are among the first d items of both lists, and q is
+    ``persistence``. The first ranks have the largest weights: for q = 0.9, the first ten ranks have
+    86 % of the total weight.
 
     Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of equal
     length.
@@ -140,11 +140,12 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return how much depths beyond k could change the RBO, for each overlap 0 .. k at depth k.
+    """Return how much depths beyond k could change the RBO, for each overlap 0, ..., k at depth k.
 
-    The result is the largest minus the smallest contribution that the depths beyond k can make. The
-    contribution is largest if, at every depth beyond k, the next items of both lists also occur in
-    the other list, until the two lists contain the same items at depth 2k - overlap.
+    The result is the difference between the largest and the smallest contribution to the RBO that
+    the depths beyond k can make. The contribution is largest if, at every depth beyond k, the next
+    item of each list also occurs in the other list, until the two lists contain the same items at
+    depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -157,13 +158,13 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries, and the position of each item of list a in list b, or -1."""
+    """Yield slices of queries, and for each item of list a its position in list b, or -1."""
     k = a.shape[1]
     step = max(1, _BLOCK // k)
     for start in range(0, len(a), step):
         block = slice(start, start + step)
         items = np.concatenate([a[block], b[block]], axis=1)
-        # The sort is stable, so that the item from a comes before the equal item from b.
+        # The sort is stable, so that an item of list a comes before the same item of list b.
         order = np.argsort(items, axis=1, kind="stable")
         items = np.take_along_axis(items, order, axis=1)
         rows, columns = np.nonzero((items[:, 1:] == items[:, :-1]) & (items[:, 1:] >= 0))

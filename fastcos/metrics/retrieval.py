@@ -29,9 +29,9 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
     ascending row number; the cosine of a zero row is 0. The relevance rel(i) is 1 if the row at
     rank i has the label of the item, and 0 otherwise; P(i) is the mean of rel over the first i
-    ranks. The sum is divided by R, not by the number of relevant rows among the first R ranks. The
-    function takes O(p p k) time and O(p k) memory. Results are bit-for-bit identical for any number
-    of threads.
+    ranks. The sum over ranks is divided by R, not by the number of relevant rows among the first R
+    ranks. The function takes O(p p k) time and O(p k) memory. Results are bit-for-bit identical for
+    any number of threads.
 
     Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
 
@@ -43,8 +43,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     Returns
     -------
     Score
-        The value is from 0 to 1. No average precision is computed for zero rows and for rows whose
-        label no other row has.
+        The MAP@R, from 0 to 1. Zero rows and rows whose label no other row has are left out of the
+        mean.
 
     Examples
     --------
@@ -90,8 +90,8 @@ def neighbor_purity(
 ) -> NeighborPurity:
     """Return the precision at k: the share of the k nearest items that have the label of the query.
 
-    For most embeddings with clear clusters, the precision is near 1; for such embeddings,
-    :func:`map_at_r` shows the differences between embeddings better.
+    The precision at k of most embeddings with clear clusters is near 1; :func:`map_at_r` shows the
+    differences between such embeddings better.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def neighbor_purity(
 
 
 def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
-    """Return the codes (length,) of the query labels, which are the codes of equal item labels."""
+    """Return the code of each query label, which is the code of the item labels equal to it."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
     if item_labels.dtype.kind == "O":
@@ -171,9 +171,10 @@ def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> 
 def recall_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Return the mean over users of hits / min(k, number of held-out items of the user).
 
-    A hit is a held-out item among the k recommended items. Because of the minimum, the recall can
-    be 1 even if a user has more than k held-out items. Other libraries divide by the number of
-    held-out items, so that their recall is below 1 for a user with more than k held-out items.
+    A hit is a held-out item among the k recommended items. Because the divisor is at most k, the
+    recall can be 1 even if a user has more than k held-out items. Other libraries divide by the
+    number of held-out items, so that their recall is below 1 for a user with more than k held-out
+    items.
 
     Parameters
     ----------
@@ -244,9 +245,10 @@ def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Return the mean average precision (MAP) at k: the mean over users of (1/R) Σ P(i).
 
-    The sum is over the hits, which are the recommended items at ranks i <= k that were held out,
-    and P(i) is the share of hits among the first i items. R is the number of all held-out items of
-    the user, as in trec_eval and ranx; the variant that Kaggle uses divides by min(k, R).
+    The sum Σ P(i) is over the hits, which are the recommended items at ranks i <= k that were held
+    out, and P(i) is the share of hits among the first i items. The divisor R is the number of all
+    held-out items of the user, as in trec_eval and ranx; the variant that Kaggle uses divides by
+    min(k, R).
 
     Source: Buckley and Voorhees, SIGIR 2000.
 
@@ -278,18 +280,18 @@ def ndcg_at_k(
 
     The NDCG lies between 0 and 1. In the formula, gain(i) is the gain of the item at rank i. The
     gain of a held-out item is 1 or, if graded is true, its value in held_out; the gain of every
-    other item is 0. The sum is largest if the list starts with the held-out items of the user in
-    descending order of their gains.
+    other item is 0. The sum of the discounted gains is largest if the list starts with the held-out
+    items of the user in descending order of their gains.
 
     Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002). To use the gains 2^value - 1 of Burges et
-    al. (ICML 2005), pass these gains as the values of ``held_out``.
+    al. (ICML 2005), pass 2^value - 1 as the values of ``held_out``.
 
     Parameters
     ----------
     recommended, held_out, k
         As in :func:`recall_at_k`.
     graded : bool, default False
-        Whether the values of held_out, which must then be greater than 0, are the gains.
+        Whether the values of held_out are the gains; graded gains must be greater than 0.
 
     Examples
     --------
@@ -310,7 +312,7 @@ def ndcg_at_k(
 
 
 def recalls_at_k(hits: Floats, held_out: sp.csr_array) -> Floats:
-    """Return the recall (n,) of every user; `hits` (n, k) is 1 for held-out items and 0 for others.
+    """Return the recall (n,) of every user; `hits` (n, k) is 1 where an item was held out, else 0.
 
     The recall of a user without held-out items is 0.
     """
@@ -350,8 +352,8 @@ def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = Fa
     users = np.repeat(np.arange(n), np.diff(held_out.indptr))
     keys = users * np.int64(p) + held_out.indices
     order = np.argsort(keys, kind="stable")
-    # searchsorted is faster than np.isin. The appended key is larger than every other key, so that
-    # every position is valid.
+    # searchsorted is faster than np.isin. A key that is larger than every other key is appended, so
+    # that every position that searchsorted returns is valid.
     keys = np.append(keys[order], np.iinfo(np.int64).max)
     gains = np.append(_gains_by_item(held_out, graded)[order], 0.0)
     list_keys = np.where(recommended >= 0, np.arange(n)[:, None] * np.int64(p) + recommended, -1)
@@ -370,7 +372,7 @@ def _mean_over_users(scores: Floats, held_out: sp.csr_array) -> float:
 
 
 def _hits(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, sp.csr_array]:
-    """Return the hits (n, k), 1 for held-out items and 0 for others, and the held_out array."""
+    """Return the hits (n, k), which are 1 where an item was held out, and the held-out matrix."""
     lists, held_out_csr = _validated(recommended, held_out, k)
     return gains_of(lists, held_out_csr), held_out_csr
 

@@ -18,7 +18,7 @@ from fastcos.validation import Floats
 # Distances and variances below this value count as 0, because they may be rounding errors of
 # products of unit rows.
 _ROUNDING = 1e-13
-# Number of products of rows and clusters in a block. These products take 32 MiB.
+# Number of products of rows and clusters in a block; 2^22 products take 32 MiB.
 _BLOCK = 2**22
 
 
@@ -33,8 +33,8 @@ class WithinBetween(NamedTuple):
         Mean cosine of pairs with different labels.
     contrast : float
         The contrast d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the
-        variances of the cosines within clusters and between clusters. If both variances are 0, the
-        contrast is infinite if the two mean cosines differ, and 0 if they are equal.
+        variances of the cosines within clusters and between clusters. If v_w and v_b are 0, the
+        contrast is infinite if ``within`` and ``between`` differ, and 0 if they are equal.
     n_left_out : int
         Number of zero rows.
     """
@@ -49,9 +49,10 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
     """Return the mean cosines within and between clusters, and their contrast d'.
 
     The result is exact, and the function does not enumerate pairs. For a cluster c with n_c unit
-    rows B_c, let S_c be the sum of the rows and G_c = B_c'B_c their Gram matrix. Then the sum of
-    the cosines of pairs within cluster c is (|S_c|^2 - n_c) / 2, and the sum of the squares of
-    these cosines is (|G_c|^2 - n_c) / 2. The function takes O(p k k) time and O(p k) memory.
+    rows B_c, the sum of the cosines of pairs within the cluster is (|S_c|^2 - n_c) / 2, where S_c
+    is the sum of the rows, and the sum of the squared cosines is (|G_c|^2 - n_c) / 2, where
+    G_c = B_c'B_c is the Gram matrix of the rows. The function takes O(p k k) time and O(p k)
+    memory.
 
     Parameters
     ----------
@@ -98,7 +99,7 @@ def _cluster_squares(grouped: LabelledRows) -> Floats:
     squares = np.empty(len(grouped.starts) - 1)
     for code, (first, last) in enumerate(zip(grouped.starts[:-1], grouped.starts[1:], strict=True)):
         rows = grouped.rows[first:last]
-        # Use the smaller of the two Gram matrices: rows by rows or dimensions by dimensions.
+        # Use the smaller of two Gram matrices: that of the rows, or that of the dimensions.
         matrix = rows.T if len(rows) < rows.shape[1] else rows
         squares[code] = np.square(cross_products(matrix, matrix)).sum()
     return squares
@@ -120,8 +121,8 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
     For a row, a is its mean distance from the other rows of its cluster, and b is the smallest mean
     distance of the row from the rows of another cluster. The result is exact, and takes O(p k C)
-    time for C clusters. Let S_c be the sum of the n_c unit rows of cluster c. Then the mean
-    distance of a unit row x from these rows is 1 - x'S_c / n_c or, if x itself belongs to the
+    time for C clusters: if S_c is the sum of the n_c unit rows of cluster c, the mean distance of a
+    unit row x from the rows of the cluster is 1 - x'S_c / n_c or, if x itself belongs to the
     cluster, (n_c - x'S_c) / (n_c - 1). The silhouette of a row is 0 if the row is the only one in
     its cluster, or if a and b are both at most 1e-13, and therefore 0 except for rounding errors.
 
@@ -156,7 +157,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Return the silhouette of every row; `sums` (n, C) are the sums of its cosines by cluster.
+    """Return the silhouette of every row; `sums` (n, C) contains sums of its cosines by cluster.
 
     The array `sums` is overwritten.
     """

@@ -24,7 +24,8 @@ def effective_rank(items: Any) -> float:
     besides a chunk of rows. The function uses QR decompositions, which preserve the precision of
     small singular values.
 
-    Source: Roy and Vetterli, EUSIPCO 2007. Garrido et al. 2023, arXiv:2210.02885, call it RankMe.
+    Source: Roy and Vetterli, EUSIPCO 2007. Garrido et al. 2023, arXiv:2210.02885, call the
+    effective rank RankMe.
 
     Parameters
     ----------
@@ -70,8 +71,8 @@ def isoscore(items: Any) -> float:
     one direction. A rescaling of the columns usually changes IsoScore. The function takes O(p k k)
     time.
 
-    Source: Rudman et al. 2022, arXiv:2108.07344, whose algorithm gives the same result as this
-    formula.
+    Source: Rudman et al. 2022, arXiv:2108.07344, whose algorithm gives the same result as the
+    formula above.
 
     Parameters
     ----------

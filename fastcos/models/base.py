@@ -15,10 +15,11 @@ from fastcos.search.results import Neighbors
 from fastcos.search.top_k import top_k
 from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 
-# Number of users whose embeddings are computed at a time. With 128 dimensions, the embeddings of so
-# many users take 32 MiB in float32.
+# Number of users whose embeddings are computed at a time. With 128 dimensions, the embeddings of
+# 65,536 users take 32 MiB in float32.
 _USERS_PER_BLOCK = 1 << 16
-# If a model was fitted to a data frame, the saved model contains an array with this name.
+# The name of the array, in a saved model, of the column names of the data frame to which the model
+# was fitted.
 _FEATURE_NAMES = "feature_names_in"
 
 
@@ -34,7 +35,7 @@ class SparseInputMixin:
         """
         if not sp.issparse(X):
             return validation.estimator_rows(self, X, reset=reset)
-        X = as_interactions("X", X)  # scikit-learn does not validate the indices
+        X = as_interactions("X", X)  # scikit-learn does not validate the indices of sparse X
         return validate_data(self, X, reset=reset, skip_check_array=True)
 
     def __sklearn_tags__(self) -> Any:
@@ -58,12 +59,12 @@ class FactorModel(
     members:
 
     - ``_saved_as``, the name of the model type, which is written into a saved directory;
-    - ``_fitted_arrays``, a dict that describes the fitted arrays of floats. A key is the name of an
-      array without the final underscore, and a value contains one letter per axis. Axes with the
-      same letter have the same length, and the letter p stands for the items. A final "?" means
-      that the attribute may be None, in which case it is not stored;
-    - ``_saved_fields``, which returns the other data to save, as a JSON document that contains the
-      validated "parameters";
+    - ``_fitted_arrays``, a dict that describes the fitted arrays of floats. A key of the dict is
+      the name of an array without the final underscore, and a value contains one letter per axis of
+      the array. Axes with the same letter have the same length, and the letter p stands for the
+      items. If a value ends with "?", the array may be None, in which case it is not stored;
+    - ``_saved_fields``, which returns the data to save that are not arrays, as a JSON document that
+      contains the validated "parameters";
     - ``_restore``, which sets the attributes that ``_saved_fields`` has saved.
     """
 
@@ -75,11 +76,11 @@ class FactorModel(
         return len(self.components_)
 
     def transform(self: Any, X: Any) -> Any:
-        """Return the embeddings of the users in X; the same as :meth:`user_embeddings`."""
+        """Return the embeddings of the users in X, as :meth:`user_embeddings` does."""
         return self.user_embeddings(X)
 
     def scoring_embeddings(self: Any, X: Any) -> ScoringEmbeddings:
-        """Return rows of users and rows of items whose inner products are the scores of the items.
+        """Return rows of users and rows of items whose inner products are the model's scores.
 
         Parameters
         ----------
@@ -90,8 +91,9 @@ class FactorModel(
         -------
         ScoringEmbeddings
             The rows ``users`` and ``items``, which you can pass to ``top_k(users, items,
-            measure="dot", exclude=X)`` or to any index of inner products. CosineMF appends one
-            column to both arrays, which adds ``item_bias_`` to the inner products.
+            measure="dot", exclude=X)`` or to any index of inner products. ``CosineMF`` appends one
+            column to ``users`` and one to ``items``, so that the inner products contain
+            ``item_bias_``.
 
         Examples
         --------
@@ -134,7 +136,7 @@ class FactorModel(
         n_threads : int, optional
             Number of threads. Default: the setting ``n_threads``.
         progress : callable, optional
-            Called as progress(done, total), where both numbers count users.
+            Function that is called as progress(done, total), with two numbers of users.
 
         Returns
         -------
@@ -177,9 +179,9 @@ class FactorModel(
     def save(self: Any, path: storage.PathLike) -> None:
         """Write the fitted model to a directory, atomically.
 
-        `path` is a new directory, or the directory of a saved model, which is then replaced. The
-        method raises ValueError if the directory contains anything else, or if the parameter
-        random_state of the model is a Generator.
+        `path` is a new directory, or the directory of a saved model, which is replaced. The method
+        raises ValueError if the directory contains anything other than a saved model, or if the
+        parameter random_state of the model is a Generator.
         """
         check_is_fitted(self)
         arrays = {name: getattr(self, f"{name}_") for name in self._fitted_arrays}

@@ -23,7 +23,7 @@ LOSSES = ("info_nce", "negative_sampling")
 # Largest number of components. Embeddings in practice are narrower, and without this limit, a
 # mistyped number would raise MemoryError.
 _MAX_COMPONENTS = 2**16
-# The allowed ranges of the real-valued parameters. With values outside of these ranges, training is
+# The allowed ranges of the real-valued parameters. With values outside of their ranges, training is
 # useless or overflows float32.
 _RANGES = {
     "temperature": (0.01, 100),
@@ -43,8 +43,8 @@ class CosineMF(FactorModel):
 
     ln p(i | u) ~ cos(p_u, b_i) / temperature + bias_i.
 
-    Training separates the items of a user from items that are drawn at random. Each interaction is
-    predicted from the other interactions of the user. By default, the loss depends on the
+    Training separates the items of a user from items that are drawn at random. Each interaction of
+    a user is predicted from the user's other interactions. By default, the loss depends on the
     embeddings only through their cosines. A rotation of the latent space does not change the loss,
     but a rescaling of its dimensions does, so training determines the cosines of the items. The
     bias of an item models its popularity; without biases, popularity would influence the directions
@@ -61,7 +61,7 @@ class CosineMF(FactorModel):
         The function that compares a user with an item. "layer_norm" is the cosine after layer
         normalisation over the k dimensions without gain and offset, which subtracts the mean of
         every row (arXiv:1607.06450). "dot" is the inner product of rows that are not normalised;
-        use it to measure the effect of the normalisation.
+        use "dot" to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
         The loss of an interaction. "info_nce" is the negative logarithm of the softmax over the
         item and the items that were drawn at random (arXiv:1807.03748). "negative_sampling" is the
@@ -79,32 +79,32 @@ class CosineMF(FactorModel):
         popularity that ``negative_exponent`` does not account for.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
-        users of the batch share these items, but a user skips the items with which the user has
-        interacted.
+        users of a batch share the negative samples, but a user skips the items with which the user
+        has interacted.
     negative_exponent : float, default 0.75
-        The probability that an item is drawn as a negative sample is proportional to the number of
-        its users raised to this power (arXiv:1310.4546). If the exponent is 0, all items that have
-        users are equally probable.
+        The probability that an item is drawn as a negative sample is proportional to its number of
+        users to the power of ``negative_exponent`` (arXiv:1310.4546). If ``negative_exponent`` is
+        0, all items that have users are equally probable.
     propensity_exponent : float, default 0.0
-        The weight of an interaction in the loss is its value x divided by a propensity, which is
-        the number of users of the item raised to this power (arXiv:1602.05352). If the exponent is
-        0, the weight is x.
+        The weight of an interaction in the loss is its value divided by a propensity, which is the
+        number of users of the item to the power of ``propensity_exponent`` (arXiv:1602.05352). If
+        ``propensity_exponent`` is 0, the weight of an interaction is its value.
     norm_penalty : float, default 0.0
-        Weight of a penalty in the loss, which is the sum of (|row| - 1)^2 over the rows of P and B
+        Weight, in the loss, of the penalty Σ (|row| - 1)^2, a sum over the rows of P and B
         (arXiv:2504.16318).
     learning_rate : float, default 0.3
-        Length of the first change of a row of A or B. The optimiser, Adagrad, makes later changes
-        shorter.
+        Length of the first step by which training changes a row of A or B. The optimiser, Adagrad,
+        makes later steps shorter.
     batch_size : int, default 64
         Number of users per training step.
     max_iter : int, default 20
         Maximum number of passes over the users.
     validation_fraction : float, default 0.05
-        Share of each user's interactions that is held out for early stopping. If the share is 0,
-        training does not stop early.
+        Share of each user's interactions that is held out for early stopping; 0 to train without
+        early stopping.
     n_iter_no_change : int, default 3
-        Training stops if the held-out loss has not decreased for this number of passes. The fitted
-        model is the model after the best pass.
+        Number of passes without a decrease of the held-out loss after which training stops. The
+        fitted model is the model after the pass with the smallest held-out loss.
     random_state : int or numpy.random.Generator, default 0
         Seed for the initial parameters, the held-out interactions, the order of the users and the
         negative samples. Results with the same seed are bit-for-bit identical.
@@ -112,22 +112,22 @@ class CosineMF(FactorModel):
     Attributes
     ----------
     components_ : ndarray (k, p), float32
-        The transpose B' of the item embeddings. Its columns have norm 1 unless the similarity is
-        "dot".
+        The transpose B' of the item embeddings. The columns of B' have norm 1 unless the similarity
+        is "dot", except for zero columns of items without interactions.
     encoder_ : ndarray (p, k), float32
         The matrix A, which maps the rows of X to users P = XA.
     item_bias_ : ndarray (p,), float32
         The bias of every item, corrected for the probability with which the item is drawn as a
         negative sample. The bias of an item without interactions is the smallest bias of any item.
     n_iter_ : int
-        Number of passes after which the model was best; the fitted parameters are the parameters
-        after this pass.
+        Number of passes after which the held-out loss was smallest; the fitted parameters are the
+        parameters after this number of passes.
     loss_curve_ : ndarray, float64
         Mean loss of an interaction in each pass, including ``norm_penalty``. The loss of an
         interaction is computed before the training step to which the interaction contributes.
     validation_curve_ : ndarray, float64
-        Mean loss of a held-out interaction after each pass. The array is empty if no interactions
-        are held out.
+        Mean loss of a held-out interaction after each pass; an empty array if no interactions are
+        held out.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -139,9 +139,9 @@ class CosineMF(FactorModel):
     -----
     A pass takes O((nnz + n n_negatives) k) time and O((n + p) k + batch_size n_negatives) memory. A
     training step first computes the gradients of the users in a batch, and then updates the items.
-    In both parts, each row is written by only one thread, so results are bit-for-bit identical for
-    any number of threads. Between different types of CPU, the last bits of the results may differ,
-    because the sums are vectorised in different ways.
+    Only one thread writes each row of the gradients and of the items, so results are bit-for-bit
+    identical for any number of threads. Between different types of CPU, the last bits of the
+    results may differ, because the sums are vectorised in different ways.
 
     X must be non-negative. A user embedding depends only on the direction of the row of X, but an
     interaction with a larger value has a larger weight in the loss. The embeddings of users and
@@ -149,7 +149,7 @@ class CosineMF(FactorModel):
 
     If the loss normalises a row, the gradient is orthogonal to the row, and becomes smaller as the
     norm of the row grows (arXiv:2406.16468). The optimiser is Adagrad with one accumulator per row,
-    so multiplying all gradients of a row by a number does not change its steps.
+    so multiplying all gradients of a row by a number does not change the steps of the row.
 
     Sources: arXiv:2403.05440, section 3, for training with the cosine; Kabbur et al. 2013 (FISM),
     for predicting each interaction from the others.
@@ -214,11 +214,11 @@ class CosineMF(FactorModel):
         Parameters
         ----------
         X : sparse matrix or array_like (n, p)
-            Non-negative interactions of n users with p items. An entry of 0 means that there was no
-            interaction.
+            Non-negative interactions of n users with p items; 0 where there was no interaction.
         y : None, not used
         progress : callable, optional
-            Called as progress(number of finished passes, max_iter) after each pass.
+            Function that is called as progress(number of finished passes, max_iter) after each
+            pass.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -271,7 +271,7 @@ class CosineMF(FactorModel):
     def item_embeddings(self) -> Floats:
         """Return the item embeddings B (p, k); rows have norm 1 unless the similarity is "dot".
 
-        The embeddings of items without interactions are zero rows.
+        The rows of items without interactions are zero.
         """
         check_is_fitted(self)
         return np.ascontiguousarray(self.components_.T)
@@ -291,7 +291,7 @@ class CosineMF(FactorModel):
         self.n_iter_ = fields["n_iter"]
 
     def _settings(self) -> SimpleNamespace:
-        """Return the validated constructor parameters of this model."""
+        """Return the validated constructor parameters of the model."""
         checked: dict[str, Any] = {
             "similarity": validation.as_choice("similarity", self.similarity, SIMILARITIES),
             "loss": validation.as_choice("loss", self.loss, LOSSES),

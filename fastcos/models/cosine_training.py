@@ -14,15 +14,14 @@ from fastcos.validation import Integers, as_count, read_only
 
 Floats = npt.NDArray[np.float32]
 
-# Number of vectors that a thread adds in one task. Adding so many vectors takes a few milliseconds.
+# Number of vectors that a thread adds in one task. Adding 8,000 vectors takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
-# Processing this number of pairs of a user and a sampled negative item takes about as long as
-# processing one interaction.
+# Number of pairs of a user and a sampled negative item that take about as long as one interaction.
 _POOL_PER_INTERACTION = 4
 # Initial norm of the rows if the similarity is "dot". A small norm lets strong directions grow
 # first.
 _SMALL_START = 0.3
-# The kernels use int32 for item numbers.
+# Largest number of items, because the kernels store item numbers as int32.
 MAX_ITEMS = 2**31 - 1
 
 
@@ -51,7 +50,7 @@ class TrainingResult(NamedTuple):
 
 
 def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
-    """Return the logarithm (p,) of the number of users of every item, -inf if it has no users.
+    """Return the logarithm (p,) of the number of users of every item, -inf if there are none.
 
     X must not contain stored zeros.
     """
@@ -62,7 +61,7 @@ def log_popularity(X: sp.csr_array) -> npt.NDArray[np.float64]:
 def negative_sampling_distribution(
     log_counts: npt.NDArray[np.float64], exponent: float
 ) -> npt.NDArray[np.float64]:
-    """Return probabilities (p,) proportional to count^exponent, but 0 for a count of 0."""
+    """Return item probabilities (p,), proportional to count^exponent, but 0 for a count of 0."""
     is_empty = np.isneginf(log_counts)
     logs = np.where(is_empty, 0, log_counts)
     weights = np.where(is_empty, 0, np.exp(exponent * (logs - logs.max())))
@@ -91,8 +90,8 @@ def split_held_out(
     """
     row_lengths = np.diff(X.indptr)
     row = np.repeat(np.arange(X.shape[0]), row_lengths)
-    # Sorting by the sum of row number and a random number below 1 is faster than a lexsort by the
-    # two numbers.
+    # Sorting by the sum of the row number and a random number below 1 is faster than a lexsort by
+    # the two numbers.
     order = np.argsort(row + random.random(X.nnz))
     rank = np.empty(X.nnz, np.int64)
     rank[order] = np.arange(X.nnz) - X.indptr[row]
@@ -140,14 +139,14 @@ def train(
 
 
 def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: float) -> Any:
-    """Return the weight of every interaction in the loss: x / count^exponent, with a mean of 1."""
+    """Return the weights of interactions in the loss, x / count^exponent scaled to the mean 1."""
     log_weights = np.log(X.data.astype(np.float64)) - exponent * log_counts[X.indices]
     weights = np.exp(log_weights - log_weights.max(initial=-np.inf))
     return weights / weights.mean()
 
 
 def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
-    """Return blocks of users that take about equal time.
+    """Return blocks of users, such that training on each block takes about the same time.
 
     The time for a user depends on the user's number of interactions, and on `n_pool`, the number of
     items that were drawn as negative samples.
@@ -157,7 +156,7 @@ def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
 
 
 def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
-    """Return indptr and indices in the types that the kernels require."""
+    """Return the arrays indptr and indices of X in the types that the kernels require."""
     return read_only(X.indptr.astype(np.int64)), read_only(X.indices.astype(np.int32))
 
 
@@ -234,7 +233,7 @@ class _Trainer:
         return training.Pool(*map(read_only, arrays))
 
     def run_epoch(self) -> float:
-        """Make one pass over the users; return the mean loss, measured before each step."""
+        """Make one pass over the users; return the mean of the losses before each training step."""
         loss = 0.0
         for batch in self._random.permutation(len(self._cuts) - 1):
             loss += self._step(int(self._cuts[batch]), int(self._cuts[batch + 1]))
@@ -244,7 +243,7 @@ class _Trainer:
         return loss / self._total
 
     def _step(self, first: int, last: int) -> float:
-        """Make a training step on the users in [first, last); return their total loss before it."""
+        """Make a training step on the users from first to last - 1; return their previous loss."""
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])
@@ -279,7 +278,7 @@ class _Trainer:
             tuple(self.parameters),
         )  # fmt: skip
         if not self.settings.item_bias:
-            self.parameters.bias[:] = 0  # The kernel always updates the bias, so reset it here.
+            self.parameters.bias[:] = 0  # The kernel updates the bias even without item_bias.
         return float(losses.sum())
 
 

@@ -26,11 +26,11 @@ SOLVERS = ("auto", "direct", "randomized")
 # For each value of ``center``: whether the row means are subtracted, and whether the column means
 # are subtracted.
 _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
-# The solver "auto" is "direct" if the smaller dimension of X is at most this number. For 1,000
-# columns, "direct" is about as fast as "randomized" and more accurate; for 2,000 columns, "direct"
-# takes several times as long as "randomized".
+# The solver "auto" is "direct" if the smaller dimension of X is at most _DIRECT_SIDE. For 1,000
+# columns, the solver "direct" is about as fast as "randomized" and more accurate; for 2,000
+# columns, "direct" takes several times as long as "randomized".
 _DIRECT_SIDE = 1024
-# Eigenvalues σ² count as equal if they differ by less than this share of the largest eigenvalue.
+# Eigenvalues σ² count as equal if they differ by at most a share _TIE_TOLERANCE of the largest one.
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
@@ -48,17 +48,18 @@ class LinearMF(FactorModel):
 
     The objective ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and the objective
     ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over matrices A and B with k
-    columns. Both solutions follow from the truncated SVD X ≈ U_k Σ V_k'. Each singular direction is
-    multiplied by a number s from 0 to 1, its shrinkage, so AB' = V_k diag(s) V_k':
+    columns. The solutions of Eq. 1 and Eq. 2 follow from the truncated SVD X ≈ U_k Σ V_k'. Each
+    singular direction is multiplied by a number s from 0 to 1, its shrinkage, so
+    AB' = V_k diag(s) V_k':
 
     - Eq. 1: s = σ²/(σ²+λ). Eq. 1 determines the product AB', but not A and B. The symmetric
-      solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D, B
-      D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. (The penalty of
-      Eq. 1 weights all rows of AB' equally. Exact dropout of the inputs would weight the row of an
-      item by the norm of the item's column in X.)
-    - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). This solution is unique
-      up to a rotation. If σ is at most λ, the corresponding columns of A and B are zero;
-      ``effective_rank_`` is the number of non-zero columns.
+      solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D,
+      B D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. The penalty of
+      Eq. 1 weights all rows of AB' equally; exact dropout of the inputs would weight the row of an
+      item by the norm of the item's column in X.
+    - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). The solution of Eq. 2 is
+      unique up to a rotation. If a singular value σ is at most λ, the corresponding columns of A
+      and B are zero; ``effective_rank_`` is the number of non-zero columns.
 
     Parameters
     ----------
@@ -74,8 +75,8 @@ class LinearMF(FactorModel):
         :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
         The means that are subtracted from X: the column means (True), the row means ("rows"), or
-        both, after which the rows and the columns sum to 0 ("both"). X remains sparse, because the
-        means are handled as separate matrices of rank one.
+        row and column means, after which the rows and the columns sum to 0 ("both"). X remains
+        sparse, because the means are handled as separate matrices of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
         The method that computes the SVD. "direct" computes the eigendecomposition of the smaller
         Gram matrix, X'X or X X', to the precision of float64; if both dimensions of X exceed 2,048,
@@ -93,8 +94,8 @@ class LinearMF(FactorModel):
         The matrix V_k', in the type of X, or in float32 if X contains small integers. In each row,
         the entry with the largest magnitude is positive.
     singular_values_ : ndarray (k,), float64
-        Singular values in descending order. Values below 1e-7 times the largest value cannot be
-        distinguished from rounding errors, and are set to 0.
+        Singular values in descending order. Singular values below 1e-7 times the largest one cannot
+        be distinguished from rounding errors, and are set to 0.
     regularization_ : float
         The regularisation strength λ that was used.
     shrinkage_ : ndarray (k,), float64
@@ -105,16 +106,16 @@ class LinearMF(FactorModel):
     residuals_ : ndarray (k,), float64
         Relative residual of each singular triplet, as ``svd_residuals`` defines it.
     mean_ : ndarray (p,), float64, or None
-        The vector that is subtracted from every row of X. It contains the column means or, if
-        center is "both", the column means minus the overall mean.
+        The vector that is subtracted from every row of X: the column means or, if center is "both",
+        the column means minus the overall mean.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Warns
     -----
     AmbiguousSolutionWarning
-        σ_k = σ_{k+1} > 0, so another k-dimensional subspace has the same loss. Only the solver
-        "direct" issues this warning.
+        Issued if σ_k = σ_{k+1} > 0, because another k-dimensional subspace then has the same loss;
+        only the solver "direct" issues this warning.
 
     See Also
     --------
@@ -184,8 +185,9 @@ class LinearMF(FactorModel):
             Interactions of n users with p items.
         y : None, not used
         progress : callable, optional
-            Called as progress(done, total), in the same way as by :func:`fastcos.randomized_svd`.
-            The solver "direct" calls progress only once, at the end.
+            Function that is called as progress(done, total), in the same way as by
+            :func:`fastcos.randomized_svd`. The solver "direct" calls progress only once, at the
+            end.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -207,9 +209,9 @@ class LinearMF(FactorModel):
                     stacklevel=2,
                 )
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # If an item has no interactions, its embedding may contain rounding errors of 1e-17. They
-        # are set to 0, because normalising the embedding would turn them into an arbitrary
-        # direction.
+        # The embedding of an item without interactions may contain rounding errors of 1e-17, and is
+        # set to 0, because normalising the embedding would turn the rounding errors into an
+        # arbitrary direction.
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]
@@ -221,7 +223,7 @@ class LinearMF(FactorModel):
         """Return a model with another objective or another λ, computed from the SVD of this model.
 
         The parameters objective and regularization have the same meaning as in the constructor.
-        Only the shrinkage is computed again, which takes O(k) time; both models share
+        Only the shrinkage is computed again, which takes O(k) time; the two models share the array
         ``components_``.
 
         Examples
@@ -241,11 +243,12 @@ class LinearMF(FactorModel):
     def default_regularization(self, objective: str) -> float:
         """Return the λ at which an objective begins to suppress direction number k/5.
 
-        In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2. Both objectives
-        then suppress directions whose singular value is below about 100; about 10 of the 50
+        In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so that both
+        objectives suppress directions whose singular value is below about 100; about 10 of the 50
         singular values are above 100. Accordingly, the default λ is singular value number k/5 for
-        Eq. 2, and its square for Eq. 1. For k up to 5, this default would make all columns of the
-        solution of Eq. 2 zero; λ is then half of the largest singular value instead.
+        Eq. 2, and the square of this singular value for Eq. 1. For Eq. 2 with k up to 5, λ is half
+        of the largest singular value, because singular value number k/5 would make all columns of
+        the solution zero.
 
         Examples
         --------
@@ -276,7 +279,8 @@ class LinearMF(FactorModel):
         Returns
         -------
         ndarray (p, k), in the type of ``components_``
-            The item embeddings. Columns whose shrinkage is 0 are zero under every D.
+            The item embeddings. The columns of singular directions whose shrinkage is 0 are zero
+            under every D.
         """
         check_is_fitted(self)
         factors = np.sqrt(self.shrinkage_) / self._diagonal(rescaling)
@@ -321,7 +325,7 @@ class LinearMF(FactorModel):
         self._shrink(self.shrinkage_, fields["regularization"])
 
     def _settings(self, max_components: int) -> SimpleNamespace:
-        """Return the validated constructor parameters of this model."""
+        """Return the validated constructor parameters of the model."""
         is_generator = isinstance(self.random_state, np.random.Generator)
         k, strength = self.n_components, self.regularization
         if k is None:
@@ -352,7 +356,7 @@ class LinearMF(FactorModel):
         if self.objective == "weight_decay":
             reason = "for objective 'weight_decay', whose solution is unique (Eq. 6)"
             validation.check_none("rescaling", rescaling, reason)
-            rescaling = Rescaling(spectrum=-0.5)  # Eq. 6 is the solution with the name "balanced".
+            rescaling = Rescaling(spectrum=-0.5)  # The rescaling "balanced" yields Eq. 6.
         return as_diagonal(rescaling, self.shrinkage_, self.singular_values_)
 
     def _scaled_components(self, factors: npt.NDArray[np.float64]) -> Matrix:

@@ -1,8 +1,8 @@
 """Transformers that scale interactions or convert them to co-occurrences before training.
 
 All transformers of this module keep X sparse and follow the conventions of scikit-learn: ``fit``
-learns parameters from X, and ``transform`` applies these parameters to other rows. Subtracting
-means would make X dense, so :class:`StandardizeColumns` only scales the columns; it provides the
+learns parameters from X, and ``transform`` applies them to the same or other rows. Subtracting
+means would make X dense, so :class:`StandardizeColumns` only scales the columns, and provides their
 means for the argument ``center=`` of :func:`fastcos.matmul` and of the SVD.
 """
 
@@ -28,8 +28,8 @@ _BYTES_PER_PRODUCT = 64
 class Biases(NamedTuple):
     """The vectors row_center (n,) and center (p,), which are arguments of ``matmul`` and the SVD.
 
-    With these arguments, ``matmul`` and the SVD use the matrix X - row_center 1' - 1 center'
-    instead of X.
+    If row_center and center are passed, ``matmul`` and the SVD use the matrix
+    X - row_center 1' - 1 center' instead of X.
     """
 
     row_center: Floats | None
@@ -39,11 +39,11 @@ class Biases(NamedTuple):
 def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     """Return the row means and the column means of a validated matrix or of InteractionShards.
 
-    A product subtracts these means without making X dense: ``matmul(X, A, **biases(X)._asdict())``.
-    Subtracting both row means r and column means m is called double centring. The rows and columns
-    of X - r 1' - 1 m' + mean sum to 0, where mean is the overall mean. Therefore, if both means are
-    returned, the overall mean has been subtracted from the column means. Source: arXiv:2403.05440,
-    footnote 1.
+    The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
+    Subtracting row means r and column means m is called double centring: the rows and columns of
+    X - r 1' - 1 m' + mean sum to 0, where mean is the overall mean. Therefore, if the function
+    returns row means and column means, it subtracts the overall mean from the column means. Source:
+    arXiv:2403.05440, footnote 1.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def _scaled(X: Any, rows: Floats | None = None, columns: Floats | None = None) -
 
 
 def _power(values: Floats, exponent: float) -> Floats:
-    """Return value ** exponent for each value, or 0 if the value is 0."""
+    """Return each value raised to the power ``exponent``, or 0 if the value is 0."""
     positive = values > 0
     return np.where(positive, np.where(positive, values, 1.0) ** exponent, 0.0)
 
@@ -135,7 +135,7 @@ class StandardizeColumns(_Transformer):
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
-            # Sum the squared deviations of the non-zeros first, and then those of the zeros.
+            # Sum the squared deviations of the non-zeros from the column mean, then of the zeros.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
             n_zeros = n - np.bincount(X.indices, minlength=p)
@@ -144,7 +144,7 @@ class StandardizeColumns(_Transformer):
             for lo in range(0, n, 4096):
                 squares += np.square(X[lo : lo + 4096] - self.mean_).sum(axis=0)
         self.scale_ = np.sqrt(squares / n)
-        # The computed standard deviation of a constant column is a rounding error, so it becomes 0.
+        # The computed standard deviation of a constant column is a rounding error, so set it to 0.
         self.scale_[self.scale_ <= 1e-14 * np.abs(self.mean_)] = 0
         self.center_ = self.mean_ * _power(self.scale_, -1.0)
         return self
@@ -195,8 +195,8 @@ class NormalizeRows(_Transformer):
         X = self._as_matrix(X, reset=False)
         largest = np.asarray(abs(X).max(axis=1).toarray() if sp.issparse(X) else abs(X).max(axis=1))
         largest = largest.ravel().astype(np.float64)
-        # Scale the rows by powers of 2, so that their squares neither overflow nor underflow. The
-        # power is split into two factors, because one factor alone may overflow.
+        # Scale the rows by powers of 2, so that their squares neither overflow nor underflow. Each
+        # power of 2 is split into two factors, because a single factor may overflow.
         half, remainder = np.divmod(-np.frexp(largest)[1], 2)
         X = _scaled(_scaled(X, rows=np.exp2(half)), rows=np.exp2(half + remainder))
         return _scaled(X, rows=_power((X * X).sum(axis=1, dtype=np.float64), -0.5))
@@ -217,7 +217,7 @@ class PopularityWeights(_Transformer):
     ----------
     column_power : float, default 0.5
         Exponent of the popularities; a negative exponent favours popular items. The exponent 3/4 of
-        word2vec is a different parameter: it is the exponent of the distribution of negative
+        word2vec is not ``column_power``: it is the exponent of the distribution of negative
         samples, which is ``negative_exponent`` in ``CosineMF``.
     row_power : float, default 0
         Exponent of the activities of the users.
@@ -225,7 +225,7 @@ class PopularityWeights(_Transformer):
     Attributes
     ----------
     popularity_ : ndarray (p,), float64
-        Column sums of |X| for the X in ``fit``.
+        Column sums of |X| for the matrix X that was passed to ``fit``.
     n_features_in_ : int
 
     Notes
@@ -248,7 +248,7 @@ class PopularityWeights(_Transformer):
         self.row_power = row_power
 
     def fit(self, X: Any, y: Any = None) -> "PopularityWeights":
-        """Learn the popularities of the columns of X (n, p)."""
+        """Learn the popularities of the items, which are the columns of X (n, p)."""
         X = self._as_matrix(X, reset=True)
         validation.as_real("column_power", self.column_power)
         validation.as_real("row_power", self.row_power)
@@ -268,14 +268,15 @@ class PopularityWeights(_Transformer):
 class ShiftedPPMI(_Transformer):
     """Transformer that multiplies X by the shifted positive pointwise mutual information (PPMI).
 
-    The shifted PPMI of the items i and j is max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln
-    shift). Here, #(i,j) is the number of rows of X that contain both items, computed as Σ x_i x_j
-    over the rows. The count #(i) is the sum of #(i,j) over all other items j.
+    The co-occurrence count #(i,j) of the items i and j is Σ x_i x_j over the rows of X, which is
+    the number of rows that contain both items if X is binary. The count #(i) of an item i is the
+    sum of #(i,j) over all other items j. The shifted PPMI of the items i and j is
+    max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift), where the sum is over all items c.
 
     ``fit`` computes the shifted PPMI of every pair of different items, and stores it in ``ppmi_``,
-    a CSR matrix (p, p). This matrix is symmetric only for β = 1. ``transform`` returns the product
-    of X and ``ppmi_``. The SVD of ``ppmi_`` approximates skip-gram with negative sampling:
-    skip-gram factorises the same matrix without the maximum and with a weighted loss, and the two
+    a CSR matrix (p, p) that is symmetric only for β = 1. ``transform`` returns the product of X and
+    ``ppmi_``. The SVD of ``ppmi_`` approximates skip-gram with negative sampling: skip-gram
+    factorises the same matrix without the maximum and with a weighted loss, and the two
     factorisations are the same only if the rank is large enough.
 
     Parameters
@@ -283,8 +284,8 @@ class ShiftedPPMI(_Transformer):
     smoothing : float, default 0.75
         Exponent β of the counts of context items, from 0 to 1.
     shift : float, default 1
-        The number of negative samples in skip-gram, at least 1. If the shift is 1, nothing is
-        subtracted, because ln 1 = 0.
+        The number of negative samples in skip-gram, at least 1. If the shift is 1, ``ppmi_``
+        contains the PPMI without a shift, because ln 1 = 0.
 
     Attributes
     ----------
@@ -320,7 +321,7 @@ class ShiftedPPMI(_Transformer):
         X = sp.csr_array(X, dtype=np.float64)
         check_non_negative(X, "ShiftedPPMI")
         columns, lengths = sp.csr_array(X.T), np.diff(X.indptr)
-        # The totals #(i) are the row sums of the co-occurrence matrix without its diagonal.
+        # The counts #(i) are the row sums of the co-occurrence matrix without its diagonal.
         totals = columns @ (X @ np.ones(X.shape[1])) - (X * X).sum(axis=0)
         contexts = _power(totals, smoothing)
         with np.errstate(divide="ignore"):

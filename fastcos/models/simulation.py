@@ -14,8 +14,8 @@ from fastcos.kernels.sampling import Clusters, sample_rows
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
-# Largest number that fits into the int32 indices of a CSR matrix. A matrix with more entries or
-# columns has int64 indices.
+# Largest number that fits into the int32 indices of a CSR matrix. For a matrix with more entries or
+# columns, the simulation uses int64 indices.
 INT32_MAX = 2**31 - 1
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -46,10 +46,10 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "power_pareto": _PARETO | {"popularity_distribution": "power_draw"},
     "public_replication": _PARETO | {"popularity_distribution": "bounded_pareto_draw"},
 }
-# Up to this exponent, all popularities and their sums are in the range of float64.
+# Up to the exponent _LARGEST_EXPONENT, all popularities and their sums are in the range of float64.
 _LARGEST_EXPONENT = 20.0
 # Popularities and activities that are drawn from a Pareto distribution use the inverse of an
-# exponent, so the exponent must be at least this large.
+# exponent, which must therefore be at least _SMALLEST_DRAWN_EXPONENT.
 _SMALLEST_DRAWN_EXPONENT = 0.1
 # For a user who interacts with at least 1 / _RACE_SHARE of the items, the kernel draws a random key
 # for every item, and selects the items with the best keys (a race). For other users, the kernel
@@ -124,14 +124,14 @@ def simulate_interactions(
 
     Items are assigned to clusters at random. Every cluster c has an exponent β_c, which is drawn
     from the uniform distribution over the interval item_exponent. The popularity p_i of every item
-    i in the cluster is drawn from a power law with the exponent β_c. Every user u has random
-    cluster preferences p_uc, and interacts with k_u different items. These items are drawn one
+    i of cluster c is drawn from a power law with the exponent β_c. Every user u has random cluster
+    preferences p_uc, and interacts with k_u different items. The items of a user u are drawn one
     after another, without replacement, with probabilities proportional to p_uc p_i, where c is the
     cluster of item i. The number k_u follows a power law with the exponent user_exponent. The
     preset chooses the details that the paper does not specify. The arguments from
     cluster_probabilities to activity_distribution override choices of the preset.
 
-    The random numbers follow these distributions exactly, except for rounding errors of float64.
+    All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p
     numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
     separate random streams, so a different choice for one of them does not change the random
@@ -144,11 +144,11 @@ def simulate_interactions(
     n_clusters : int
         Number C of clusters, from 1 to n_items. Some clusters may be tiny or empty.
     item_exponent : (float, float)
-        The lower and the upper end of the interval from which β_c is drawn, each from 0 to 20. Both
-        ends must be at least 0.1 unless popularity_distribution is "rank_zipf".
+        The lower and the upper end of the interval from which β_c is drawn, each from 0 to 20, or
+        from 0.1 to 20 unless popularity_distribution is "rank_zipf".
     user_exponent : float
-        Exponent of the distribution of k_u, from 0 to 20. If activity_distribution is
-        "pareto_clipped", the exponent must be at least 0.1.
+        Exponent of the distribution of the numbers k_u of interactions, from 0 to 20, or from 0.1
+        to 20 if activity_distribution is "pareto_clipped".
     preset : str
         A name in ``fastcos.models.presets()``. The default "zipf_bounded" applies the power laws of
         the paper to the ranks of the items by popularity, and to the numbers of interactions of
@@ -158,24 +158,24 @@ def simulate_interactions(
         from a Dirichlet distribution of concentration 1 ("dirichlet"), or proportional to an array.
     popularity_distribution : str, optional
         The distribution of the popularities in a cluster with the exponent β. With "rank_zipf", the
-        items of the cluster are ranked at random, and the popularity is rank^-β. The other
-        distributions transform a uniformly distributed number U from 0 to 1: "pareto_draw" is
-        U^(-1/β), "power_draw" is U^(1/β), and "bounded_pareto_draw" is U^(-1/β) with U from 0.01 to
-        1.
+        items of the cluster are ranked at random, and the popularity is rank^-β. With
+        "pareto_draw", the popularity is U^(-1/β), and with "power_draw", it is U^(1/β), where U is
+        uniformly distributed from 0 to 1. With "bounded_pareto_draw", the popularity is U^(-1/β),
+        where U is uniformly distributed from 0.01 to 1.
     popularity_scale : {"unscaled", "cluster_sum"}, optional
         With "cluster_sum", the popularities of the items in every cluster are scaled such that
         their sum is 1.
     preference_distribution : {"dirichlet", "softmax"}, optional
-        The distribution of the cluster preferences of a user. "dirichlet" draws them from a
-        Dirichlet distribution; "softmax" computes the softmax of C standard normal numbers.
+        The distribution of the cluster preferences of a user: a Dirichlet distribution
+        ("dirichlet"), or the softmax of C standard normal numbers ("softmax").
     preference_concentration : float, optional
         Concentration of the Dirichlet distribution of the preferences, at least 0.01. If the
         concentration is below 1, most users prefer few clusters.
     activity_distribution : {"bounded_power", "pareto_clipped"}, optional
-        The distribution of k_u. With "bounded_power", P(k_u = x) is proportional to
-        x^-user_exponent for x from 1 to p. With "pareto_clipped", k_u is U^(-1/user_exponent),
-        rounded down and limited to p / 2 (but at least 1), where U is uniformly distributed from 0
-        to 1.
+        The distribution of the numbers k_u of interactions. With "bounded_power", P(k_u = x) is
+        proportional to x^-user_exponent for x from 1 to p. With "pareto_clipped", k_u is
+        U^(-1/user_exponent), rounded down and limited to p / 2 (but at least 1), where U is
+        uniformly distributed from 0 to 1.
     interactions_per_user : int, optional
         Number of interactions k_u of every user, from 1 to n_items. By default, k_u is drawn from
         activity_distribution.
@@ -185,7 +185,7 @@ def simulate_interactions(
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
-        Called as progress(done, total), where both numbers count users.
+        Function that is called as progress(done, total), with two numbers of users.
 
     Returns
     -------
@@ -201,10 +201,10 @@ def simulate_interactions(
 
     Notes
     -----
-    Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. X is not centred and
-    contains no bias terms. Items are drawn with the counter-based generator Philox4x32-10 (Salmon
-    et al. 2011). All other numbers are drawn with `numpy.random.Generator`, whose streams NumPy may
-    change between versions.
+    Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. The interactions are not
+    centred and contain no bias terms. The items of the users are drawn with the counter-based
+    generator Philox4x32-10 (Salmon et al. 2011). All other random numbers are drawn with
+    `numpy.random.Generator`, whose streams NumPy may change between versions.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def simulate_interactions(
 def _simulate(
     parameters: dict[str, Any], n_threads: int | None, progress: parallel.Progress | None
 ) -> Simulation:
-    """Return the simulation with these validated parameters."""
+    """Return the simulation with the validated parameters."""
     n_users, n_items = parameters["n_users"], parameters["n_items"]
     n_clusters = parameters["n_clusters"]
     *streams, item_seed = np.random.SeedSequence(parameters["random_state"]).spawn(6)
@@ -353,7 +353,7 @@ def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Intege
     if parameters["activity_distribution"] == "pareto_clipped":
         limit = max(1, n_items // 2)
         # A lower bound on the uniform numbers bounds the activities by twice the limit, so that the
-        # power does not overflow. Then np.minimum clips the activities at the limit.
+        # power does not overflow before np.minimum clips the activities at the limit.
         uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * limit)))
         return np.minimum(uniform ** (-1 / exponent), limit).astype(np.int64)
     cumulative = np.cumsum(np.arange(1, n_items + 1) ** -exponent)
@@ -396,8 +396,8 @@ def _draw_items(
     n_drawn = int(indptr[-1])
     index_type = np.int32 if max(n_drawn, n_items) <= INT32_MAX else np.int64
     indices = parallel.unfilled(n_drawn, index_type)
-    # For each block, the kernel first clears one mark per item. With at least 4 n_items
-    # interactions per block, clearing the marks takes little time.
+    # For each block of users, the kernel first clears one mark per item. With at least 4 n_items
+    # interactions per block, clearing the marks takes little of the time.
     blocks = parallel.work_blocks(indptr, max(_WORK_PER_BLOCK, 4 * n_items))
     clusters = Clusters(*map(validation.read_only, (starts, order, cumulative, log_weight)))
     parallel.run(
