@@ -21,7 +21,7 @@ in ``records``.
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
 training, and for choosing candidates, whose final scores are computed without fastmath.
 
-A kernel is compiled when it is first called. ``jit`` then imports ``compiler``, which obtains a
+A kernel is compiled when it is first called: ``jit`` imports ``compiler``, which obtains a
 dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the dispatcher's cache
 with the files of ``code_cache``, which stores compiled code under a digest of everything that a
 kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles the code and

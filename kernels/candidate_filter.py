@@ -5,7 +5,7 @@ most 1 (``query_scaling``). The score of the pair is an increasing function of K
 where o is the offset of the item and w the weight with which the query multiplies offsets. A
 threshold tau is a lower bound of the k-th best K of the query.
 
-Rotation. Before they are quantised, both rows are multiplied by the same orthogonal matrix
+Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``rotation``), which spreads a large entry over all columns and changes no inner product. In the
 following, a' and b' stand for the rotated rows; the rounding errors of the rotation are part of
 SLACK.

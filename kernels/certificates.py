@@ -91,10 +91,10 @@ def joint_certificate(x, y, m, K, ratios):
 def best_multiplier(a, g, K, w):
     """Return the μ that maximises sum min(h, K h), where h = a + μ g, and return the maximum.
 
-    The entries of g have both signs or are all 0. As a function of μ, sum min(h, K h) is concave
-    and piecewise linear. By duality, the maximum equals the smallest value of sum w a among the
-    points w of the box with sum w g = 0. The point with the smallest value of sum w a is written to
-    `w`. The kernel takes O(d log d) time.
+    The entries of g must have both signs, unless all of them are 0. As a function of μ, sum min(h,
+    K h) is concave and piecewise linear. By duality, the maximum equals the smallest value of sum w
+    a among the points w of the box with sum w g = 0. The point with the smallest value of sum w a
+    is written to `w`. The kernel takes O(d log d) time.
     """
     d = a.shape[0]
     keys, positions, m, slope = np.empty(d), np.empty(d, np.int64), 0, 0.0

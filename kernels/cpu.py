@@ -27,7 +27,8 @@ ISA_FEATURES = {
 def cpu_features():
     """Return the CPU features that kernels may use.
 
-    The environment variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict the result.
+    The environment variables NUMBA_CPU_NAME and NUMBA_CPU_FEATURES restrict the features that are
+    returned.
 
     If fastcos was installed with native libraries, the result is the set of features of the widest
     tier that this CPU supports. Callers check the features before they choose an intrinsic, because

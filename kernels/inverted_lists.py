@@ -101,7 +101,7 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
 
 @kernel
 def _add_ones(first, last, indices, list_indptr, items, sums):
-    """Add the inner products as add_lists does, where every value is 1."""
+    """Add the inner products as add_lists does, for matrices whose values are all 1."""
     line = _LINE // items.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:
@@ -129,7 +129,7 @@ def _add_ones(first, last, indices, list_indptr, items, sums):
 
 @kernel
 def _add_packed(first, last, indices, values, list_indptr, packed, sums):
-    """Add the inner products as add_lists does, where packed holds items with their values."""
+    """Add the inner products as add_lists does, for items that are packed with their values."""
     line = _LINE // packed.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:
@@ -157,7 +157,7 @@ def _add_packed(first, last, indices, values, list_indptr, packed, sums):
 
 @kernel
 def _add_values(first, last, indices, values, list_indptr, items, item_values, sums):
-    """Add the inner products as add_lists does, where item_values holds the values of the items."""
+    """Add the inner products as add_lists does, with the items' values in a separate array."""
     item_line, value_line = _LINE // items.itemsize, _LINE // item_values.itemsize
     for t in range(first, last):
         if t + 2 * _AHEAD < last:

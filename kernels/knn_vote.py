@@ -48,9 +48,9 @@ def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
     """Recommend to each of `users` the k unseen items with the most votes of the nearest users.
 
     `users` (m,) is int64. `neighbors` (m, K) int64 holds the nearest users of each user, padded
-    with -1; each of these users votes for all items that the user has seen. `weights` (K,) float64
-    holds the weight of a vote of the first, second, ... neighbour, and `seen` is the Csr of the
-    items that users have seen. The recommended items are written to `best` (m, k) int64, in the
+    with -1; each nearest user votes for all items that the nearest user has seen. `weights` (K,)
+    float64 holds the weight of a vote of the first, second, ... neighbour, and `seen` is the Csr of
+    the items that users have seen. The recommended items are written to `best` (m, k) int64, in the
     order that recommend_by_items uses. For each user, the kernel takes O(p + number of interactions
     of the neighbours) time, and allocates an array of p numbers.
     """

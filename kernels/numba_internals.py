@@ -28,8 +28,8 @@ entries             CompileResult.entry_point                 calls look at the 
 =================== ========================================= =====================================
 
 The names of the second table have no fall-back, because nothing else in Numba can replace them.
-Because of these names, pyproject.toml restricts Numba to the releases that ``.ci/numba_versions``
-tests, and a weekly job tries the newest release.
+Because of the names without a fall-back, pyproject.toml restricts Numba to the releases that
+``.ci/numba_versions`` tests, and a weekly job tries the newest release.
 
 =================== ========================================= =====================================
 group               names                                     reason
@@ -99,8 +99,8 @@ def _has_place_for_cache():
 def _has_steps_of_libraries():
     """Return whether Numba's class for compiled code has the methods that _InnerLibrary replaces.
 
-    The class itself has no attribute _final_module, which belongs to instances, so the function
-    looks for this name in the code of the method get_function.
+    The attribute _final_module belongs to the instances of the class, so the function looks for
+    this name in the code of the method get_function.
     """
     steps = ("_optimize_final_module", "_finalize_final_module", "_finalized", "get_function")
     return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
@@ -367,7 +367,7 @@ def emit_call(context, builder, compiled, values):
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit a call of compiled code at an address; if the call fails, the emitted code returns."""
+    """Emit a call of compiled code at an address; the emitted code returns if the call fails."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

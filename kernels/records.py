@@ -184,7 +184,7 @@ class Projection(NamedTuple):
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
         The largest k for which a search with few queries uses the projection, and the largest k for
-        which a search with many queries does. Only ``fastcos.search.plan`` reads this array.
+        which a search with many queries does. Only ``fastcos.search.plan`` reads `largest_k`.
     """
 
     axes: Any
@@ -393,7 +393,7 @@ class SearchResults(NamedTuple):
     ----------
     thresholds : float32 array (n,)
         For each query, a lower bound of its k-th best score, expressed as K (see
-        ``candidate_filter``). Kernels read this array and raise its values.
+        ``candidate_filter``). Kernels read the thresholds and raise them.
     scores, rows : float64 and int64 array (n, k)
         The best items of each query, padded with -inf and -1. Items with equal scores are ordered
         by row number.

@@ -89,8 +89,8 @@ def sort_best_first(keys, rows, count):
 
     No two entries may have the same row. A key that is NaN, which only damaged rows have, is
     replaced with -inf. Lists of medium length are sorted by counting, for each entry, the entries
-    that precede it. This sort by counting has no branch, and is 3 times as fast as Shell's sort
-    for 100 entries. Shorter and longer lists are sorted by Shell's sort.
+    that precede it. Sorting by counting has no branch, and is 3 times as fast as Shell's sort for
+    100 entries. Shorter and longer lists are sorted by Shell's sort.
     """
     _replace_nan(keys, count)
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:

@@ -231,7 +231,7 @@ def _part_and_columns(task, columns):
 
 @kernel
 def join_columns(lo, hi, Z, columns, out):
-    """Join groups of columns: set out[j, columns[g] : columns[g + 1]] to the front of Z[g, j].
+    """Join column groups: copy the first entries of Z[g, j] to out[j, columns[g] : columns[g + 1]].
 
     The kernel processes all groups g and the rows j from lo to hi. `Z` has the shape (groups, p,
     w), and `out` has the shape (p, l). The kernel takes O((hi - lo) l) time.

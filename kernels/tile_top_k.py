@@ -34,8 +34,8 @@ that results do not depend on the numbers that a task reads in the shared array:
   estimates and, if necessary, once more without sharing. NaN never becomes a threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
-the order of the items. For 60,000 rows of 768 columns, scoring in this order is 1.7 times as fast
-as scoring query by query.
+the order of the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7
+times as fast as scoring query by query.
 
 Items with equal scores are ordered by item number. Results contain only float64 scores
 (``pair_scores``), so results do not depend on tiles, blocks and estimates.

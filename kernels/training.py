@@ -213,11 +213,11 @@ def prepare_pool(softmax, counts, logits):
 
 @relaxed_kernel
 def positive_loss(softmax, logit, largest, negatives_total, weight):
-    """Return an interaction's loss, the loss's derivative by the logit, and the negatives' factor.
+    """Return an interaction's loss, its derivative by the logit, and a factor for the negatives.
 
     The loss is -weight ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
-    otherwise -weight ln sigmoid(logit). The factor of the negatives is summed over all interactions
-    of a user, and ``negative_loss`` multiplies the terms of the user's negatives by the sum.
+    otherwise -weight ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's
+    negatives by the sum of the negatives' factors over all interactions of the user.
     """
     if not softmax:
         small = math.exp(-abs(logit))

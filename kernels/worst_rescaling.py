@@ -56,8 +56,8 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add `weight` times the terms of one dimension to products and squares.
 
     `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
-    weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner
-    products of each of the n rows with the m items of the list of the row.
+    weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner product
+    of each of the n rows and each of the m items in the list of the row.
     """
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]

@@ -1,11 +1,11 @@
 """Sums over the non-zeros of one CSR row, accumulated in vector registers.
 
-The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. Code that
-Numba vectorises loads and stores the weighted sum once per non-zero. The LLVM IR in this module
-keeps a panel of columns of the sum in registers for all non-zeros of the row, and stores the panel
-only once. Products are added in the order of the non-zeros, by fused multiply-adds that round only
-once (``multiply_add``). Results are therefore bit-for-bit identical to the results of a plain loop,
-for every vector width.
+The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. If Numba
+vectorises the code, the weighted sum is loaded and stored once per non-zero. The LLVM IR in this
+module keeps a panel of columns of the sum in registers for all non-zeros of the row, and stores the
+panel only once. Products are added in the order of the non-zeros, by fused multiply-adds that round
+only once (``multiply_add``). Results are therefore bit-for-bit identical to the results of a plain
+loop, for every vector width.
 
 The IR does not name any machine instruction, so it can be compiled for every CPU. The values of the
 row are passed as an array, or as None if every value is 1. A float32 value is widened if the matrix
@@ -178,7 +178,7 @@ class _RowCode:
         return step
 
     def weighted_sum(self, panel, is_ahead):
-        """Emit the sum, over the non-zeros, of the value times a row of a panel.
+        """Emit the sum, over all non-zeros, of the value of the non-zero times a row of a panel.
 
         If is_ahead is true, rows of the panel are prefetched.
         """
@@ -188,7 +188,7 @@ class _RowCode:
         return self.for_each_entry_ahead(self.zeros(), step, panel, is_ahead)
 
     def scatter(self, vectors, panel, is_ahead):
-        """Emit a loop that adds the value of each non-zero times vectors to a row of a panel.
+        """Emit a loop that adds, for each non-zero, its value times `vectors` to a row of a panel.
 
         If is_ahead is true, rows of the panel are prefetched.
         """
