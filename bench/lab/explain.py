@@ -50,8 +50,8 @@ def cases():
     name = "index of text 60,000 x 768"
     for n, k in ((1, 10), (16, 10), (1000, 10), (1000, 100)):
         yield f"{name}, {n:,} queries, k = {k}", *searches_of(index, rows, n, k)
-    yield f"{name}, 1 query, half allowed", *searches_of(index, rows, 1, 10, half)
-    yield f"{name}, 1 query, 100 allowed", *searches_of(index, rows, 1, 10, np.arange(100))
+    yield f"{name}, 1 query, half of the rows allowed", *searches_of(index, rows, 1, 10, half)
+    yield f"{name}, 1 query, 100 rows allowed", *searches_of(index, rows, 1, 10, np.arange(100))
     rows = gaussian(60_000, 384)
     for n in (1, 16, 200):
         explained = fastcos.explain_top_k(n, len(rows), 384)
