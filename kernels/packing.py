@@ -60,7 +60,7 @@ def padded_width(depth):
 
 @borrowing_kernel
 def load_row(rows, row, factor, coefficient, shift, out):
-    """Set out[j] to factor rows[row, j] - coefficient shift[j], or to 0 for j from d on.
+    """Set out[j] to factor * rows[row, j] - coefficient * shift[j], or to 0 for j from d on.
 
     `rows` has the shape (n, d); numbers of one or two bytes are represented as in ``pair_scores``.
     `shift` (d,) is float64, or empty if nothing is subtracted. The entries are computed in float64
@@ -76,7 +76,7 @@ def load_row(rows, row, factor, coefficient, shift, out):
 
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
-    """Write the inner products of shift and factors[i] rows[i] - shift to products (n,) float64.
+    """Write the inner products of shift and factors[i] * rows[i] - shift to products (n,) float64.
 
     The kernel processes the rows i from lo to hi.
     """

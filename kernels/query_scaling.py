@@ -1,8 +1,8 @@
 """Norms, scales, offsets and bounds on rounding errors of the queries of the tiled kernels.
 
-A query a becomes a' = factor a - coefficient shift, which has a norm of about 1. The raw score of a
-pair becomes K = slope score + intercept (see ``candidate_filter``). The factors are chosen such
-that the weight by which a query multiplies the offsets of items is at most 2^20.
+A query a becomes a' = factor * a - coefficient * shift, which has a norm of about 1. The raw score
+of a pair becomes K = slope * score + intercept (see ``candidate_filter``). The factors are chosen
+such that the weight by which a query multiplies the offsets of items is at most 2^20.
 
 ``items_at`` makes the record Items from an ItemAddresses, which holds the addresses of all arrays
 of Items and of its projection in one array. At every call, Numba takes 0.1 us to read the array of

@@ -63,7 +63,7 @@ class QueryFilters(NamedTuple):
 
 
 class ScaledRows(NamedTuple):
-    """Rows with their scaling: the tiles use factors[i] rows[i] - coefficients[i] shift.
+    """Rows with their scaling: the tiles use factors[i] * rows[i] - coefficients[i] * shift.
 
     `rows` has the shape (n, d), and `factors` and `coefficients` (n,) are float64. `shift` (d,) is
     float64, or empty if nothing is subtracted; `coefficients` is then not used.
@@ -147,7 +147,7 @@ class Items(NamedTuple):
     scaling : float32 array (slots, 2)
         For items that are searched without packing, the factor and the offset of the row in each
         slot; otherwise empty. If v is the score that a tile contains for a row, the scaled score is
-        v factor + weight offset, where weight is the weight of the query.
+        v * factor + weight * offset, where weight is the weight of the query.
     projection : Projection
         The projection of the items, which is empty if there is none.
     """
@@ -247,8 +247,8 @@ class QueryScaling(NamedTuple):
     """The factors, weights and offsets by which the queries of tiles are scaled.
 
     The arrays have the shape (n,); `weights` is float32, and the other arrays are float64. A query
-    a is scaled to factor a - coefficient shift. The offsets of items are multiplied by the weight
-    of the query. The raw score of a pair is converted to K = slope score + intercept (see
+    a is scaled to factor * a - coefficient * shift. The offsets of items are multiplied by the
+    weight of the query. The raw score of a pair is converted to K = slope * score + intercept (see
     ``candidate_filter``).
     """
 

@@ -100,7 +100,7 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 @kernel
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
-    """Set Y[i - first] to the product X[i] panel, for the rows i from first to last.
+    """Set Y[i - first] to the product X[i] @ panel, for the rows i from first to last.
 
     The rows of the panel are processed in ranges of item_rows rows. For all rows i of X, the
     products with one range of the panel are added before the products with the next range.
@@ -122,7 +122,7 @@ def _multiply_block(first, last, X, panel, item_rows, places, Y):
 
 @kernel
 def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
-    """Set Y[i, column : column + width] to the product X[i] panel[:, :width], for rows lo to hi.
+    """Set Y[i, column : column + width] to the product X[i] @ panel[:, :width], for rows lo to hi.
 
     `X` is a Csr whose indices ascend within a row, and `panel` is a float array in C order with p
     rows and 64, 32 or 16 columns. `item_rows`, which is positive, is the number of rows of the

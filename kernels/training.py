@@ -215,8 +215,8 @@ def prepare_pool(softmax, counts, logits):
 def positive_loss(softmax, logit, largest, negatives_total, weight):
     """Return an interaction's loss, its derivative by the logit, and a factor for the negatives.
 
-    The loss is -weight ln(e^logit / (e^logit + negatives_total e^largest)) if softmax is true, and
-    otherwise -weight ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's
+    The loss is -weight * ln(e^logit / (e^logit + negatives_total * e^largest)) if softmax is true,
+    and otherwise -weight * ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's
     negatives by the sum of the negatives' factors over all interactions of the user.
     """
     if not softmax:
@@ -255,7 +255,7 @@ def negative_loss(softmax, counts, rate, logits):
 
 @relaxed_kernel
 def add_profile(items, values, A, s):
-    """Write the profile of a user, which is the sum of values[t] A[items[t]], to s."""
+    """Write the profile of a user, which is the sum of values[t] * A[items[t]], to s."""
     s[:] = 0
     for t in range(len(items)):
         add(values[t], A[items[t]], s)
@@ -265,7 +265,7 @@ def add_profile(items, values, A, s):
 def penalise_norm(penalty, x, gradient):
     """Add the gradient of the norm penalty of x to `gradient`, and return the norm penalty.
 
-    The norm penalty of a vector x is penalty (|x| - 1)^2.
+    The norm penalty of a vector x is penalty * (|x| - 1)^2.
     """
     norm = np.sqrt(dot(x, x))
     if penalty > 0 and norm > 0:

@@ -14,7 +14,7 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
     differ. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item l is
     words[start + 8 j + l]. The words of the query are query[first : first + length]. The function
     returns a word whose bit l is 1 if the number of common bits (or minus the number of different
-    bits) of item l exceeds slope norms[item + l] + base.
+    bits) of item l exceeds slope * norms[item + l] + base.
     """
     mask = 0
     for lane in range(LANES):

@@ -30,7 +30,7 @@ _CODES = ir.VectorType(I8, LANES)
 
 @intrinsic
 def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
-    """Set out[j] to factor row[start + j] - coefficient shift[j], for every j below `depth`.
+    """Set out[j] to factor * row[start + j] - coefficient * shift[j], for every j below `depth`.
 
     `row` and `out` are flat arrays. If shift is the empty tuple (), nothing is subtracted.
     """
@@ -147,7 +147,7 @@ def quantise_row(typingctx, x, quantisation_step, inverse_step, codes, out):
 
     `x` (16 m,) is float32, and `codes` (16 m,) is int8. `inverse_step` is 1 / quantisation_step,
     and the step must be so large that all codes lie between -127 and 127. The sum of the squared
-    residuals, (x - quantisation_step codes)^2, is written to out[0].
+    residuals, (x - quantisation_step * codes)^2, is written to out[0].
     """
 
     def codegen(context, builder, sig, a):
