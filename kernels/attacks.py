@@ -23,7 +23,7 @@ ROUNDS = 2
 
 @kernel
 def add_sensitivity(x, y, w, sign, slopes):
-    """Add `sign` times the derivative of Fisher z by ln w[j] to slopes[j], for each dimension j.
+    """Add `sign` times the derivative of Fisher z with respect to ln w[j] to slopes[j], for each j.
 
     Fisher z is the artanh of the cosine of x and y in the metric diag(w).
     """

@@ -148,9 +148,9 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     row i depend on i and on the key (the words key_0 and key_1 of drawing), but not on the other
     rows.
 
-    In repeated draws, the rounding error of the probability of an item is at most p 2^-52. Drawing
-    k items for a row takes O(k log p) time if these items carry a small part of the total weight,
-    and otherwise O(max_draws log p + p) time. The kernel allocates O(p + C) memory.
+    In repeated draws, the rounding error of the probability of an item is at most p * 2^-52.
+    Drawing k items for a row takes O(k log p) time if these items carry a small part of the total
+    weight, and otherwise O(max_draws log p + p) time. The kernel allocates O(p + C) memory.
     """
     key_0, key_1, max_draws = drawing.key_0, drawing.key_1, drawing.max_draws
     n_items = len(clusters.item_at)

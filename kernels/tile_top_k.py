@@ -582,7 +582,7 @@ def _lowered(bound):
 
 @kernel
 def search_grid(lo, hi, addresses, queries, batch, settings, results):
-    """Run tasks lo to hi of the search for the neighbours of queries batch (n',) in all panels.
+    """Run tasks lo to hi of a search, where `batch` (n',) holds the numbers of the queries.
 
     `addresses` is an ItemAddresses, `queries` is a Queries, and `settings` is a BlockSettings.
     `results` is a SearchResults; the first axis of scores, rows and unproved is the range of

@@ -213,7 +213,7 @@ def prepare_pool(softmax, counts, logits):
 
 @relaxed_kernel
 def positive_loss(softmax, logit, largest, negatives_total, weight):
-    """Return an interaction's loss, its derivative by the logit, and a factor for the negatives.
+    """Return the loss, its derivative with respect to the logit, and a factor for the negatives.
 
     The loss is -weight * ln(e^logit / (e^logit + negatives_total * e^largest)) if softmax is true,
     and otherwise -weight * ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's
@@ -234,7 +234,7 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace each logit of the pool with the derivative of the loss by the logit; return the loss.
+    """Replace each pool logit with the derivative of the loss with respect to it; return the loss.
 
     `logits` holds the results of prepare_pool, and `rate` is the sum of the factors that
     positive_loss returns for the interactions of the user. With softmax, the loss of the negatives

@@ -191,8 +191,8 @@ def cosines_of_list(image, mapped, inverse, list_items, scores):
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
     """Count the edges of each row from lo to hi that are lost under a linear map.
 
-    An edge is lost if at least k listed items are nearer to the row than the neighbour after all
-    items have been mapped.
+    An edge is lost if, after all items have been mapped, at least k listed items are nearer to the
+    row than the neighbour.
 
     `images` (n, d) holds the mapped rows, normalised to norm 1, and `mapped` (p, d) holds all
     mapped items. `inverse` (p,) holds 1 over the norm of each mapped item, or 0 for a zero row,
