@@ -400,8 +400,8 @@ def _shorter_side(operator: Operator) -> Operator:
 def _is_nearly_full(side: int, k: int) -> bool:
     """Return whether a dense eigensolver finds k of `side` triplets faster than block Lanczos.
 
-    This is the case if a Krylov basis for k triplets would nearly fill all `side` dimensions, or if
-    at least one triplet per _DENSE_SHARE columns is requested.
+    A dense eigensolver is faster if a Krylov basis for k triplets would nearly fill all `side`
+    dimensions, or if at least one triplet per _DENSE_SHARE columns is requested.
     """
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side

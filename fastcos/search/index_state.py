@@ -1,7 +1,8 @@
 """The items of an index at one moment.
 
-A state never changes. To change an index, a new state is computed and then replaces the old state
-in a single assignment. A search that is running at this time finishes with the old state.
+An ``IndexState`` never changes. To change an index, a new state is computed, which replaces the old
+state in a single assignment. A search that is running during the assignment finishes with the old
+state.
 """
 
 from collections.abc import Mapping, Sequence

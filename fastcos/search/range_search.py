@@ -201,9 +201,9 @@ class _RawScoreBounds:
     """Two thresholds for the raw scores of each query, as two arrays (n,).
 
     ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
-    threshold that the exact raw score of a candidate must reach. ``candidates`` and ``exact``
-    differ only for a measure whose scores are not inner products. For such a measure, the tiles
-    compare the raw scores of its upper bound, which are inner products.
+    threshold that the exact raw score of a candidate must reach. The two thresholds differ only if
+    the scores of the measure are not inner products; in this case, the tiles compare the raw scores
+    of an upper bound on the scores, which are inner products.
     """
 
     exact: Floats

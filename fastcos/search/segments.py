@@ -196,8 +196,8 @@ class Segment:
         because a program that packs rows is going to search them.
         """
         if self.uses_numpy():
-            # If there are fewer rows than this, searches do not use packed rows, so their kernels
-            # are not needed.
+            # If there are fewer than min_rows_for_tiles rows, searches do not use packed rows, so
+            # the kernels for packed rows are not needed.
             if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return

@@ -158,8 +158,8 @@ def plan_query_blocks(
     raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
-    # queries, which may be partly filled. The other buffers of search_block take less than the
-    # buffers of two queries.
+    # queries, which may be partly filled. All other buffers of ``search_block`` together take less
+    # memory than the buffers of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)
