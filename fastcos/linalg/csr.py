@@ -2,8 +2,8 @@
 
 SciPy's own checks do not suffice: constructors and check_format(False) accept indices out of range
 and a descending indptr, which crash compiled code. SciPy's flag has_canonical_format is cached, and
-is wrong after the arrays have been edited in place. Because neither can be trusted, this module
-reads the arrays of the matrix itself, once.
+is wrong after the arrays have been edited in place. This module trusts neither SciPy's checks nor
+SciPy's flag, and reads the arrays of the matrix itself, once.
 """
 
 from __future__ import annotations

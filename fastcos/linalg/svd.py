@@ -114,8 +114,8 @@ def randomized_svd(
         Whether to compute U. Without U, the result takes less memory, because U contains n k
         numbers.
     center, scale, row_center : array_like, optional
-        The vectors that center and scale X, as in :func:`fastcos.matmul`. If any of them is passed,
-        the result is the SVD of the centred and scaled matrix.
+        The vectors that center and scale X, as in :func:`fastcos.matmul`; the result is the SVD of
+        the centred and scaled matrix.
     random_state : int or numpy.random.Generator
         The seed of the random first block. The same seed gives bit-identical results.
     n_threads : int, optional
@@ -372,9 +372,10 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Return the residuals, each divided by the distance of its vector from the earlier vectors.
 
     Cholesky's elimination in the Gram matrix of the vectors computes the distance of each vector
-    from the span of the earlier vectors. If the vectors are orthogonal except for rounding errors,
-    as the vectors of a solver are, all distances are about 1. A residual is not divided by a
-    distance of at least _INDEPENDENT, so that the residuals of a solver stay unchanged.
+    from the span of the earlier vectors. Vectors that are orthogonal except for rounding errors, as
+    the vectors of a solver are, have a distance of about 1 from the span of the earlier vectors. A
+    residual is not divided by a distance of at least _INDEPENDENT, so that the residuals of a
+    solver stay unchanged.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors

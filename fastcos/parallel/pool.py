@@ -52,8 +52,8 @@ _getcpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "
 class _Places:
     """The CPUs on which helping threads may run, which are all except the CPU of the last caller.
 
-    Linux often wakes a thread on the CPU of the thread that wakes it. In a virtual machine of KVM,
-    Linux does so after every pause of a few milliseconds, because a sleeping CPU of a virtual
+    Linux often wakes a thread on the CPU of the thread that wakes it; in a virtual machine of KVM,
+    this happens after every pause of a few milliseconds, because a sleeping CPU of a virtual
     machine does not count as idle. A helping thread that is woken on the caller's CPU would wait
     for the caller, and a call on two threads would take as long as on one thread
     (docs/dev/costs.md, "Threads after a pause").

@@ -28,9 +28,9 @@ search takes this path through the modules::
                   v
               the kernels of the method, over ranges of queries and rows
 
-The method of a plan determines the modules of ``fastcos.kernels`` that search the segment. Their
-files are in the folder ``kernels/`` at the top of the repository; the folder ``fastcos/kernels/``
-contains only a wrapper that imports them::
+The method of a plan determines the modules of ``fastcos.kernels`` that search the segment. The
+files of these modules are in the folder ``kernels/`` at the top of the repository; the folder
+``fastcos/kernels/`` contains only a wrapper that imports them::
 
     numpy           none; while the kernels are not compiled, numpy_search multiplies matrices
     score_all       exhaustive_top_k.score_all_rows computes the float64 score of every pair
@@ -88,9 +88,9 @@ bounds rule out. Other modules make the following decisions about a search:
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
   these decisions.
 
-A branch in the code of a search that makes none of these decisions checks and converts arguments
-(``request``), selects the code for the form of the request (one list of items per query, groups, or
-all items), or reuses a stored plan or launch.
+A branch in the code of a search that makes no decision about the method checks and converts
+arguments (``request``), selects the code for the form of the request (one list of items per query,
+groups, or all items), or reuses a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:

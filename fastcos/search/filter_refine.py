@@ -1,11 +1,10 @@
 """Exact top-k search by a measure whose upper bound is an inner product (multi-step search).
 
-The search first ranks items by the raw score of the bound. The raw score of the bound is an inner
-product, from which an upper bound on the exact score follows. After this ranking, the search
-computes the exact scores of the few items with the best raw scores. A query is finished if its k-th
-best exact score exceeds the upper bounds of all items that have not been scored exactly. For a
-query that is not finished, every item whose upper bound reaches the k-th best exact score is scored
-exactly as well.
+The search first ranks items by the raw score of the bound, and then computes the exact scores of
+the few items with the best raw scores. The raw score of the bound is an inner product, from which
+an upper bound on the exact score follows. A query is finished if its k-th best exact score exceeds
+the upper bounds of all items that have not been scored exactly. For a query that is not finished,
+every item whose upper bound reaches the k-th best exact score is scored exactly as well.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """
@@ -166,7 +165,7 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return, for each query, a raw score of the bound below which no item has to be scored.
+    """Return, for each query, the lowest raw score of the bound with which items are scored.
 
     No item with a raw score below the returned number has an exact score of at least min_scores
     (n,). The function starts at last_scores (n,), the raw scores of the last candidates. The

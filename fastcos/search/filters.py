@@ -24,7 +24,7 @@ class ExcludedItems(NamedTuple):
         For each query, the number of the item that is the query itself and must not be found; -1 if
         there is no such item.
     indptr, indices : ndarray (n + 1,) and (e,), int64
-        The other items that query i must not find are ``indices[indptr[i] : indptr[i + 1]]``.
+        Besides itself, query i must not find the items ``indices[indptr[i] : indptr[i + 1]]``.
     """
 
     self_rows: Integers

@@ -101,8 +101,8 @@ class GroupSearch:
     ) -> Ranking:  # fmt: skip
         """Search the groups in ``is_segment`` one by one, and all other groups together.
 
-        ``places`` contains the indices of the queries of the other groups in the batch. The result
-        of a query whose group has no items is padding.
+        ``places`` contains the indices of the queries whose groups are searched together. The
+        result of a query whose group has no items is padding.
         """
         positions, raw_scores = padding(len(codes), self._request.k)
         if len(places):
@@ -132,7 +132,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search groups together that the plan does not search as segments of their own."""
+        """Search the groups of these queries together, if none is a segment of its own."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True

@@ -140,7 +140,7 @@ def _positions_of_ids(
 ) -> Integers | tuple[Integers, Integers]:
     """Return the ascending positions of these ids, which apply to all queries.
 
-    If ids contains a separate list for each query, the result is (indptr, positions) instead, with
+    If ids contains a separate list for each query, the result is a tuple (indptr, positions) with
     the ascending positions of each list.
     """
     values = list(ids) if isinstance(ids, (set, frozenset, dict)) else ids

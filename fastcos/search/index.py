@@ -437,7 +437,7 @@ class SimilarityIndex:
         groups: Any = None,
         n_threads: int | None = None,
     ) -> IndexNeighbors:
-        """Return the k items most similar to each item with one of these ids, without itself.
+        """For each id, return the k items most similar to its item, except the item itself.
 
         Parameters
         ----------
@@ -935,7 +935,7 @@ class SimilarityIndex:
         rows : array_like (c, d)
             New embeddings of the inputs of the saved canaries, in the same order.
         min_cosine : float
-            The smallest cosine that is accepted. This number should be less than 1, because
+            The smallest cosine that is accepted. min_cosine should be less than 1, because
             embeddings have rounding errors that depend on the hardware.
 
         Returns

@@ -46,8 +46,8 @@ class IndexState:
     items : ItemSource
         The items in the form that searches read. Removed items keep their positions.
     parts : tuple of Part
-        The same items with their ids: the parts of an index in memory, or the single part of an
-        index whose rows are memory-mapped.
+        The items of the index with their ids: the parts of an index in memory, or the single part
+        of an index whose rows are memory-mapped.
     width : int
         The number of columns.
     has_string_ids : bool

@@ -478,7 +478,7 @@ def _plan_score_all(
 def _plan_distinct(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search of one row per group of duplicates; the result then gets the row's copies."""
+    """Plan a search of one row per group of duplicates, whose copies are added to the results."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
     # k + 1 groups are searched, because one of them may be the query's own group, whose only member

@@ -1,24 +1,23 @@
 """Prepared searches: an index stores how it searches few queries, as databases prepare statements.
 
-A warm search of one query takes ten microseconds. Checking and encoding the queries and planning
-the search would take longer than the search itself. An index therefore stores the kernel calls of a
-search, with all of their arguments except the queries (``launch.Launch``), under the number of
-queries and k. The next search with the same number of queries and the same k passes its queries to
-the kernel without conversion. The kernel measures the norms of the queries, and reports queries
-with unusual norms.
+A prepared search of one query takes ten microseconds. Checking and encoding the queries and
+planning the search would take longer than the search itself. An index therefore stores the kernel
+calls of a search, with all of their arguments except the queries (``launch.Launch``), under the
+number of queries and k. The next search with the same number of queries and the same k passes its
+queries to the kernel without conversion. The kernel measures the norms of the queries, and reports
+queries with unusual norms.
 
-A search can be prepared under three conditions. If a search does not meet them,
+A search can be prepared under three conditions. If a search does not meet all three conditions,
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
 results.
 
 1. Only k and a mask of the items limit the results, and the caller sets no option except the number
-   of threads. ``SimilarityIndex.search`` calls ``PreparedSearches.search`` only if this condition
-   holds.
+   of threads (``SimilarityIndex.search`` checks this before it calls ``PreparedSearches.search``).
 2. The plans of all parts of the index say that one launch is the whole search, and the measure
    compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. The kernel can read the queries without conversion (``_can_be_read``), and the norms of the
-   queries are neither zero nor very small or large. A plan cannot contain this condition, because
-   it depends on the values of the queries.
+   queries are neither zero nor very small or large. No plan contains the condition on the norms,
+   because plans do not depend on the values of the queries.
 
 If launches are stored under the number of queries and k, ``PreparedSearches.search`` and the three
 methods below it are the whole search: they check that the kernel can read the queries, find the

@@ -40,7 +40,7 @@ class QueryBatch(NamedTuple):
     rows : ndarray (n, d)
         The queries as valid rows in memory.
     encoded : EncodedRows
-        The same queries, encoded by the measure.
+        The queries of the batch, encoded by the measure.
     exclusions : ExcludedItems
         The items that each query of the batch must not find.
     """

@@ -110,8 +110,8 @@ class Segment:
         """Return a segment with the same rows, whose searches skip the rows with these numbers.
 
         The new segment shares the packed rows with this segment, and searches skip the removed
-        items by a mask of O(p) bytes. If only one row of each group of equal rows is packed,
-        however, the new segment packs its rows again.
+        items by a mask of O(p) bytes. But if this segment has packed only one row of each group of
+        equal rows, the new segment packs its rows again.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)

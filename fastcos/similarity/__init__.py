@@ -12,10 +12,10 @@ object with the members of ``Measure``. A search fits the measure to the items; 
 measure needs (a metric, popularities, the users of a model) are parameters of the measure. ``fit``
 returns a fitted copy and leaves the measure unchanged. The scores of an ``UpperBounded`` measure
 are not raw scores of encoded rows, but a raw score determines an upper bound of the score. A search
-selects candidates by their raw scores, and the method ``rescore`` of the measure ranks the
-candidates by their exact scores. ``measure.capabilities`` states which operations of searches and
-indexes are possible with a measure. The measures without parameters are rows of a table in the
-module ``table``; every other measure is a class.
+by an ``UpperBounded`` measure selects candidates by their raw scores, and the method ``rescore`` of
+the measure ranks the candidates by their exact scores. ``measure.capabilities`` states which
+operations of searches and indexes are possible with a measure. The measures without parameters are
+rows of a table in the module ``table``; every other measure is a class.
 
 You can define your own measure as a small class. The following measure compares only the signs of
 the entries of two rows:

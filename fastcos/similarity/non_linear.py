@@ -188,7 +188,7 @@ class MutualProximity(BaseMeasure):
         )  # fmt: skip
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return the logarithm of the product for the largest standardised cosine of any item."""
+        """Return the raw score that an item with the largest standardised cosine would have."""
         from scipy.special import log_ndtr
 
         mean, deviation = self._row_moments(Q)

@@ -106,8 +106,8 @@ def rescalings() -> tuple[NamedRescaling, ...]:
 
     Source: arXiv:2403.05440. ``identity`` is Eq. 5, ``orthonormal`` and ``weights`` are the two
     cases of section 2.2, and ``balanced`` is at the end of section 2.3. Under ``smoothed``, cosines
-    of items compare columns of M; section 3 of the paper proposes the same for users, whose cosines
-    then compare rows of M. Recommenders with a truncated SVD use the rescaling ``data``.
+    of items compare columns of M, just as the remedy in section 3 of the paper compares users by
+    rows of M. Recommenders with a truncated SVD use the rescaling ``data``.
 
     Returns
     -------

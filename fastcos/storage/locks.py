@@ -8,8 +8,8 @@ the lock file remains, and the next holder uses the same file.
 
 A record lock belongs to a process: it does not exclude other threads of the process, and the
 process loses the lock as soon as it closes any descriptor of the lock file. Therefore each
-directory also has a lock among the threads of this process, and only the thread that holds the lock
-among the threads opens the lock file.
+directory also has a lock in the memory of this process, which only one of its threads holds at a
+time, and only that thread opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
 issued. Writers of a directory that cannot be locked remove no file that another writer may need,
