@@ -281,7 +281,7 @@ class Files:
         """Yield whether a signature must be compiled; if so, lock it during the `with` block.
 
         The signature must be compiled if none of its keys has a file. While another process holds
-        the lock, the method waits. Without locks of signatures, eight test workers that start
+        the lock, the method waits. Without locks on signatures, eight test workers that start
         together would compile each kernel eight times. If the file system does not support locks,
         the method does not wait.
         """

@@ -137,7 +137,7 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Write the transpose of a CSR matrix as transpose_parts does, from separate arrays.
+    """Write the transpose of a CSR matrix as transpose_parts does, given separate arrays.
 
     The arrays are separate arguments instead of fields of a record, because Numba can leave out the
     code that reads data only if data is itself an argument and is None.

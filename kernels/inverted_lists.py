@@ -56,7 +56,7 @@ def take_rows(lo, hi, order, X, reordered):
 
 @kernel
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
-    """Reorder the rows of a CSR matrix as take_rows does, from separate arrays.
+    """Reorder the rows of a CSR matrix as take_rows does, given separate arrays.
 
     The arrays are separate arguments instead of fields of a record, because Numba can leave out the
     code that reads data only if data is itself an argument and is None.

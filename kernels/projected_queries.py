@@ -184,7 +184,7 @@ def _search_other_panels(
     lo, hi, settings, items, codes, projected, projected_words, products, largest_products, buffers,
     dropped_below,
 ):  # fmt: skip
-    """Multiply the full codes of slots outside the sample that may reach the threshold."""
+    """Multiply the full codes of those slots outside the sample that may reach a threshold."""
     n, stride, raise_at = dropped_below.shape[0], settings.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
     for panel in range(lo, hi):

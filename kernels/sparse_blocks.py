@@ -60,7 +60,7 @@ def transpose_blocks(lo, hi, X, transposes):
 
 @kernel
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
-    """Write the transposes of blocks as transpose_blocks does, from separate arrays.
+    """Write the transposes of blocks as transpose_blocks does, given separate arrays.
 
     The arrays are separate arguments instead of fields of a record, because Numba can leave out the
     code that reads data only if data is itself an argument and is None.
