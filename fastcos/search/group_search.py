@@ -47,8 +47,8 @@ _NO_THRESHOLD = np.float32(-3e38)
 class GroupSearch:
     """The search of a request in which each query finds only items of its group.
 
-    The constructor chooses the method of each group, for all queries of the request. ``best_of``
-    then searches one batch of queries after the other, in the order of their groups.
+    The constructor chooses the method of each group, for all queries of the request. The method
+    ``best_of`` searches one batch of queries after the other, in the order of their groups.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class GroupSearch:
             ).is_tiled
             for order in self._orders
         ]  # fmt: skip
-        # A query whose group has no items has the code -1, which selects the last entry of these
-        # arrays.
+        # A query whose group has no items has the code -1, which selects the last entry of
+        # _n_items and of _is_segment.
         self._n_items, self._is_segment = np.append(n_items, 0), np.append(is_segment, False)
 
     def best_of(self, queries: QueryBatch) -> Ranking:

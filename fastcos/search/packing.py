@@ -295,9 +295,9 @@ def packed_items(
         projection=projection,
     )
     # A bound on the float64 rounding errors in the score, in two coefficients, and in the rows
-    # minus their components along the shift. Each of these quantities is a sum of `depth` terms
-    # whose magnitudes sum to at most 2. The same bound holds for the difference between the squared
-    # norm of the shift and 1.
+    # minus their components along the shift. Each of the bounded quantities is a sum of `depth`
+    # terms whose magnitudes sum to at most 2. The same bound holds for the difference between the
+    # squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(query_scaling.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]

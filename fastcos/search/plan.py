@@ -374,7 +374,7 @@ def _plan_search(
             return _plan_distinct(segment, request, machine, costs)
     if segment.n_distinct is not None and segment.n_distinct < segment.n_live:
         # A projection is added only to the packed form of the distinct rows. A search that has a
-        # mask or excludes pairs does not search that form, so it is planned without a projection.
+        # mask or excludes pairs does not search the distinct rows, so it has no projection.
         segment = dataclasses.replace(segment, projected_words=0)
     if request.n_allowed is not None:
         plan = _plan_allowed(segment, request, machine, costs, reasons)
