@@ -4,9 +4,10 @@ A kernel ``name(lo, hi, inputs..., outputs...)`` computes rows [lo, hi) of one o
 tasks [lo, hi) into which the operation is divided. A kernel is serial, releases the GIL, writes
 only its part of the outputs and returns None. A kernel never raises an error, because its callers
 validate the arguments. Results are therefore bit-for-bit identical for every division into blocks,
-every order of blocks and every number of threads. Inputs are passed as read-only views. One
-compiled signature therefore serves writeable and read-only arrays, and a kernel cannot write to an
-input. Outputs are the last arguments::
+every order of blocks and every number of threads. Inputs are passed as read-only views, except a
+mask of allowed items, which is always writeable (``records.QueryFilters``). One compiled signature
+therefore serves writeable and read-only arrays, and a kernel cannot write to an input. Outputs are
+the last arguments::
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)
             kernel(lo, hi, ...)      public, one call per block of rows
@@ -36,9 +37,9 @@ dense search     few_queries: a few queries, each of which is compared with the 
                  projected_queries: the same search for items that have a projection;
                  query_blocks -> tile_top_k: many queries, in tiles of 32 x 32 pairs;
                  query_blocks -> range_search: all items above a score;
-                 used by all of these: query_scaling, candidate_filter (which pairs may be dropped,
+                 used by all of these: query_encoding, candidate_filter (which pairs may be dropped,
                  with the proof), projection_filter, pair_scores (exact scores) and select;
-                 rotation -> packing -> projection: codes of items and queries;
+                 packing -> query_encoding -> projection: codes of items and queries;
                  exhaustive_top_k: every pair is scored; listed_items: listed pairs are scored;
                  bits: rows of packed bits
 sparse search    inverted_lists -> sparse_top_k

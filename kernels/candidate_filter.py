@@ -1,14 +1,14 @@
 """Candidate filter of the dense searches, which drops pairs that cannot reach a query's threshold.
 
 Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at
-most 1 (``query_scaling``). The score of the pair is an increasing function of K = a' · b' + w o,
+most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' · b' + w o,
 where o is the offset of the item and w the weight with which the query multiplies offsets. A
 threshold tau is a lower bound of the k-th best K of the query.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
-(``rotation``), which spreads a large entry over all columns and changes no inner product. In the
-following, a' and b' stand for the rotated rows; the rounding errors of the rotation are part of
-SLACK.
+(``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
+In the following, a' and b' stand for the rotated rows; the rounding errors of the rotation are part
+of SLACK.
 
 Bound. Both rows are quantised: a' = s q + e and b' = t c + f. The quantisation steps are s and t,
 the integer codes are q and c, and the residuals e and f are the rounding errors of the codes. A
@@ -78,8 +78,8 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
     """Set the bound terms of query i of a panel, with a threshold that every product reaches.
 
     `bound_terms` (4, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
-    first three results of ``packing.encode_query``: the quantisation step of the query, and bounds
-    on the norms of the query and of its residual. `weight` is the weight by which the query
+    first three results of ``query_encoding.encode_query``: the quantisation step of the query, and
+    bounds on the norms of the query and of its residual. `weight` is the weight by which the query
     multiplies the offsets of items.
     """
     inverse_step = np.float32(1.0) / step

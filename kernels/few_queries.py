@@ -67,9 +67,10 @@ from .candidate_filter import (
     threshold_of,
 )
 from .jit import borrowing_kernel, inlined_kernel, kernel
-from .packing import LANES, encode_query, padded_width
+from .packing import LANES, padded_width
 from .pair_scores import score_pairs
-from .query_scaling import are_ordinary, items_at, scaled_queries
+from .query_encoding import are_ordinary, encode_query, scaled_queries
+from .records import items_at
 from .select import keep_best, kth_largest, select_best, write_best
 from .simd.hits import list_reaching
 from .simd.instruction_sets import has_tile_registers
@@ -146,7 +147,7 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores,
     QueryFilters, and settings is a FewQuerySettings. The number of the task is lo //
     settings.panels_per_range, and its results are written to scores[task] and rows[task], padded
     with -inf and -1; scores and rows have the shape (tasks, n, k). If settings.must_check is true
-    and the norm of a query is not ordinary (``query_scaling.are_ordinary``), rows[task, 0, 0]
+    and the norm of a query is not ordinary (``query_encoding.are_ordinary``), rows[task, 0, 0]
     becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel computes O(n m d) products of
     codes, and allocates 4 bytes per slot and query.
     """

@@ -7,15 +7,26 @@ change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum 
 errors of the two rows. Each row has the rounding errors of two transforms with at most 15 passes of
 butterflies each, of two further roundings, and of the rounding when the row is loaded. SLACK is
 more than three times as large as 2^-17.8.
+
+The rotation is random and orthogonal, so inner products do not change. If one coordinate of a row
+is much larger than the others, the rotation distributes this coordinate over the row, which makes
+the largest entry, and therefore the quantisation step, smaller. For rows of the Magic: The
+Gathering decks, the rotation reduces the norm of the quantisation error from 0.020 to 0.011. The
+rotation multiplies the coordinates by random signs and applies the fast Hadamard transform, in
+vectors of 16 float32 numbers (``simd.hadamard``). A transform covers as many coordinates as the
+largest power of two that is at most d. If d is not a power of two, a first transform covers the
+first coordinates and a second transform covers the last coordinates, so no padding is needed. Rows
+of fewer than 16 coordinates are padded to 16.
+
+Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """
 
 import numpy as np
 
 from .jit import borrowing_kernel, kernel
-from .rotation import rotate_row
 from .select import sort_best_first
-from .simd.hadamard import LANES
-from .simd.instruction_sets import has_codes, has_tile_registers, int16_words
+from .simd.hadamard import LANES, mix_lanes, mix_vectors
+from .simd.instruction_sets import has_codes, has_tile_registers
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 from .simd.panel import (
@@ -27,7 +38,7 @@ from .simd.panel import (
     MIN_OFFSET,
     PANEL,
 )
-from .simd.quantise import largest_group_sum, load_elements, measure_row, quantise_row
+from .simd.quantise import load_elements, measure_row, quantise_row
 
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
 # covers the rotation of both rows, their rounding to float32, and the rounding of thresholds.
@@ -40,16 +51,14 @@ _ROUND_UP = np.float32(1.0 + 2.0**-12)
 _UNDERFLOW = np.float32(1e-18)
 # The largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)
-# If products are added in int16, they are added in groups of neighbouring codes. In each group, the
-# sum of a query's positive codes is at most this number, and so is the sum of the magnitudes of its
-# negative codes.
-_LARGEST_INT16_SUM = 128
 # The number of rows that are sorted and divided into panels together. The offsets of the rows of
 # one chunk differ little, and the buffer of these rows, 1 kB per column, stays in the second-level
 # cache.
 CHUNK = 8 * PANEL
 # A bitwise exclusive or with this constant adds 128 to each of the four signed codes of a word.
 _TO_UNSIGNED = np.int32(-0x7F7F7F80)
+# Tuples of two and of four zeros, whose length tells ``mix_vectors`` how many vectors to transform.
+_TWO_VECTORS, _FOUR_VECTORS = (0, 0), (0, 0, 0, 0)
 
 
 @kernel
@@ -74,6 +83,42 @@ def load_row(rows, row, factor, coefficient, shift, out):
     out[depth:] = np.float32(0.0)
 
 
+@borrowing_kernel
+def _transform(x, first, size):
+    """Complete the Hadamard transform of x[first : first + size].
+
+    Each vector of 16 numbers in x[first : first + size] must already be transformed, and size must
+    be 16 times a power of two.
+    """
+    step = LANES
+    end = first + size
+    while 4 * step <= size:
+        for start in range(first, end, 4 * step):
+            for at in range(start, start + step, LANES):
+                mix_vectors(x, at, step, _FOUR_VECTORS)
+        step *= 4
+    if 2 * step <= size:
+        for at in range(first, first + step, LANES):
+            mix_vectors(x, at, step, _TWO_VECTORS)
+
+
+@borrowing_kernel
+def rotate_row(x, width, signs):
+    """Rotate x[:width] in place in O(width log width) time; width must be at least 16.
+
+    `signs` (2, width) float32 holds the random signs, +1 or -1, of the two transforms.
+    """
+    size = LANES
+    while 2 * size <= width:
+        size *= 2
+    scale = np.float32(1.0 / np.sqrt(np.float64(size)))
+    mix_lanes(x, 0, signs[0], size // LANES, scale)
+    _transform(x, 0, size)
+    if size < width:
+        mix_lanes(x, width - size, signs[1], size // LANES, scale)
+        _transform(x, width - size, size)
+
+
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
     """Write the inner products of shift and factors[i] * rows[i] - shift to products (n,) float64.
@@ -93,27 +138,6 @@ def quantisation_step(largest, largest_code):
     If `largest` is at most 1e-30, the step is 1.
     """
     return largest / largest_code if largest > np.float32(1e-30) else np.float32(1.0)
-
-
-@borrowing_kernel
-def query_step(isa, x, largest):
-    """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
-
-    No code exceeds 127 in magnitude. With AVX2, 128 is added to each code of an item, so that the
-    codes of the item lie between 1 and 255. A group of codes of the query consists of 2 *
-    int16_words codes, whose products with codes of the item are added in int16. Let P be the sum of
-    the positive codes of the query in the group, and -N the sum of the negative codes. Every
-    partial sum lies between -255 N and 255 P, so the sums fit in int16 if N and P are at most 128,
-    because 255 * 128 < 2^15. Rounding changes N or P by at most one half per code, so N and P must
-    be at most 128 - int16_words before rounding. It would also be safe to limit every code to 64 /
-    int16_words, but the step would then be unnecessarily coarse, because the codes of a group are
-    seldom all large.
-    """
-    step = quantisation_step(largest, LARGEST_CODE)
-    if int16_words(isa) > 0:
-        largest_sum = np.float32(_LARGEST_INT16_SUM - int16_words(isa))
-        step = max(step, quantisation_step(largest_group_sum(isa, x), largest_sum))
-    return step
 
 
 @kernel
@@ -241,58 +265,3 @@ def place_item(isa, codes, item, words, panel):
         if not amx:
             at = (item // GROUP * words + k) * GROUP + item % GROUP
         panel[at] = (codes[k] if k < codes.shape[0] else np.int32(0)) ^ flip
-
-
-@borrowing_kernel
-def place_query(isa, codes, query, words, panel):
-    """Write the codes of one query, padded with zeros, to a panel of 32 queries."""
-    amx = has_tile_registers(isa)
-    for k in range(words):
-        at = (k >> 4) * 16 * PANEL + (query >> 4) * 256 + (k & 15) * 16 + (query & 15)
-        if not amx:
-            at = k * PANEL + query
-        panel[at] = codes[k] if k < codes.shape[0] else np.int32(0)
-
-
-@borrowing_kernel
-def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured):
-    """Encode one row as a query: scale, shift, rotate and quantise the row.
-
-    Items are scaled, shifted, rotated and quantised by the same steps. The function returns four
-    numbers: the quantisation step, a bound on the norm of the encoded row, a bound on the norm of
-    the residual, and the correction of products, which is -128 times the sum of the codes. The
-    codes are written to `codes` (padded_width(max(d, 16)),) int8. After the call, `buffer`, which
-    has the same length as `codes`, holds the row before quantisation; `measured` (2,) is
-    overwritten. If the instruction set has no codes, the row is not quantised, so the step is 1 and
-    the residual is 0.
-    """
-    width = max(rows.shape[1], LANES)
-    load_row(rows, row, factor, coefficient, shift, buffer)
-    if has_codes(isa):
-        rotate_row(buffer, width, signs)
-    measure_row(buffer, measured)
-    norm = norm_above(measured[1])
-    if not has_codes(isa):
-        return np.float32(1.0), norm, np.float32(0.0), np.int32(0)
-    step = query_step(isa, buffer, measured[0])
-    sum_of_codes = quantise_row(buffer, step, np.float32(1.0) / step, codes, measured)
-    return step, norm, norm_above(measured[0]), np.int32(-128) * sum_of_codes
-
-
-@borrowing_kernel
-def pack_query(
-    isa, rows, row, factor, coefficient, shift, signs, words, query, panel, buffer, codes, measured
-):
-    """Encode one row as encode_query does, and write it to a panel as query number `query`.
-
-    The function returns the same four numbers as encode_query.
-    """
-    step, norm, residual, correction = encode_query(
-        isa, rows, row, factor, coefficient, shift, signs, buffer, codes, measured
-    )
-    if has_codes(isa):
-        place_query(isa, codes.view(np.int32), query, words, panel)
-        return step, norm, residual, correction
-    for k in range(words):
-        panel[k * PANEL + query] = buffer[k]
-    return step, norm, residual, correction

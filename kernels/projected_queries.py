@@ -29,7 +29,8 @@ from .few_queries import (
 from .jit import borrowing_kernel, inlined_kernel, kernel
 from .projection import copy_codes, empty_projected_queries, project_panel
 from .projection_filter import PANELS_TRIED, fetch_item
-from .query_scaling import are_ordinary, items_at, scaled_queries
+from .query_encoding import are_ordinary, scaled_queries
+from .records import items_at
 from .simd.hits import list_panel_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.panel import PANEL, THRESHOLD

@@ -19,11 +19,10 @@ from .packing import (
     norm_above,
     padded_width,
     place_item,
-    place_query,
     quantisation_step,
-    query_step,
     zero_word,
 )
+from .query_encoding import place_query, query_step
 from .simd.instruction_sets import has_tile_registers
 from .simd.panel import (
     CODE_NORM,

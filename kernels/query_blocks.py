@@ -15,9 +15,10 @@ import numpy as np
 
 from .candidate_filter import NEVER, set_bound_terms
 from .jit import borrowing_kernel, inlined_kernel, kernel, relaxed_kernel
-from .packing import LANES, SLACK, pack_query, padded_width
+from .packing import LANES, SLACK, padded_width
 from .projection import pack_projected_queries
 from .projection_filter import find_hits_by_projection
+from .query_encoding import pack_query
 from .simd.hits import largest_scores, list_tile_hits
 from .simd.panel import (
     INVERSE_STEP,

@@ -8,11 +8,17 @@ kernel stay the same.
 
 The number of a row is the position of the row in its segment of an index. Packed rows are in
 another order, and a slot is a position in the order of the packed rows. All arrays are
-C-contiguous, and inputs are read-only. An empty array stands for an array of zeros, or for a filter
-that allows all items.
+C-contiguous. Inputs are read-only, except the mask of a QueryFilters, which is always writeable. An
+empty array stands for an array of zeros, or for a filter that allows all items.
 """
 
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from .jit import kernel
+from .simd.memory import array_at
+from .simd.panel import N_STATISTICS, PANEL
 
 
 class PairScoring(NamedTuple):
@@ -227,7 +233,7 @@ class ItemAddresses(NamedTuple):
     isa, metric_type
         The fields of Items.
     table : int64 array (TABLE_SIZE,)
-        The addresses and the sizes of the arrays, from which ``query_scaling.items_at`` makes the
+        The addresses and the sizes of the arrays, from which ``items_at`` makes the
         Items.
     row_type, packed_type : arrays (0,)
         Empty arrays with the types of the rows and of the packed rows.
@@ -241,6 +247,75 @@ class ItemAddresses(NamedTuple):
     row_type: Any
     packed_type: Any
     units: Any
+
+
+# The table of an ItemAddresses has two entries for each of these fields of Items, in this order:
+# the address and the number of elements of the array.
+ARRAYS_OF_ITEMS = (
+    "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
+    "tile_configuration", "scaling",
+)  # fmt: skip
+# In the table of an ItemAddresses, the entries of Items are followed by two entries for each of
+# these fields of Projection.
+ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
+# For each array, the index at which the table of an ItemAddresses contains the address of the
+# array. The entry after the address is the number of elements of the array.
+(
+    _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
+    _TILE_CONFIGURATION, _SCALING,
+) = (2 * number for number in range(len(ARRAYS_OF_ITEMS)))  # fmt: skip
+(_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REMAINDER_NORMS, _ETA, _LARGEST_K) = (
+    2 * (len(ARRAYS_OF_ITEMS) + number) for number in range(len(ARRAYS_OF_PROJECTION))
+)
+# The last three entries of the table of an ItemAddresses are the number of columns, the number of
+# words of a packed row, and the number of words of a projected row.
+_COLUMNS, _WORDS, _PROJECTED_WORDS = range(_LARGEST_K + 2, _LARGEST_K + 5)
+TABLE_SIZE = _PROJECTED_WORDS + 1
+# Empty arrays that tell ``array_at`` the type of the array at an address.
+_FLOAT64, _FLOAT32 = np.empty(0, np.float64), np.empty(0, np.float32)
+_INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
+
+
+@kernel
+def items_at(addresses):
+    """Return the Items whose arrays lie at the addresses in an ItemAddresses.
+
+    At every call, Numba takes 0.1 us to read the array of addresses, but 2 us to read a tuple of 12
+    arrays. The addresses are collected once, when the items are packed
+    (``fastcos.search.packing``).
+    """
+    table, packed_type = addresses.table, addresses.packed_type
+    depth = table[_COLUMNS]
+    rows = array_at(table, _ROWS, addresses.row_type)
+    statistics, signs = array_at(table, _STATISTICS, _FLOAT32), array_at(table, _SIGNS, _FLOAT32)
+    scaling, axes = array_at(table, _SCALING, _FLOAT32), array_at(table, _AXES, _FLOAT32)
+    projected_statistics = array_at(table, _PROJECTED_STATISTICS, _FLOAT32)
+    projection = Projection(
+        axes.reshape(axes.shape[0] // (depth * PANEL), depth, PANEL),
+        array_at(table, _PROJECTED, packed_type),
+        table[_PROJECTED_WORDS],
+        projected_statistics.reshape(projected_statistics.shape[0] // N_STATISTICS, N_STATISTICS),
+        array_at(table, _REMAINDER_NORMS, _FLOAT32),
+        array_at(table, _ETA, _FLOAT32),
+        array_at(table, _LARGEST_K, _FLOAT32),
+    )
+    return Items(
+        addresses.isa,
+        addresses.metric_type,
+        rows.reshape(rows.shape[0] // depth, depth),
+        array_at(table, _NORMS, _FLOAT64),
+        array_at(table, _OFFSETS, _FLOAT64),
+        array_at(table, _ORDER, _INT32),
+        array_at(table, _PACKED, packed_type),
+        table[_WORDS],
+        array_at(table, _SMALL_OFFSETS, _FLOAT32),
+        statistics.reshape(statistics.shape[0] // N_STATISTICS, N_STATISTICS),
+        array_at(table, _SHIFT, _FLOAT64),
+        signs.reshape(2, signs.shape[0] // 2),
+        array_at(table, _TILE_CONFIGURATION, _UINT8),
+        scaling.reshape(scaling.shape[0] // 2, 2),
+        projection,
+    )
 
 
 class QueryScaling(NamedTuple):
@@ -298,7 +373,7 @@ class FewQuerySettings(NamedTuple):
         The number of panels that a task searches.
     must_check : bool
         Whether the kernel must check that the norms of the queries are ordinary (see
-        ``query_scaling.are_ordinary``), because no caller has checked them.
+        ``query_encoding.are_ordinary``), because no caller has checked them.
     """
 
     first_rank: Any
@@ -344,7 +419,7 @@ class BlockSettings(NamedTuple):
         batch.
     must_check : bool
         For a whole search, whether the kernel must check that the norms of the queries are ordinary
-        (see ``query_scaling.are_ordinary``), because no other code has checked them.
+        (see ``query_encoding.are_ordinary``), because no other code has checked them.
     """
 
     queries_per_block: Any

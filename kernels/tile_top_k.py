@@ -57,8 +57,8 @@ from .pair_scores import order_by_item, score_pairs, score_pairs_by_item
 from .projection import project_queries
 from .projection_filter import abandon_costly_projections, find_hits_by_projection
 from .query_blocks import list_hits, pack_block, rank_hits, rank_maxima, score_tile
-from .query_scaling import are_ordinary, items_at, scaled_queries
-from .records import PanelSettings, SearchResults
+from .query_encoding import are_ordinary, scaled_queries
+from .records import PanelSettings, SearchResults, items_at
 from .select import kth_largest, select_best, sort_best_first, write_best
 from .simd.panel import (
     CODE_NORM,

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import validation
-from fastcos.kernels.query_scaling import ARRAYS_OF_PROJECTION
+from fastcos.kernels.records import ARRAYS_OF_PROJECTION
 from fastcos.parallel import memmap
 from fastcos.search.ids import ItemIds, concatenated_ids
 from fastcos.search.packing import PackedItems

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos import config, parallel, validation
-from fastcos.kernels import packing, query_scaling, records, tiles
+from fastcos.kernels import packing, query_encoding, records, tiles
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.panel import INVERSE_STEP, MAX_NORM, N_STATISTICS, PANEL
 from fastcos.parallel import memmap
@@ -299,9 +299,9 @@ def packed_items(
     # terms whose magnitudes sum to at most 2. The same bound holds for the difference between the
     # squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
-    table = np.empty(query_scaling.TABLE_SIZE, np.int64)
-    arrays = [getattr(kernel_items, name) for name in query_scaling.ARRAYS_OF_ITEMS]
-    arrays += [getattr(projection, name) for name in query_scaling.ARRAYS_OF_PROJECTION]
+    table = np.empty(records.TABLE_SIZE, np.int64)
+    arrays = [getattr(kernel_items, name) for name in records.ARRAYS_OF_ITEMS]
+    arrays += [getattr(projection, name) for name in records.ARRAYS_OF_PROJECTION]
     table[:-3:2] = [array.ctypes.data for array in arrays]
     table[1:-3:2] = [array.size for array in arrays]
     table[-3:] = items.rows.shape[1], layout.words, projection.words
@@ -336,7 +336,7 @@ def pack_queries(
         slopes=np.empty(n),
         intercepts=np.empty(n),
     )
-    query_scaling.scale_queries.call(
+    query_encoding.scale_queries.call(
         queries.rows.dtype.char, 0, n, METRIC_TYPES[packed.metric_type], queries.rows,
         queries.norms, packed.units, packed.arrays.shift, scaling,
     )  # fmt: skip

@@ -30,7 +30,7 @@ class InstructionSet:
     int16_words : int
         The number of words of a row whose products are added in int16 before the sum is widened to
         int32, or 0 if no products are added in int16. The codes of a query must be so small
-        that no sum in int16 overflows (``packing.query_step``).
+        that no sum in int16 overflows (``query_encoding.query_step``).
     """
 
     __slots__ = ()

@@ -675,7 +675,7 @@ def _add_products(builder, isa, total, pairs):
 
     The first word of a pair holds unsigned codes of an item, and the second word signed codes of a
     query. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose products
-    are added in int16; the sums fit in int16 (``packing.query_step``).
+    are added in int16; the sums fit in int16 (``query_encoding.query_step``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fastcos.kernels import cpu, packing, records, rotation, tiles
+from fastcos.kernels import cpu, packing, query_encoding, records, tiles
 from fastcos.kernels.jit import kernel
 from fastcos.kernels.simd.instruction_sets import INSTRUCTION_SETS
 from fastcos.kernels.simd.quantise import measure_row, quantise_row
@@ -13,7 +13,7 @@ if not tiles.AVAILABLE:
 
 @kernel
 def rotate(x, width, signs):
-    rotation.rotate_row(x, width, signs)
+    packing.rotate_row(x, width, signs)
 
 
 @kernel
@@ -72,7 +72,7 @@ def test_quantise_row_returns_sums():
 @kernel
 def quantise_query(isa, x, codes, measured):
     measure_row(x, measured)
-    step = packing.query_step(isa, x, measured[0])
+    step = query_encoding.query_step(isa, x, measured[0])
     quantise_row(x, step, np.float32(1.0) / step, codes, measured)
     return step
 
