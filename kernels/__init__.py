@@ -6,8 +6,8 @@ only its part of the outputs and returns None. A kernel never raises an error, b
 validate the arguments. Results are therefore bit-for-bit identical for every division into blocks,
 every order of blocks and every number of threads. Inputs are passed as read-only views, except a
 mask of allowed items, which is always writeable (``records.QueryFilters``). One compiled signature
-therefore serves writeable and read-only arrays, and a kernel cannot write to an input. Outputs are
-the last arguments::
+therefore serves writeable and read-only arrays, and a kernel cannot write to an input that is
+passed as a read-only view. Outputs are the last arguments::
     fastcos.parallel.run(kernel, boundaries, inputs..., outputs...)
         pool of threads (default), or one prange loop (compiler.prange_driver)
             kernel(lo, hi, ...)      public, one call per block of rows
