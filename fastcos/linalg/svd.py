@@ -18,8 +18,9 @@ from fastcos.validation import Floats
 # direct_svd computes a dense eigendecomposition if the smaller dimension of X is at most this
 # number.
 DENSE_SIDE = 2048
-# Both solvers compute a dense eigendecomposition if at least one triplet per this many columns is
-# requested, because Lanczos would then take longer (the task "svd" of bench/compare/tasks.py).
+# direct_svd and randomized_svd compute a dense eigendecomposition if at least one triplet per this
+# many columns is requested, because Lanczos would take longer (the task "svd" of
+# bench/compare/tasks.py).
 _DENSE_SHARE = 5
 # The largest magnitude of entries whose squares, summed over 10^6 rows, do not overflow in float32.
 _LARGEST_FLOAT32 = 1e15

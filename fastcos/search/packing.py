@@ -83,7 +83,8 @@ class ItemScaling(NamedTuple):
         The number that is added to the inner product of each item, and the same number in the units
         of the tiles; empty if there is no bias.
     unit, bias_unit : float
-        Units of the scaled rows and of the offsets.
+        The factors by which rows and biases are multiplied, which are powers of two; for cosines,
+        rows are divided by their norms, and unit is 1.
     """
 
     rows: RowScaling

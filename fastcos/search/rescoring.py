@@ -185,7 +185,7 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
     """Return, for each query, how many of its nearest items (n, k) are not in its row of indices.
 
-    indices has the shape (n, c). In both arrays, -1 stands for no item.
+    indices has the shape (n, c). In nearest and in indices, -1 stands for no item.
     """
     missing = np.empty(len(nearest), np.int64)
     size = max(1, _COMPARED_ENTRIES // indices.shape[1])

@@ -110,9 +110,9 @@ def one_by_one_is_faster(
     """Return whether comparing queries with the rows one by one is faster than as one block."""
     if not layout.quantised or n_queries > PANEL:
         return False
-    # With a projection, a block reads the codes that the projection has not dropped only once for
-    # all of its queries. A block is therefore faster than comparing the queries one by one if there
-    # are more than queries_per_reading queries.
+    # With a projection, a block reads the codes that the projection cannot rule out once for all
+    # queries, and not once per query. A block is therefore faster than comparing the queries one by
+    # one if there are more than queries_per_reading queries.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words

@@ -71,11 +71,11 @@ def gradient_noise(
     but in the long run, the noise of its gradients determines it. The function predicts the scale
     of the dimensions, and also the number of epochs until the factors have reached it. At
     convergence, the sum of w xx' over all items x, with w the weight of the item, equals the same
-    sum over all users.
-    For fixed predictions, the equality of the two sums holds for exactly one metric GG' of the
-    items. The metric is the geometric mean of two matrices: the inverse of the sum of w xx' over
-    the items, and the sum of w xx' over the users. If the squared slopes of all observations have
-    the same mean, the converged factors are those that an audit calls ``balanced_by_counts``.
+    sum over all users; for fixed predictions, the two sums are equal for exactly one metric GG' of
+    the items. The metric GG' at convergence is the geometric mean of two matrices: the inverse of
+    the sum of w xx' over the items, and the sum of w xx' over the users. If the squared slopes of
+    all observations have the same mean, the converged factors are those that an audit calls
+    ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the

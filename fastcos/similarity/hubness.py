@@ -2,8 +2,8 @@
 
 Hubs are items that are near to very many other items. Each measure of this module corrects a score
 by statistics of the query and of the item. All measures of this module except query normalisation
-search the nearest neighbours of the items in ``fit``. A search by one of these measures therefore
-makes two passes over all pairs, or three if the queries are not items.
+search the nearest neighbours of the items in ``fit``, so a search by any of them makes two passes
+over all pairs, or three passes if the queries are not items.
 """
 
 from typing import Any, ClassVar
