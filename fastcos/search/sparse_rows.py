@@ -33,11 +33,11 @@ class SparseRows:
 
     ``by_row`` and ``by_column`` are tuples (indptr, indices, data) as in a CSR matrix, and are
     computed at first use. In both tuples of a ``SparseRows``, indptr is int64, and data is None if
-    all values are 1. The indices of ``by_row`` are int32, or int64 if there are 2^31 or more columns. The indices of
-    ``by_column`` are uint16 if there are at most 2^16 rows, and otherwise int32 or int64.
-    ``are_whole`` says whether all values are whole numbers that fit int16. ``packed`` (nnz,) int32,
-    or None, contains the entries of ``by_column`` in one array: the row number in the lower 16 bits
-    of each entry, and the value in the upper 16 bits.
+    all values are 1. The indices of ``by_row`` are int32, or int64 if there are 2^31 or more
+    columns. The indices of ``by_column`` are uint16 if there are at most 2^16 rows, and otherwise
+    int32 or int64. ``are_whole`` says whether all values are whole numbers that fit int16.
+    ``packed`` (nnz,) int32, or None, contains the entries of ``by_column`` in one array: the row
+    number in the lower 16 bits of each entry, and the value in the upper 16 bits.
     """
 
     def __init__(
