@@ -107,17 +107,19 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 
 
 @borrowing_kernel
-def estimate_panel_scores(first, n_panels, largest_products, statistics, weight, panel_scores):
-    """Estimate the best score of a query in each of n_panels panels, from panel `first` on.
+def estimate_panels(first, n_panels, largest_products, statistics, weight, panel_estimates):
+    """Estimate the largest K of a query in each of n_panels panels, from panel `first` on.
 
-    For each panel p, K is estimated from the largest product, largest_products[p] (int32), and the
-    estimate is written to panel_scores[p] (float32). `weight` is the number by which the query
-    multiplies the offsets of items.
+    The estimate for panel p follows from the largest product, largest_products[p] (int32). Divided
+    by the step of the query, like the bound terms, the estimate is written to panel_estimates[p]
+    (float32). `weight` is the bound term by which the query multiplies the offsets of items.
     """
     for p in range(n_panels):
         panel = first + p
         offset = max(weight * statistics[panel, MAX_OFFSET], weight * statistics[panel, MIN_OFFSET])
-        panel_scores[p] = np.float32(largest_products[p]) / statistics[panel, INVERSE_STEP] + offset
+        panel_estimates[p] = (
+            np.float32(largest_products[p]) / statistics[panel, INVERSE_STEP] + offset
+        )
 
 
 @borrowing_kernel

@@ -11,15 +11,15 @@ If kernels are compiled and rows are packed, a search of one query is one call o
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
    kernel stores the product of each slot in 4 bytes, and the largest product of each panel of 32
    slots.
-4. The slots with the largest products are scored in float64 (``find_best``): a slot is scored if
-   its product, multiplied by the quantisation step of its panel, reaches a *guessed* threshold. To
-   guess the threshold, the kernel multiplies the largest product of each panel by the quantisation
-   step of the panel, and takes the r-th largest of the results. In the code, r is called `rank`,
-   and the first value of r is called `first_rank`. The planner estimates how many panels contain
-   all of the k best slots, and chooses this number as the first value of r
-   (``fastcos.search.task_grid.guess_rank``): a little more than k if there are many panels, and
-   fewer if a panel often contains several of the k best slots. The rank r is at most the number of
-   panels.
+4. The slots with the largest products are scored in float64 (``find_best``). To compare products of
+   different panels, the kernel multiplies a product by the quantisation step of its panel and, if
+   items have offsets, adds the largest weighted offset of the panel. A slot is scored if the result
+   for its product reaches a *guessed* threshold, which is the r-th largest of the results for the
+   largest product of each panel. In the code, r is called `rank`, and the first value of r is
+   called `first_rank`. The planner estimates how many panels contain all of the k best slots, and
+   chooses this number as the first value of r (``fastcos.search.task_grid.guess_rank``): a little
+   more than k if there are many panels, and fewer if a panel often contains several of the k best
+   slots. The rank r is at most the number of panels.
 5. The k-th best float64 score of step 4 is a lower bound of the k-th best score of all slots, so it
    is a *proved* threshold. Of the slots that step 4 did not score, only those whose upper bounds
    reach the proved threshold are scored in float64. ``candidate_filter`` proves that a slot whose
@@ -35,20 +35,21 @@ scored. When step 4 is repeated, no product is computed again, and no slot is sc
 
 A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
 *slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides
-the panels into ranges, one for each task. Products are numbered within a range: product p belongs
-to slot 32 lo + p, where lo is the first panel of the range.
+the panels into ranges, one for each task. Products are numbered within a range: the product at
+position j belongs to slot 32 lo + j, where lo is the first panel of the range.
 
 The result is exact for three reasons: by the proof at the top of ``candidate_filter``, the slots
 that are not scored cannot be among the best; the scores of all other slots are computed in float64
 from the original rows (``pair_scores``); and equal scores have a fixed order (``select``).
 
-To understand a search, read this file, the proof at the top of ``candidate_filter``, and the
-records Items and Queries in ``records``. The other functions that this file calls do what their
-first line says: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one
-row, ``score_pairs`` computes float64 scores, the functions of ``select`` partition and sort short
-lists, and the functions of ``simd`` contain the vector instructions of one operation each. The
-docstring of ``fastcos.search`` describes one search as an example, with the number of panels and
-products of each step.
+To understand a search, read this file, the proof at the top of ``candidate_filter``, the records
+Items and Queries in ``records``, the names of statistics and bound terms in ``simd.panel``, and
+``query_encoding.scale_queries``. The other functions that this file calls do what their first line
+says: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one row,
+``score_pairs`` computes float64 scores, the functions of ``select`` partition and sort short lists,
+and the functions of ``simd`` contain the vector instructions of one operation each. The docstring
+of ``fastcos.search`` describes one search as an example, with the number of panels and products of
+each step.
 
 If the items have a projection, ``projected_queries`` takes the same steps, except that in step 3 it
 skips the codes of most slots.
@@ -60,7 +61,7 @@ import numpy as np
 
 from .candidate_filter import (
     NEVER,
-    estimate_panel_scores,
+    estimate_panels,
     passes_filters,
     product_below,
     set_bound_terms,
@@ -76,7 +77,7 @@ from .simd.hits import list_reaching
 from .simd.instruction_sets import has_tile_registers
 from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
-from .simd.tile_scores import score_run, score_run_by_item
+from .simd.tile_scores import multiply_run, multiply_run_by_item
 
 # The row number in rows[task, 0, 0] if the norm of a query is not ordinary: zero, not finite, or
 # not between 1e-100 and 1e100. A caller that reads STATUS_NOT_ORDINARY searches in another way.
@@ -96,7 +97,7 @@ class QueryCodes(NamedTuple):
     Attributes
     ----------
     words : int32 array (n * words_per_query,)
-        The codes of all queries, one query after the other, 4 codes per word. If ``score_run``
+        The codes of all queries, one query after the other, 4 codes per word. If ``multiply_run``
         reads this array, each word is repeated 8 times, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
@@ -126,8 +127,9 @@ class Buffers(NamedTuple):
         The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
         The numbers of the products in one panel that reach a threshold.
-    panel_scores : float32 array (panels,)
-        For each panel, an estimate of its best score, expressed as K (see ``candidate_filter``).
+    panel_estimates : float32 array (panels,)
+        For each panel, an estimate of its largest K (see ``candidate_filter``), divided by the step
+        of the query.
     """
 
     rows: Any
@@ -136,7 +138,7 @@ class Buffers(NamedTuple):
     best_scores: Any
     scratch: Any
     hits: Any
-    panel_scores: Any
+    panel_estimates: Any
 
 
 @kernel
@@ -249,12 +251,12 @@ def multiply_codes(
         for i in range(first_query, last_query):
             run_products, run_largest = products[i, at * PANEL :], largest_products[i, at:]
             if items.projection.words == 0:
-                score_run(
+                multiply_run(
                     items.isa, items.packed, panel * size, size, count, items.words, codes.words,
                     i * codes.words_per_query, codes.corrections[i], run_products, run_largest,
                 )  # fmt: skip
             else:
-                score_run_by_item(
+                multiply_run_by_item(
                     items.isa, items.packed, panel * size, size, count, items.words, codes.words,
                     i * codes.words_per_query, codes.corrections[i], run_products, run_largest,
                 )  # fmt: skip
@@ -296,37 +298,37 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
 
 @inlined_kernel
 def guess_threshold(i, lo, rank, minimum, items, codes, largest_products, buffers):
-    """Return the rank-th largest of the panels' estimated best scores for query i.
+    """Return the rank-th largest of the panels' estimates for query i (``estimate_panels``).
 
     `lo` is the number of the first panel. If the rank-th largest estimate is below `minimum`, the
     function returns `minimum`.
     """
-    n_panels, panel_scores = largest_products.shape[0], buffers.panel_scores
-    estimate_panel_scores(
+    n_panels, panel_estimates = largest_products.shape[0], buffers.panel_estimates
+    estimate_panels(
         lo, n_panels, largest_products, items.statistics, codes.bound_terms[OFFSET_WEIGHT, i],
-        panel_scores,
+        panel_estimates,
     )  # fmt: skip
     n_above = n_panels
     if minimum > -NEVER:
-        # Selecting the rank-th largest score takes less time among the few scores above the minimum
-        # than among all scores.
+        # Selecting the rank-th largest estimate takes less time among the few estimates above the
+        # minimum than among all estimates.
         n_above = 0
         for p in range(n_panels):
-            score = panel_scores[p]
-            panel_scores[n_above] = score
-            n_above += score > minimum
-    return kth_largest(panel_scores, n_above, rank) if n_above >= rank else minimum
+            estimate = panel_estimates[p]
+            panel_estimates[n_above] = estimate
+            n_above += estimate > minimum
+    return kth_largest(panel_estimates, n_above, rank) if n_above >= rank else minimum
 
 
 @borrowing_kernel
 def score_reaching(
-    i, lo, k, threshold, previous_guess, by_bounds, queries, items, codes, products,
+    i, lo, k, threshold, previous_guess, use_upper_bound, queries, items, codes, products,
     largest_products, buffers, n_best, kth_score,
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    A slot reaches the threshold if its product reaches it or, if by_bounds is true, if the upper
-    bound of its product reaches it. Slots whose products reach `previous_guess` are skipped,
+    A slot reaches the threshold if its product reaches it or, if use_upper_bound is true, if the
+    upper bound of its product reaches it. Slots whose products reach `previous_guess` are skipped,
     because an earlier call has scored them. The function returns the number of best rows in the
     buffers, and the k-th best score.
     """
@@ -334,20 +336,20 @@ def score_reaching(
     filters, hits, n_rows = queries.filters, buffers.hits, 0
     flat, depth, zero = items.rows.reshape(-1), items.rows.shape[1], np.float32(0.0)
     weight, residual_norm, code_norm = codes.bound_terms[OFFSET_WEIGHT, i], zero, zero
-    if by_bounds:
+    if use_upper_bound:
         residual_norm = codes.bound_terms[RESIDUAL_NORM, i]
         code_norm = codes.bound_terms[CODE_NORM, i]
     for p in range(largest_products.shape[0]):
         panel = lo + p
-        lowest = product_below(threshold, residual_norm, code_norm, weight, statistics, panel)
-        if np.float32(largest_products[p]) < lowest:
+        min_product = product_below(threshold, residual_norm, code_norm, weight, statistics, panel)
+        if np.float32(largest_products[p]) < min_product:
             continue
-        lowest_before = product_below(previous_guess, zero, zero, weight, statistics, panel)
-        n_hits = list_reaching(products, p * PANEL, lowest, n_slots - panel * PANEL, hits, 0)
+        previous_min_product = product_below(previous_guess, zero, zero, weight, statistics, panel)
+        n_hits = list_reaching(products, p * PANEL, min_product, n_slots - panel * PANEL, hits, 0)
         for at in range(n_hits):
             product = np.float32(products[hits[at]])
             row = order[lo * PANEL + hits[at]]
-            if product >= lowest_before or not passes_filters(row, i, filters):
+            if product >= previous_min_product or not passes_filters(row, i, filters):
                 continue
             prefetch_row(flat, row * depth, depth)
             buffers.rows[n_rows] = row

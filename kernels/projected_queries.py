@@ -34,7 +34,7 @@ from .records import items_at
 from .simd.hits import list_panel_hits_by_projection
 from .simd.instruction_sets import has_tile_registers
 from .simd.panel import PANEL, THRESHOLD
-from .simd.tile_scores import score_item
+from .simd.tile_scores import multiply_item
 from .tiles import numbers_below
 
 # The placeholder for the product of a slot whose projected codes already show that the slot cannot
@@ -241,7 +241,7 @@ def multiply_reaching_slots(
     largest = _DROPPED
     for at in range(n_hits):
         slot = np.int64(hits[at])
-        product = score_item(
+        product = multiply_item(
             isa, items.packed, start, slot, words, codes.words, i * words, codes.corrections[i]
         )
         products[i, first_product + slot] = product

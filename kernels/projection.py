@@ -60,7 +60,7 @@ class ProjectedQueries(NamedTuple):
         the number of hits in these tiles.
     uses_full_codes : uint8 array (panels,)
         1 for each panel of queries whose full codes are multiplied, instead of the projected codes.
-    min_scores : float32 array (32,)
+    min_products : float32 array (32,)
         For each query, the smallest score in a tile with which an item may reach the threshold of
         the query.
     """
@@ -72,7 +72,7 @@ class ProjectedQueries(NamedTuple):
     tile_counts: Any
     hit_counts: Any
     uses_full_codes: Any
-    min_scores: Any
+    min_products: Any
 
 
 # Queries are projected if the share of their squared norms that lies along the axes is at least

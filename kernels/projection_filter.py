@@ -48,7 +48,7 @@ from .simd.panel import (
     RESIDUAL_NORM,
     THRESHOLD,
 )
-from .simd.tile_scores import score_item, score_panel
+from .simd.tile_scores import multiply_item, score_panel
 
 # Computing a tile of 32 items and 32 queries takes _CYCLES_PER_TILE_WORD cycles for each word of a
 # packed row (64 multiply-adds per cycle), and _CYCLES_PER_TILE further cycles.
@@ -136,9 +136,9 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         return -1
     if n_hits == 0:
         return 0
-    min_scores, n_reaching, bound_terms = projected.min_scores, 0, block.bound_terms[q]
+    min_products, n_reaching, bound_terms = projected.min_products, 0, block.bound_terms[q]
     for i in range(PANEL):
-        min_scores[i] = product_below(
+        min_products[i] = product_below(
             bound_terms[THRESHOLD, i], bound_terms[RESIDUAL_NORM, i], bound_terms[CODE_NORM, i],
             bound_terms[OFFSET_WEIGHT, i], statistics, p,
         )  # fmt: skip
@@ -157,11 +157,11 @@ def _find_hits(isa, p, q, n_items, packed, words, statistics, projection, block)
         hit = block.hits[at]
         query_in_panel = hit & 31
         query = q * PANEL + query_in_panel
-        score = score_item(
+        product = multiply_item(
             isa, packed, p * block.size, hit >> 5, words, projected.codes, query * words,
             block.corrections[query],
         )  # fmt: skip
-        block.scores[hit] = score
+        block.scores[hit] = product
         block.hits[n_reaching] = hit
-        n_reaching += np.float32(score) >= min_scores[query_in_panel]
+        n_reaching += np.float32(product) >= min_products[query_in_panel]
     return n_reaching

@@ -118,15 +118,15 @@ def _list_reaching(
     """
     bound_terms, order = codes.bound_terms, items.order
     for panel in range(first, last):
-        lowest = product_below(
+        min_product = product_below(
             bound_terms[THRESHOLD, query], bound_terms[RESIDUAL_NORM, query],
             bound_terms[CODE_NORM, query], bound_terms[OFFSET_WEIGHT, query], items.statistics,
             panel,
         )  # fmt: skip
-        if np.float32(largest_products[panel - first]) < lowest:
+        if np.float32(largest_products[panel - first]) < min_product:
             continue
         n_slots, start = order.shape[0] - panel * PANEL, (panel - first) * PANEL
-        for at in range(list_reaching(products, start, lowest, n_slots, hits, 0)):
+        for at in range(list_reaching(products, start, min_product, n_slots, hits, 0)):
             _list_row(query, order[first * PANEL + hits[at]], queries.filters, lists)
 
 

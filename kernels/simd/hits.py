@@ -34,7 +34,7 @@ from .panel import (
     STEP_RATIO,
     THRESHOLD,
 )
-from .tile_scores import emit_scores_for_one
+from .tile_scores import emit_products
 
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
 # Two vectors hold the 32 queries of a panel. The constant holds the numbers of the queries with
@@ -107,7 +107,7 @@ def list_panel_hits_by_projection(
 
     The positions of the listed items in the panel are written to hits, from hit0 on, and the
     intrinsic returns the number of listed items. For the arguments from `items` to `correction`,
-    see score_run. The arguments from `bound_terms` to `remainder_norms` are those that
+    see multiply_run. The arguments from `bound_terms` to `remainder_norms` are those that
     list_tile_hits_by_projection takes for the first panel of queries. The intrinsic works only for
     instruction sets with which rows are packed as int8 codes.
     """
@@ -124,7 +124,7 @@ def list_panel_hits_by_projection(
         starts = (pointer(context, builder, sig.args[i], a[i], I64(0)) for i in (8, 9, 10, 13))
         projection_bound = _ProjectionBound(builder, a[11], *starts)
         out = pointer(context, builder, sig.args[14], a[14], a[15])
-        totals = emit_scores_for_one(builder, isa, item_start, code_start, a[3], a[6])
+        totals = emit_products(builder, isa, item_start, code_start, a[3], a[6])
         word = builder.and_(
             projection_bound.reached_by(builder, totals, a[7]), _valid(builder, a[12])
         )

@@ -127,8 +127,8 @@ score_panel, score_panel_by_item = _panel_scorer(by_item=False), _panel_scorer(b
 
 
 @intrinsic
-def score_item(typingctx, isa, items, item0, item, words, codes, code0, correction):
-    """Return the score of one item of a panel with one query, as score_panel computes it (int32).
+def multiply_item(typingctx, isa, items, item0, item, words, codes, code0, correction):
+    """Return the product of one item of a panel with one query, as multiply_run computes it.
 
     The panel begins at items[item0] and is laid out by item, except with AMX. The words of the
     query are contiguous in codes, from codes[code0] on. `items` and `codes` are flat arrays.
@@ -149,54 +149,56 @@ def score_item(typingctx, isa, items, item0, item, words, codes, code0, correcti
 
 
 @intrinsic
-def score_run(
-    typingctx, isa, items, item0, step, count, words, codes, code0, correction, scores, largest
-):
-    """Write a query's scores with the items of `count` panels, and each panel's largest score.
+def multiply_run(
+    typingctx, isa, items, item0, step, count, words, codes, code0, correction, products,
+    largest_products,
+):  # fmt: skip
+    """Write a query's products with the items of `count` panels, and each panel's largest product.
 
-    `items`, `codes`, `scores` and `largest` are flat arrays. The first panel begins at
+    `items`, `codes`, `products` and `largest_products` are flat arrays. The first panel begins at
     items[item0], and the panels are `step` words apart. The words of the query begin at
     codes[code0]; each word is repeated 8 times, except with AMX. The results are written to
-    `scores` (32 count,) and `largest` (count,), which are int32. The intrinsic works only for
-    instruction sets with which the planner may compare queries one by one
+    `products` (32 count,) and `largest_products` (count,), which are int32. The intrinsic works
+    only for instruction sets with which the planner may compare queries one by one
     (``fastcos.search.task_grid.one_by_one_is_faster``).
     """
     signature = types.void(
-        isa, items, item0, step, count, words, codes, code0, correction, scores, largest
+        isa, items, item0, step, count, words, codes, code0, correction, products, largest_products
     )
 
     def codegen(context, builder, sig, a):
-        _emit_run(context, builder, sig.args, a, _score_panel_for_one)
+        _emit_run(context, builder, sig.args, a, _multiply_panel)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
 @intrinsic
-def score_run_by_item(
-    typingctx, isa, items, item0, step, count, words, codes, code0, correction, scores, largest
-):
-    """Write scores as score_run does, for panels that are laid out by item (``simd.panel``).
+def multiply_run_by_item(
+    typingctx, isa, items, item0, step, count, words, codes, code0, correction, products,
+    largest_products,
+):  # fmt: skip
+    """Write products as multiply_run does, for panels that are laid out by item (``simd.panel``).
 
     The words of the query begin at codes[code0] and are not repeated. With AMX, no panel is laid
-    out by item, and this operation is the same as score_run.
+    out by item, and this operation is the same as multiply_run.
     """
     signature = types.void(
-        isa, items, item0, step, count, words, codes, code0, correction, scores, largest
+        isa, items, item0, step, count, words, codes, code0, correction, products, largest_products
     )
 
     def codegen(context, builder, sig, a):
         isa = instruction_sets.of(sig)
         if isa.has_tile_registers:
-            _emit_run(context, builder, sig.args, a, _score_panel_for_one)
+            _emit_run(context, builder, sig.args, a, _multiply_panel)
             return context.get_dummy_value()
         kind, lanes = ir.VectorType(I32, GROUP), isa.int8_lanes or GROUP
 
-        def score_panel(builder, isa, panel, codes, words, correction, out):
+        def multiply_panel(builder, isa, panel, codes, words, correction, out):
             totals = cgutils.alloca_once(builder, ir.VectorType(I32, lanes), PANEL)
             # One item of each group is scored at a time, so that memory is read in the same order
-            # as in score_run. Scoring neighbouring items together takes 1.3 times as long (60,000
-            # rows of 768 columns).
+            # as in multiply_run. Multiplying neighbouring items together takes 1.3 times as long
+            # (60,000 rows of 768 columns).
             with cgutils.for_range(builder, I64(GROUP)) as item:
                 numbers = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
                 rows = [builder.gep(panel, [builder.mul(number, words)]) for number in numbers]
@@ -209,43 +211,43 @@ def score_run_by_item(
                 numbers = [builder.add(first, I64(item)) for item in range(GROUP)]
                 sums = [builder.load(builder.gep(totals, [number])) for number in numbers]
                 added = broadcast(builder, correction, kind)
-                scores = builder.add(_sum_of_each(builder, sums), added)
-                store(builder, scores, builder.gep(out, [first]))
-                return [_larger(builder, scores, carried[0])]
+                products = builder.add(_sum_of_each(builder, sums), added)
+                store(builder, products, builder.gep(out, [first]))
+                return [_larger(builder, products, carried[0])]
 
             lowest = ir.Constant(kind, [-(2**31)] * GROUP)
             (largest,) = loop(builder, I64(PANEL // GROUP), [lowest], add_lanes)
             return _reduced(builder, "smax", largest)
 
-        _emit_run(context, builder, sig.args, a, score_panel)
+        _emit_run(context, builder, sig.args, a, multiply_panel)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-def _emit_run(context, builder, kinds, a, score_panel):
-    """Emit the loop of score_run over the panels of items.
+def _emit_run(context, builder, kinds, a, multiply_panel):
+    """Emit the loop of multiply_run over the panels of items.
 
-    The function score_panel(builder, isa, panel, codes, words, correction, out) emits the scores of
-    one panel and returns the largest score.
+    The function multiply_panel(builder, isa, panel, codes, words, correction, out) emits the
+    products of one panel and returns the largest product.
     """
     isa = kinds[0].instance_class
     if not isa.has_codes:
         return
-    first, codes, out, largest_of_panels = (
+    first, codes, out, largest_products = (
         pointer(context, builder, kinds[i], a[i], at)
         for i, at in ((1, a[2]), (6, a[7]), (9, I64(0)), (10, I64(0)))
     )
     with cgutils.for_range(builder, a[4]) as run:
         panel = builder.gep(first, [builder.mul(run.index, a[3])])
-        scores = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
-        largest = score_panel(builder, isa, panel, codes, a[5], a[8], scores)
-        builder.store(largest, builder.gep(largest_of_panels, [run.index]))
+        products = builder.gep(out, [builder.mul(run.index, I64(PANEL))])
+        largest = multiply_panel(builder, isa, panel, codes, a[5], a[8], products)
+        builder.store(largest, builder.gep(largest_products, [run.index]))
 
 
-def _score_panel_for_one(builder, isa, panel, codes, words, correction, out):
-    """Emit the scores of a panel of items with one query, and return the largest score."""
-    totals = emit_scores_for_one(builder, isa, panel, codes, words, correction)
+def _multiply_panel(builder, isa, panel, codes, words, correction, out):
+    """Emit the products of a panel of items with one query, and return the largest product."""
+    totals = emit_products(builder, isa, panel, codes, words, correction)
     largest = totals[0]
     for group, value in enumerate(totals):
         store(builder, value, out, group * GROUP)
@@ -458,10 +460,10 @@ def _reduced(builder, operation, vector):
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
 
-def emit_scores_for_one(builder, isa, items, codes, words, correction):
-    """Emit the scores of all items of a panel with one query; return vectors of 8 scores.
+def emit_products(builder, isa, items, codes, words, correction):
+    """Emit the products of all items of a panel with one query; return vectors of 8 products.
 
-    The arguments from `codes` to `correction` are described in score_run.
+    The arguments from `codes` to `correction` are described in multiply_run.
     """
     emit = _emit_steps if isa.has_tile_registers else _emit_groups
     added = broadcast(builder, correction, ir.VectorType(I32, GROUP))

@@ -25,13 +25,15 @@ def which_pass(scores, bound_terms, statistics, n_items, hits, largest):
 
 
 @kernel
-def one_run(isa, by_item, items, step, words, codes, correction, scores, largest):
+def one_run(isa, by_item, items, step, words, codes, correction, products, largest_products):
     if by_item:
-        tile_scores.score_run_by_item(
-            isa, items, 0, step, 2, words, codes, 0, correction, scores, largest
+        tile_scores.multiply_run_by_item(
+            isa, items, 0, step, 2, words, codes, 0, correction, products, largest_products
         )
     else:
-        tile_scores.score_run(isa, items, 0, step, 2, words, codes, 0, correction, scores, largest)
+        tile_scores.multiply_run(
+            isa, items, 0, step, 2, words, codes, 0, correction, products, largest_products
+        )
 
 
 @kernel
@@ -96,7 +98,7 @@ def test_score_panel_int8_is_exact(isa, depth):
 @pytest.mark.parametrize("isa", ["vnni", "avxvnni", "avx2"])
 @pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MAX_CODED_COLUMNS])
 @pytest.mark.parametrize("by_item", [False, True])
-def test_score_run_is_exact(isa, depth, by_item):
+def test_multiply_run_is_exact(isa, depth, by_item):
     """Two panels of a run, with another between them."""
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
@@ -109,14 +111,14 @@ def test_score_run_is_exact(isa, depth, by_item):
         panels.append(packed)
     query = query_panel.reshape(words, 32)[:, 3].copy()
     spread = query if by_item else np.repeat(query, 8)
-    scores, largest = np.full(64, -7, np.int32), np.full(2, -7, np.int32)
+    products, largest_products = np.full(64, -7, np.int32), np.full(2, -7, np.int32)
     one_run(
         INSTRUCTION_SETS[isa], by_item, np.concatenate(panels), 64 * words, words, spread,
-        np.int32(-128 * queries[3].sum()), scores, largest,
+        np.int32(-128 * queries[3].sum()), products, largest_products,
     )  # fmt: skip
     exact = [codes(depth, seed) @ queries[3] for seed in (0, 2)]
-    np.testing.assert_array_equal(scores.reshape(2, 32), exact)
-    np.testing.assert_array_equal(largest, np.max(exact, axis=1))
+    np.testing.assert_array_equal(products.reshape(2, 32), exact)
+    np.testing.assert_array_equal(largest_products, np.max(exact, axis=1))
 
 
 @pytest.mark.parametrize("n_items", [1, 8, 31, 32, 100])
