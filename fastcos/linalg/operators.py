@@ -36,7 +36,7 @@ Matrix = npt.NDArray[np.floating[Any]]
 # the factor. Multiplying a block with this work takes about half a millisecond.
 WORK_PER_BLOCK = 1 << 24
 # The largest number of non-zeros of one block of rows, even if the factor has few columns.
-# Multiplying a block with so many non-zeros takes at least a fifth of a millisecond.
+# Multiplying a block with this number of non-zeros takes at least a fifth of a millisecond.
 _NNZ_PER_BLOCK = 1 << 18
 # The number of blocks is a multiple of 4, so that 2 or 4 threads have equal shares.
 _EVEN_BLOCKS = 4

@@ -117,7 +117,7 @@ class CostModel:
     # A search with many queries divides only the queries among the threads if there are at most
     # max_threads_without_ranges threads. With more threads, the search also divides the rows into
     # ranges if this is estimated to take less than max_share_of_time_in_ranges times the time
-    # without ranges. Ranges must save time, because each range collects candidates of its own.
+    # without ranges. Ranges must save much time, because each range collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. Another pass, in which
