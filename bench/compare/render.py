@@ -33,12 +33,12 @@ README_ROWS = (
 
 
 def newest(folder):
-    """Return the newest document of each machine, by the name of the machine."""
+    """Return the newest document of each machine by its name; unlimited machines come first."""
     documents = {}
     for path in sorted(Path(folder).glob("*/*.json")):  # the folders are named after their dates
         document = json.loads(path.read_text("utf8"))
         documents[document["machine"]] = document
-    return documents
+    return dict(sorted(documents.items(), key=lambda item: bool(item[1]["tags"])))
 
 
 def comparisons(document):
@@ -140,9 +140,9 @@ def summary(best):
         f"other exact library in {counts['faster']} of them, and slower in {counts['slower']}."
     )
     if counts["undecided"]:
-        text += f" The result is undecided in {_tasks(counts['undecided'])}."
+        text += f" In {_tasks(counts['undecided'])}, the result is undecided."
     if counts["busy"]:
-        text += f" Other programs disturbed {_tasks(counts['busy'])}, so there is no verdict."
+        text += f" In {_tasks(counts['busy'])}, other programs disturbed the measurement."
     return text
 
 
@@ -349,7 +349,7 @@ def draw(documents, path):
             axes.text(
                 beside,
                 position,
-                f"{rounded(entry['ratio'])} x {entry['library']}",
+                label_of(entry),
                 va="center",
                 size=9,
             )
@@ -444,30 +444,38 @@ def readme_rows(documents):
             words = f"{EXPLANATIONS[comparison['verdict']]}: {range_of(comparison)}"
         times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
         rows.append((title, times[0], f"{library}: {times[1]}", words))
-    lines = ["The table shows the first run:", ""] if document["tags"] == [] else []
+    lines = [f"The table shows the times on {bar_label(document)}:", ""]
     lines += table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
     lines += [machine_line(document), "", *losses(documents), "", *without_winner(documents), ""]
     return "\n".join(lines)
 
 
-def by_limit(documents):
-    """Return the best comparisons of each document by its label, unlimited machines first."""
-    ordered = sorted(documents.values(), key=lambda document: bool(document["tags"]))
-    return {bar_label(document): best_of(comparisons(document)).values() for document in ordered}
+def best_by_label(documents):
+    """Return the best comparisons of each document by its label."""
+    return {
+        bar_label(document): best_of(comparisons(document)).values()
+        for document in documents.values()
+    }
 
 
 def losses(documents):
     """Return a list with the verdicts of every machine, and all rows in which fastcos is slower."""
     lines = []
-    for label, best in by_limit(documents).items():
+    for label, best in best_by_label(documents).items():
         lines.append(f"- **{label}.** {summary(best)}")
         lines += [
-            f"  - slower: {row['title']}; {row['library']} is {rounded(1 / row['ratio'])} times as "
-            "fast"
+            f"  - slower: {row['title']}; {lead_of(row)}"
             for row in sorted(best, key=lambda row: row["ratio"])
             if row["verdict"] == "slower"
         ]
     return lines
+
+
+def lead_of(comparison):
+    """Return how many times as fast as fastcos another library is, and whether the two are about equal."""
+    times = 1 / comparison["ratio"]
+    text = f"{comparison['library']} is {rounded(times)} times as fast"
+    return f"{text}, so the two are about equal" if times < 1.05 else text
 
 
 def without_winner(documents):
@@ -475,7 +483,7 @@ def without_winner(documents):
     lines = [
         f"- {label}, {EXPLANATIONS[row['verdict']]}: {row['title']}; compared with "
         f"{row['library']}, fastcos is {range_of(row)}"
-        for label, best in by_limit(documents).items()
+        for label, best in best_by_label(documents).items()
         for row in sorted(best, key=lambda row: row["verdict"], reverse=True)
         if row["verdict"] in EXPLANATIONS
     ]
@@ -483,6 +491,14 @@ def without_winner(documents):
         return []
     title = "The tasks without a winner, which are undecided or were disturbed by other programs"
     return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>"]
+
+
+def label_of(comparison):
+    """Return the label of a bar, which says which of the two libraries is faster."""
+    ratio, library = comparison["ratio"], comparison["library"]
+    if ratio < 1:
+        return f"{library} is {rounded(1 / ratio)} x as fast"
+    return f"{rounded(ratio)} x as fast as {library}"
 
 
 def range_of(comparison):
@@ -524,7 +540,7 @@ def howto_rows(documents):
 def speed_lines(documents):
     """Return a list for docs/speed.md: for each machine, in how many tasks fastcos is faster."""
     lines = []
-    for document in sorted(documents.values(), key=lambda document: bool(document["tags"])):
+    for document in documents.values():
         best = best_of(comparisons(document)).values()
         lines.append(f"- {bar_label(document)}, {document['date']}: {summary(best)}\n")
     return "".join(lines)
