@@ -88,7 +88,7 @@ def state_of(page: str) -> str:
     machine = r"(\d+ cores) of (?:an )?((?:AMD|Intel)[^,.;]*)"
     ((cores, name, text),) = (
         (*found.groups(), text)
-        for text in page.split("\n\n")
+        for text in map(" ".join, map(str.split, page.split("\n\n")))
         if (found := re.search(machine, text))
     )
     date = max(re.findall(r"\d{4}-\d\d-\d\d", text))  # of the newest rows
