@@ -4,24 +4,27 @@ A rescaling is a diagonal matrix D. Multiplying the users of a model by D and th
 inverse of D changes no prediction, but it changes cosines and neighbours. This package bounds the
 change of cosines, and searches for rescalings that remove an item from the nearest neighbours of
 another item. The package also compares the neighbours under other parametrisations of the model,
-and offers similarities that do not depend on D::
+and offers similarities that do not depend on D.
 
-    items, users, labels
-      |
-    audit (item_audit)                draws samples of items, runs one top_k of all items
-      +-- robustness                  share of neighbours that no rescaling removes
-      |     +-- neighbor_edges        items, sampled rows, and their nearest items
-      |     +-- certificates          lower bound: a proof for each edge
-      |     +-- attacks               upper bound: rescalings that remove an edge
-      +-- variants                    other parametrisations, and invariant baselines
-      +-- label_recovery              range of the AUC of labels over rescalings
-      |
-    Audit (report, audit_records)     numbers, verdict, advice; sections() for all output formats
+The function ``audit`` in ``item_audit`` draws samples of the items, runs one ``top_k`` of all
+items, and calls the following modules:
 
-    model_diff                        how much of the change between two versions is real
-    alignment                         a new version in the coordinates of the old version
-    similarity.gradient_noise         the scale to which SGD converges; audit recognises it
-    calibration                       the meaning of a score: thresholds by false-positive rate
+- ``neighbor_edges`` finds the nearest items of sampled rows.
+- ``robustness`` bounds the share of neighbours that no rescaling removes.
+- ``certificates`` proves which neighbours no rescaling removes, for the lower bound of the share.
+- ``attacks`` searches for rescalings that remove a neighbour, for the upper bound of the share.
+- ``worst_rescaling`` searches for the single map that replaces the most neighbours.
+- ``variants`` computes other parametrisations of the model, and invariant baselines.
+- ``label_recovery`` searches for the range of the AUC of labels over rescalings.
+- ``report`` and ``audit_records`` contain the result, with numbers, a verdict and advice.
+
+Other modules of the package answer other questions:
+
+- ``model_diff`` measures how much of the change between two versions of a model is real.
+- ``alignment`` maps a new version of a model to the coordinates of the old version.
+- ``calibration`` computes thresholds for false-positive rates, which give a score its meaning.
+- ``fastcos.similarity.gradient_noise`` computes the scale of the dimensions to which stochastic
+  gradient descent converges, so that ``audit`` can recognise this scale.
 
 An edge is a pair of an item and one of its k nearest neighbours. An edge or a neighbour survives a
 map if the neighbour is still among the k nearest items after the map has been applied to all items.

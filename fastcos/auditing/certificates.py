@@ -5,8 +5,8 @@ condition number: under every map with a lower condition number, the neighbour s
 nearest. The family "linear" contains every invertible map G; the radius of an edge for this family
 follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only the
 diagonal maps D, so the radius of an edge for this family is at least as large as for the family
-"linear". To compute the radius of an edge for rescalings, the code examines the competing items: a
-rescaling may bring a competing item nearer to the item of the edge than its neighbour.
+"linear". To compute the radius of an edge for rescalings, the code examines the competing items,
+which are the items that may become nearer than the neighbour under a rescaling.
 """
 
 from typing import Any, NamedTuple
@@ -88,8 +88,8 @@ def certified_neighbors(
     k : int
         Number of neighbours per item, from 1 to p - 1.
     condition : float
-        The attribute ``certified`` of the result states whether a neighbour survives all maps up to
-        this condition number. The condition number of a linear map is its largest singular value
+        Largest condition number of the maps that a neighbour must survive to be certified (the
+        attribute ``certified``). The condition number of a linear map is its largest singular value
         divided by its smallest; the condition number of a rescaling D is its largest entry divided
         by its smallest.
     family : {"linear", "rescaling"}
@@ -116,9 +116,9 @@ def certified_neighbors(
     Notes
     -----
     A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
-    most ln κ. Therefore neighbour j stays among the k nearest items of item i if z_ij - z_i(k+1) is
-    larger than 2 ln κ, where z_ij is Fisher's z of the cosine of i and j, and z_i(k+1) is Fisher's
-    z of the cosine of i and its (k + 1)-th nearest item. For rescalings, a linear programme for
+    most ln κ. Neighbour j stays among the k nearest items of item i if z_ij - z_i(k+1) is larger
+    than 2 ln κ, where z_ij is Fisher's z of the cosine of i and j, and z_i(k+1) is Fisher's z of
+    the cosine of i and its (k + 1)-th nearest item. For rescalings, a linear programme for
     each ratio of the norms of j and m decides whether neighbour j stays nearer to item i than
     another item m. The function solves the linear programmes for the 4,096 items m that are nearest
     to item i; for all other items, it uses the bound 2 ln κ.
@@ -192,9 +192,9 @@ def rescaling_radii(
 
     A radius is one of the ascending ``levels``, or the radius that follows from the values of
     Fisher's z alone. Each edge is first examined with a list of the ``first_list`` nearest
-    competing items, which suffices for most edges. The edges that this list does not decide are
-    examined again with longer lists, of up to ``longest_list`` items. For items that are not in the
-    list of an edge, the bound on the change of Fisher's z is used.
+    competing items, which suffices for most edges. The edges that the first list does not decide
+    are examined again with longer lists, of up to ``longest_list`` items. For items that are not in
+    the list of an edge, the bound on the change of Fisher's z is used.
 
     The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
     longest lists take 128 MiB.

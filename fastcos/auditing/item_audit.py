@@ -112,7 +112,7 @@ def audit(
     k : int
         Number of neighbours per item.
     condition : float
-        The verdict is about rescalings D whose largest entry is at most this number times the
+        The verdict is about rescalings D whose largest entry is at most ``condition`` times the
         smallest entry; the ratio of the two entries is the condition number of D. Two converged
         trainings of one model that differ only in their random seed differ by a rescaling with a
         condition number of about 1.2, which is the default. Two short trainings, or trainings with
@@ -121,8 +121,9 @@ def audit(
         special cases of section 2.2 of the paper differ by a condition number of 5, and each of the
         two differs from the factors without a rescaling by a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
-        What the loss of the model depends on: dot products, differences of dot products
-        ("ranking"), or cosines. The vectors alone do not show how the model was trained. Choose
+        The quantities on which the loss of the model depends: dot products ("dot"), differences of
+        dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
+        was trained. Choose
         "ranking" if the loss depends only on the differences between the dot products of one user
         with several items, as in BPR or a softmax over items, or if the model trains a bias per
         user. With a ranking loss or with a bias per user, adding the same vector to all items does

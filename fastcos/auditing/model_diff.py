@@ -71,7 +71,7 @@ class ModelDiff(Record):
         less information than the old version.
     condition : float
         Condition number of the linear map on the directions that the old items span. The linear map
-        changes Fisher's z of a cosine by at most the logarithm of this condition number.
+        changes Fisher's z of a cosine by at most the logarithm of its condition number.
     query_metric_overlap : float or None
         Overlap of the neighbours if each version compares its items by its own query metric; None
         unless the users of both versions are passed. A change of basis does not change the query

@@ -106,7 +106,7 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Return a copy, in memory, of the items of the sampled rows and of the lists, and the lists.
+    """Copy the items of the sampled rows and of the lists to memory; return the copy and the lists.
 
     The entries of the returned lists are row numbers within the copied items.
     """

@@ -56,7 +56,7 @@ class Audit(Record):
     n_items, n_dimensions, k : int
         Number of items, number of latent dimensions, and number of neighbours per item.
     condition : float
-        The verdict is about rescalings D of at most this condition number.
+        Largest condition number of the rescalings D to which the verdict refers.
     n_zero : int
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
@@ -167,8 +167,8 @@ class Audit(Record):
         """The nearest parametrisation of the model, apart from that of the audited embeddings.
 
         The nearest parametrisation is the one to which the map from the audited embeddings has the
-        lowest condition number. If the maps to all other parametrisations are not invertible, the
-        property is None.
+        lowest condition number. If no map from the audited embeddings to another parametrisation is
+        invertible, the property is None.
         """
         by_condition = [
             (form.condition, form)
@@ -236,8 +236,8 @@ class Audit(Record):
     def is_free(self) -> bool:
         """Whether the rescaling D may be arbitrary because training has not determined it.
 
-        The answer follows from ``trained_on``, from ``weight_decay_on`` and from the factors
-        themselves.
+        Whether D may be arbitrary follows from ``trained_on``, from ``weight_decay_on`` and from
+        the factors themselves.
         """
         if self.trained_on == "cosine":
             return False

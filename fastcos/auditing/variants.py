@@ -1,9 +1,9 @@
 """Variants of item embeddings: other parametrisations of a model, and invariant baselines.
 
 Two models with the same predictions may have different factors, which differ by an invertible map
-of the latent space. A loss that depends only on dot products does not determine which of these
-factors training returns; the training algorithm and the software do. For example, a truncated SVD,
-LSA, and training
+of the latent space. A loss that depends only on dot products does not determine which factors
+training returns; the training algorithm and the software determine them. For example, a truncated
+SVD, LSA, and training
 with weight decay on users and items return three different factorisations of the same predictions.
 An invariant baseline is a similarity that no invertible map of the latent space changes.
 """

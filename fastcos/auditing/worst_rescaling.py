@@ -1,7 +1,7 @@
 """A search for the single map of bounded condition number that replaces the most neighbours.
 
-Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so a
-different rescaling D may remove each edge. The search of this module looks for one map that is
+Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so each
+edge may be removed by a rescaling D of its own. The search of this module looks for one map that is
 applied to all items, because another parametrisation of the model also maps all items in the same
 way.
 """
@@ -83,8 +83,8 @@ class WorstRescaling(NamedTuple):
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
         Number of items whose neighbours were counted. If there are more than 1,000 items, only the
-        neighbours of a sample are counted. The search did not use the sampled items, except to
-        choose the best of four linear maps.
+        neighbours of a sample are counted, which the search did not use except to choose the best
+        of four linear maps.
     map : ndarray (d,) or (d, d), float64
         The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped
         items are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items
@@ -110,10 +110,10 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search for the single map of bounded condition number that replaces the most neighbours.
 
-    :func:`certified_neighbors` proves which neighbours survive every map, but a different map may
-    remove each neighbour that is not certified. A model uses only one parametrisation at a time, so
-    ``worst_rescaling`` searches for the worst single map. The share of replaced neighbours that the
-    function returns is a lower bound, because a longer search may find a worse map.
+    :func:`certified_neighbors` proves which neighbours survive every map, but each neighbour that
+    is not certified may be removed by a map of its own. A model uses only one parametrisation at a
+    time, so ``worst_rescaling`` searches for the worst single map. The share of replaced neighbours
+    that the function returns is a lower bound, because a longer search may find a worse map.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ def worst_rescaling(
     family : {"rescaling", "linear"}
         The maps to search: diagonal maps ("rescaling") or all invertible linear maps ("linear").
     n_starts : int
-        Number of starting points of the search, from 1 to 1,000. Each starting point is a rescaling
-        whose entries all have either the smallest or the largest allowed value.
+        Number of starting points of the search, from 1 to 1,000. Each entry of a starting point is
+        either the smallest or the largest allowed value.
     random_state : int or Generator
         Seed of the samples and of the starting points. Results with the same seed are bit-for-bit
         identical.
@@ -373,7 +373,7 @@ class _Edges:
         return (gaps <= gap * np.log(condition)).sum(axis=1)
 
     def count_lost(self, map_: Floats, condition: float) -> Integers:
-        """Return, for each row, how many edges a map removes; ``condition`` is that of the map.
+        """Return, for each row, how many edges a map of condition number ``condition`` removes.
 
         The inner products are computed from the mapped rows. If the inner products were computed
         from the metric GG' of the map G, their rounding errors would grow with the square of the

@@ -8,26 +8,20 @@ candidates by their mean score, with bootstrap intervals, and recommends at most
 lead of the best candidate over the cosine is estimated by cross-fitting: one half of the units
 chooses the best candidate, and the other half measures its lead.
 
-::
+The functions ``compare`` (for interactions) and ``compare_vectors`` call the following modules:
 
-    compare(X, labels)                        compare_vectors(vectors, labels | pairs)
-        |                                         |
-    models      both objectives, one SVD          |
-        |                                         |
-    candidates  the measures whose requirements the data meet, under each D
-        |
-    tasks       LabelTask | HeldOutTask | PairTask: one score per unit and candidate
-        |
-    runner      evaluates all candidates, in this process or on workers
-        |
-    bootstrap   intervals, cross-fitting, test against the chance level (for labels: ``metrics``)
-        |
-    Leaderboard   (and ``rescaling_table``: the paper's table of one model under every D;
-                   ``examples``: neighbours of some items by every candidate)
+- ``models`` fits a model of each objective from one SVD; only ``compare`` needs this module.
+- ``candidates`` selects the measures whose requirements the data meet, under each D.
+- ``tasks`` scores the candidates on ``LabelTask``, ``HeldOutTask`` or ``PairTask``.
+- ``scoring`` computes the scores of a fitted measure for blocks of queries and items.
+- ``runner`` evaluates all candidates, in this process or on workers.
+- ``bootstrap`` computes intervals and cross-fitted leads, and tests the best candidate.
+- ``leaderboard`` contains the ranking, the conclusion and the recommendation.
+- ``rescaling_table`` scores the cosine of a model under every D, as in the table of the paper.
+- ``examples`` finds the neighbours of some items by every candidate.
 
-``scoring`` computes the scores of a fitted measure for blocks of queries and items. ``Comparison``
-contains the leaderboard, the table of scores by rescaling, and the models. ``choose_rank``
-recommends the number of latent dimensions of a model.
+``Comparison`` contains the leaderboard, the table of scores by rescaling, and the models.
+``choose_rank`` recommends the number of latent dimensions of a model.
 """
 
 from fastcos.comparison.candidates import EQ2, Candidate

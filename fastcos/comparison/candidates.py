@@ -304,7 +304,10 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return the candidate to evaluate in place of a candidate; the two rank the items equally."""
+    """Return the candidate whose scores are also the scores of `candidate`.
+
+    The two candidates rank the items equally, so only one of them is evaluated.
+    """
     name = candidate.source
     if not isinstance(name, str) or name not in _EQUAL:
         return candidate

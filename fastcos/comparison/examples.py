@@ -52,7 +52,7 @@ def choose_examples(codes: Integers | None, popularity: Integers, n: int) -> Int
 
 
 def find_example(candidate: Candidate, embeddings: Embeddings, items: Integers) -> Example | None:
-    """Return the Example of the example items; None if the candidate does not compare items."""
+    """Return neighbours and scores of example items; None if the candidate compares no items."""
     if candidate.compares_users or candidate.name in USER_ITEM:
         return None
     rows = candidate.rows(embeddings)

@@ -151,8 +151,8 @@ def compare(
     n_sampled : int, optional
         Number of items that are sampled at random to score the rescalings. To score the measures
         with labels, 5 ``n_sampled`` labelled items are ranked. To score the measures without
-        labels, as many users are drawn as together have seen about 5 ``n_sampled`` items, but at
-        least 500 users. By default, no items are sampled: all items are used.
+        labels, users are drawn until together they have seen about 5 ``n_sampled`` items, but at
+        least 500 users are drawn. By default, no items are sampled: all items are used.
     n_examples : int, default 0
         Number of popular items whose neighbours under every candidate are stored in the
         leaderboard, for the page that :func:`fastcos.plots.html.leaderboard_page` returns.

@@ -173,17 +173,18 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return the number of values before the first value that is not above the noise, at least 2.
+    """Return the number of values before the first one that is not above the noise, at least 2.
 
-    `noise` contains one value of the noise for each of the values.
+    `noise` contains, for each value, the value that would result from noise.
     """
     return max(2, int(np.append(values > noise, False).argmin()))
 
 
 def largest_gap(values: Floats) -> int:
-    """Return the number of values before the largest gap, the largest ratio of consecutive values.
+    """Return the number of values before the largest gap between consecutive values.
 
-    The gap between the first and the second value is not considered.
+    A gap is the ratio of a value to the next value. The gap between the first and the second value
+    is not considered.
     """
     ratios = values[1:-1] / np.maximum(values[2:], np.finfo(np.float64).tiny)
     return len(values) if not len(ratios) else int(ratios.argmax()) + 2

@@ -15,11 +15,10 @@ functions are:
 - two models: ``model_change``.
 
 A metric of rows and labels validates its arguments, leaves out zero rows and divides the other rows
-by their norms (``labelled``). The score is then computed in one of two ways: from sums of rows, in
-O(p k k) time for p rows of width k, or by a kernel that computes the cosines of all pairs in tiles,
-in O(p p k) time and O(p k) memory::
-
-    items, labels -> labelled_rows -> packed -> kernels.pair_reductions -> a NamedTuple
+by their norms (``labelled_rows``). For p rows of width k, a metric of rows and labels is computed
+either from sums of rows, in O(p k k) time, or by a kernel of ``kernels.pair_reductions``, which
+reads packed rows (``packed``) and computes the cosines of all pairs in tiles, in O(p p k) time and
+O(p k) memory.
 
 The metrics of rows compare rows by their cosine. To use another similarity measure, pass the rows
 to which the measure maps the items. Results are bit-for-bit identical for any number of threads.

@@ -63,10 +63,10 @@ def cca_similarity(first: Any, second: Any) -> float:
 
     Q_x and Q_y are orthonormal bases of the centred columns of the two embeddings, |.| is the
     Frobenius norm, and r is the smaller of the ranks of the two embeddings. The similarity lies
-    between 0 and 1, and it is 1 if one embedding is a linear function of the other. Invertible
-    linear maps, which include rescalings, and translations of either embedding do not change the
-    similarity: it compares the information in two embeddings, not their cosines. The function takes
-    O(p k k) time.
+    between 0 and 1, and it is 1 if one embedding is a linear function of the other. The similarity
+    does not change if either embedding is translated or mapped by an invertible linear map, such as
+    a rescaling: it compares the information in two embeddings, not their cosines. The function
+    takes O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
 
@@ -242,7 +242,8 @@ def rsa(
 ) -> RSA:
     """Return the representational similarity (RSA): the correlation of two embeddings' cosines.
 
-    The cosines of a pair of items in the two embeddings are correlated over pairs of items.
+    Every pair of items has a cosine in each of the two embeddings; the RSA is the correlation of
+    these two cosines over the pairs of items.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
     B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines

@@ -176,8 +176,8 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
     """Return a bound on the rounding error of the position of a cosine among the bins.
 
-    The bound is in units of the width of a bin. It is the sum of a bound on the error of the cosine
-    itself and a bound on the error of converting the cosine into a position.
+    The bound, in units of the width of a bin, is a bound on the error of the cosine itself plus a
+    bound on the error of converting the cosine into a position.
     """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 

@@ -156,7 +156,7 @@ def _centres(rows: Floats, codes: Any, centre_cosines: Floats, centres: Floats) 
     """Return the new centre of every cluster, which is the direction of the sum of its rows.
 
     `centre_cosines` (n,) contains the cosine between each row and the centre of its cluster. The
-    rows with the lowest of these cosines become the centres of empty clusters.
+    rows with the lowest cosines to their centres become the centres of empty clusters.
     """
     n = len(rows)
     members = sp.csc_array((np.ones(n), codes, np.arange(n + 1)), shape=(len(centres), n))

@@ -225,8 +225,8 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     """Return twice the rank of each entry of `scores` (m, m) within its row, in ascending order.
 
     The diagonal of `scores` contains the scores of items with themselves; it is overwritten, and
-    its ranks are 0. Equal scores have the same rank, the mean of their places. Because this mean
-    may be half of an odd number, the ranks are doubled, so that they are integers.
+    its ranks are 0. Equal scores have the same rank, the mean of their places. Because a mean of
+    places may be half of an odd number, the ranks are doubled, so that they are integers.
     """
     np.fill_diagonal(scores, -np.inf)
     twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -256,8 +256,8 @@ def permute_labels(
     The deviation of a similarity is the difference between its value and the mean of this value
     over the permutations, in standard deviations. The similarity with the largest deviation is the
     best one. The p-value of a deviation is the share of the permutations whose largest deviation is
-    at least as large. The largest deviation is taken over all similarities and, in the test of
-    single labels, over all labels.
+    not smaller than this deviation. The largest deviation of a permutation is taken over all
+    similarities and, in the test of single labels, over all labels.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))

@@ -243,7 +243,7 @@ class _Trainer:
         return loss / self._total
 
     def _step(self, first: int, last: int) -> float:
-        """Make a training step on the users from first to last - 1; return their previous loss."""
+        """Make a training step on users [first, last); return their total loss before the step."""
         pool = self.draw_pool(self._random)
         n, (m, d) = last - first, pool.rows.shape
         start, stop = int(self._indptr[first]), int(self._indptr[last])

@@ -41,8 +41,8 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
 
     The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
     Subtracting row means r and column means m is called double centring: the rows and columns of
-    X - r 1' - 1 m' + mean sum to 0, where mean is the overall mean. Therefore, if the function
-    returns row means and column means, it subtracts the overall mean from the column means. Source:
+    X - r 1' - 1 m' + mean sum to 0, where mean is the overall mean. If the function returns row
+    means and column means, it therefore subtracts the overall mean from the column means. Source:
     arXiv:2403.05440, footnote 1.
 
     Examples

@@ -2,21 +2,18 @@
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. Instead of a
 cosine, you therefore specify the false-positive rate that you accept, and a calibration computes
-the threshold for this rate from the scores of all pairs of vectors of the model::
+the threshold for this rate from the scores of all pairs of vectors of the model. The package
+consists of the following modules:
 
-    items, queries
-      |
-    calibrate                 samples of rows, passes over the scores of all their pairs
-      +-- histogram           exact counts in 2^16 bins; scores of each row above some levels
-      +-- tail                generalised Pareto distribution of the highest scores
-      +-- threshold_range     how far rescalings D move the threshold
-      |
-    distribution              threshold, p_value, expected_false, false_discovery_rate
-      |
-    Calibration (result)      intervals over rows, verdict, notes; files: save and load as JSON
-
-    labelled                  calibrate_pairs: error rates and probabilities from labelled pairs
-    pairs                     pairs_near: examples next to a threshold; score_pairs
+- ``calibrate`` draws samples of the rows, and makes passes over the scores of all their pairs.
+- ``histogram`` counts the scores in 2^16 bins, and counts the high scores of each row.
+- ``tail`` fits a generalised Pareto distribution to the highest scores.
+- ``threshold_range`` searches how far rescalings D move the threshold.
+- ``distribution`` computes thresholds, p-values, expected numbers of false positives and false
+  discovery rates.
+- ``result`` adds intervals, a verdict and notes, and ``files`` saves and loads the result as JSON.
+- ``labelled`` computes error rates and probabilities from labelled pairs (``calibrate_pairs``).
+- ``pairs`` returns examples of pairs next to a threshold, and scores of chosen pairs.
 
 A threshold is an ordinary score: you can pass it as ``min_score`` to :func:`fastcos.top_k` or as
 ``threshold`` to :func:`fastcos.neighbors_above`. The intervals of a calibration take into account

@@ -53,7 +53,8 @@ def pairs_near(
         Query embeddings. If there are more than 500 queries, the function draws a sample of 500
         queries. By default, the items are also the queries, and no item is paired with itself.
     n_each : int
-        The largest number of pairs to return above the threshold, and also below the threshold.
+        The function returns at most ``n_each`` pairs above the threshold, and at most ``n_each``
+        pairs below the threshold.
     measure : str or Measure
         As in :func:`fastcos.top_k`.
     random_state : int or Generator

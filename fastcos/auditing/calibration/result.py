@@ -98,7 +98,7 @@ class Calibration(PairDistribution):
     def carried_fpr(self) -> float:
         """The smallest rate for which an interval can be computed.
 
-        At this rate, two pairs are expected above the threshold.
+        At the smallest such rate, two pairs are expected above the threshold.
         """
         return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
@@ -155,8 +155,8 @@ class Calibration(PairDistribution):
 
         The result is the number of pairs above the threshold for the rate, divided by the number of
         pairs that count as one independent pair. The number of pairs that count as one independent
-        pair is computed at about 3 times the rate, because at the rate itself, it would be too
-        small in samples that lack a hub by chance.
+        pair is computed at about 3 times the rate, because the number at the rate itself would be
+        too small for samples that lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]

@@ -5,7 +5,7 @@ label score higher than pairs of items with different labels (AUC). Labels are r
 the nearest neighbours of an item have the same label as the item (precision@10). If the items with
 one label form several groups, labels may be recovered locally but not globally. As in
 ``fastcos.audit``, local and global recovery are tested by permutations of the labels, and all
-labels have the same weight. A further test shows whether at least a single label is recovered.
+labels have the same weight. A third test shows whether any single label is recovered.
 """
 
 from collections.abc import Sequence
@@ -159,9 +159,9 @@ class LabelTask:
         """Return the precision@k of each row of `scores` (b, m), and its k highest-scoring columns.
 
         Row i of `scores` belongs to a query. The column positions[i], which contains the score of
-        the query with itself, is left out, and its score is overwritten. If several columns have
-        the k-th highest score, and not all of them are among the k columns, each counts as the same
-        fraction of a column.
+        the query with itself, is left out, and its score is overwritten. If too many columns have
+        the k-th highest score, so that not all of them can be among the k columns, each of them
+        counts as the same fraction of a column.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
