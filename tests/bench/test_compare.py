@@ -342,7 +342,7 @@ def test_busy_rows_have_no_verdict():
     busy = document()
     busy["results"]["batch small"]["busy"] = 0.5
     text = render.markdown({"some-cpu-2-threads": busy})
-    assert "Other programs disturbed 1 task, so there is no verdict." in text
+    assert "In 1 task, other programs disturbed the measurement." in text
     assert "(no verdict: the machine was busy) |" in text
 
 
