@@ -163,7 +163,7 @@ def _cpus_of_process() -> int:
 
     The number is not cached, because the affinity of a process may change at any time.
     """
-    if hasattr(os, "sched_getaffinity"):  # macOS and Windows lack this function
+    if hasattr(os, "sched_getaffinity"):  # macOS and Windows lack sched_getaffinity
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 

@@ -26,8 +26,8 @@ import numpy as np
 
 Result = TypeVar("Result", bound=type)
 
-# The number of rows of a long table that repr shows. Together with the title and the verdict, these
-# rows fit into the 24 lines of a terminal.
+# The number of rows of a long table that repr shows. A table of ten rows, its title and the verdict
+# together fit into the 24 lines of a terminal.
 MAX_ROWS = 10
 # The largest number of characters in a cell, and in a line of text.
 _LONGEST_CELL, _LINE = 60, 100

@@ -46,7 +46,7 @@ examples:
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
 input: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# Number of rows whose pairs are scored to compute thresholds. These rows form 4 million pairs.
+# Number of rows whose pairs are scored to compute thresholds. 2,000 rows form 4 million pairs.
 _CALIBRATED = 2000
 LIMITS = ("certified", "jaccard", "unchanged")
 

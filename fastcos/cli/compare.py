@@ -72,11 +72,11 @@ interactions: csv or tsv with columns for users, items and optionally values (pl
 .zip), .npz CSR, .mtx, .parquet or .arrow (pip install pyarrow);
 vectors: a folder written by fastcos fit or fastcos index export, or
 {options.VECTOR_FORMATS}"""
-# Number of items in the sample. With this number, the standard error of a mean Jaccard index is at
+# Number of items in the sample. With 2,000 items, the standard error of a mean Jaccard index is at
 # most 0.011.
 N_SAMPLED = 2000
-# Number of items in the sample with --all. With this number, the standard error of a mean Jaccard
-# index is at most 0.005. The time of the comparison grows with the square of this number.
+# Number of items in the sample with --all. With 10,000 items, the standard error of a mean Jaccard
+# index is at most 0.005. The time of the comparison grows with the square of the number of items.
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 # Number of example items, whose neighbours by every candidate the page shows. If there are five
@@ -287,7 +287,7 @@ def _next_commands(
 
 
 def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
-    """Return the text of the measure in --measures, with parameters that its name leaves out."""
+    """Return the measure as --measures spells it, with parameters that its name leaves out."""
     if isinstance(best.source, str):
         return best.measure
     pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)

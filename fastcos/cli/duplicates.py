@@ -22,7 +22,7 @@ Find all pairs of items whose score is at least a threshold. You give the thresh
 (--min-score), or the share of random pairs whose score reaches the threshold (--fpr). The command
 prints the pairs just above the threshold, so that you can judge whether the threshold is right. The
 command writes a table of all pairs, with the score of each pair, its group of near-duplicates, and
-the one item to keep of this group. With --kept, the command also writes the ids of all items that
+the item to keep from this group. With --kept, the command also writes the ids of all items that
 remain if you keep only one item of each group of near-duplicates. The command itself deletes
 nothing."""
 # Number of pairs that are printed. The printed pairs are those with scores nearest to the

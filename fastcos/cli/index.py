@@ -210,7 +210,7 @@ def _read_excluded_ids(
 
 
 def _as_index_ids(index: SimilarityIndex, ids: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Convert ids to texts if the ids of the index are texts."""
+    """Convert ids to strings if the ids of the index are strings."""
     return ids.astype(str) if are_strings(index.ids) else ids
 
 

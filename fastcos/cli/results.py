@@ -131,4 +131,5 @@ def show_leaderboard(leaderboard: "Leaderboard", name: str = "") -> None:
     show_sections(leaderboard.sections())
     if leaderboard.left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in leaderboard.left_out.items())
-        say(f"measures that were not evaluated, each with what it needs in parentheses: {reasons}")
+        meaning = "(in parentheses: the data that a measure lacks, or the time limit)"
+        say(f"measures that were not evaluated {meaning}: {reasons}")

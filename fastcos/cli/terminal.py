@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from fastcos.reports import Section, Table
 
-# Width in characters of a table that is printed to a file or a pipe. Without this setting, rich
-# would use 80 characters.
+# Width in characters of a table that is printed to a file or a pipe. The default width of rich, 80
+# characters, would be too narrow for most tables.
 WIDTH_OF_FILES = 160
 # A text with more than _TEXT characters, and a heading with more than _HEADING characters, may be
 # wrapped.

@@ -190,8 +190,8 @@ def _search(dtype: str) -> None:
     list(similarity_blocks(items, measure="cosine"))
     top_k(np.repeat(items, 2, axis=0), k=5)  # The items contain duplicates.
     top_k(items + 3, k=5)  # The rows have a common direction.
-    compile_searches(dtype)  # These searches use rows that are packed as short codes.
-    if dtype == "float32":  # A search of this many rows multiplies the rows without packing them.
+    compile_searches(dtype)  # compiles the searches of rows that are packed as short codes
+    if dtype == "float32":  # A search of 280,000 rows multiplies the rows without packing them.
         top_k(items[:120], _vectors(dtype, 280_000), 5)
 
 
@@ -246,7 +246,7 @@ def _index() -> None:
             searched_index.search(items, 5)
     index.add(items)
     index.search(items, 5)
-    for dtype in DTYPES:  # With this many rows, threads share the panels of a few queries.
+    for dtype in DTYPES:  # With 512 panels of rows, threads share the panels of a few queries.
         rows = _vectors(dtype, 512 * PANEL)
         SimilarityIndex().fit(rows).search(rows[:1], 5)
 

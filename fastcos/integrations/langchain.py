@@ -75,7 +75,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         self._model = as_model(model) or _model_of(embedding)
         self._embedding, self._measure = embedding, measure
         self._documents: dict[str, Document] = {}
-        # The first search with a filter by metadata creates this index.
+        # The first search with a filter by metadata creates the index of the metadata.
         self._metadata: MetadataIndex | None = None
 
     @property

@@ -19,11 +19,11 @@ _INDEX = re.compile(r"|Unnamed: 0|__index_level_0__|index")
 def find_column(
     argument: str, column: str | None, words: Collection[str], names: Sequence[str], path: Path
 ) -> str | None:
-    """Return ``column`` or, if it is None, the only column whose name is in words, or None.
+    """Return the name of a column, or None if ``column`` is None and no name is in words.
 
-    If column is not None, exactly one column must have this name. If column is None, the names are
-    compared with words without regard to case, punctuation and an ending such as Id, and several
-    matches raise FastcosFormatError. argument is the name of the argument in messages.
+    If column is not None, exactly one column must have this name. If column is None, the function
+    looks for a name in words, without regard to case, punctuation and an ending such as Id, and
+    several matches raise FastcosFormatError. argument is the name of the argument in messages.
     """
     if column is not None:
         if names.count(column) != 1:

@@ -152,7 +152,7 @@ class Column:
         return np.array_equal(numbers, np.arange(len(numbers)))
 
     def ids(self, path: PathLike) -> npt.NDArray[Any]:
-        """Return the cells as ids (n,), int64 or texts."""
+        """Return the cells as ids (n,), int64 or strings."""
         lines, cells = np.concatenate(self._lines), self._cells
         if all(isinstance(block, np.ndarray) for block in cells):
             return ids_of_cells(path, self.name, np.concatenate(cells), lines)

@@ -264,7 +264,7 @@ def _merged(texts: list[str], codes: Integers) -> TextColumn:
 
 
 def parse_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
-    """Return the ids as int64 if all of them are plain integers, else as texts."""
+    """Return the ids as int64 if all of them are plain integers, else as strings."""
     try:
         numbers = [int(text) for text in texts]
         if list(map(str, numbers)) != list(texts):
@@ -275,7 +275,7 @@ def parse_ids(texts: Sequence[str]) -> npt.NDArray[Any]:
 
 
 def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> npt.NDArray[Any]:
-    """Return the cells of a column as ids (n,), int64 or texts."""
+    """Return the cells of a column as ids (n,), int64 or strings."""
     vocabulary = new_vocabulary()
     codes = encode(path, name, cells, lines, vocabulary)
     column = TextColumn(list(vocabulary), codes)
@@ -316,7 +316,7 @@ def check_row_numbers(
 def positions_in(ids: npt.NDArray[Any], queried_ids: npt.NDArray[Any]) -> Integers:
     """Return the position in ids of each queried id, or -1 for an unknown id.
 
-    Ids are compared as texts.
+    Ids are compared as strings.
     """
     position_of = {str(id_): position for position, id_ in enumerate(ids.tolist())}
     return np.array([position_of.get(str(id_), -1) for id_ in queried_ids.tolist()], np.int64)

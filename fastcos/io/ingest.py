@@ -29,7 +29,7 @@ from fastcos.validation import Integers, as_choice, as_count, as_path
 # The value "error" of read_interactions is missing here, because duplicates are detected only after
 # a part of the shards has been written.
 _DUPLICATES = ("sum", "last", "max")
-# Number of records of the temporary file that are sorted at a time. These records take 16 MiB.
+# Number of records of the temporary file that are sorted at a time. 2^20 records take 16 MiB.
 RECORDS_PER_BLOCK = 1 << 20
 # The temporary file stores codes of ids as int32.
 MAX_IDS = 2**31 - 1

@@ -67,7 +67,7 @@ class ArrowTable:
         ]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows: the numbers of the rows, from 1, and the cells of these columns."""
+        """Yield chunks of rows: the numbers of the rows, from 1, and the cells of the columns."""
         first = 1
         distinct = None if names is None else list(dict.fromkeys(names))
         for name in distinct or ():

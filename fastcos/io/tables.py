@@ -130,7 +130,7 @@ class DelimitedTable:
         self._start = start if header else [(line, first), *start]
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows: the lines on which the rows end, and the cells of these columns."""
+        """Yield chunks of rows: the lines on which the rows end, and the cells of the columns."""
         names = self.names if names is None else names
         positions = [self.names.index(name) for name in names]
         for lines, rows in self._rows():
@@ -239,7 +239,7 @@ class JsonTable:
         return list(self._names)
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows: the numbers of their lines, and the cells of these columns."""
+        """Yield chunks of rows: the numbers of their lines, and the cells of the columns."""
         records = self._records(self._progress)
         while chunk := list(islice(records, _CHUNK)):
             lines = np.array([line for line, _ in chunk])

@@ -40,7 +40,8 @@ def is_sparse(values: Any) -> bool:
     """
     if "scipy.sparse" not in sys.modules:
         return False
-    from scipy.sparse import issparse  # waits if another thread is importing scipy.sparse
+    # If another thread is importing scipy.sparse, the next line waits for that thread.
+    from scipy.sparse import issparse
 
     return bool(issparse(values))
 

@@ -16,10 +16,10 @@ from fastcos import validation
 Ids = npt.NDArray[Any]
 
 # The id that results contain where there is no item, if the ids of the index are whole numbers. If
-# the ids of the index are strings, results contain "" instead.
+# the ids of the index are strings, results contain "" where there is no item.
 NO_ID = -1
-# The longest id, in characters, that is stored in an array of fixed-width strings. With ids of this
-# width, the ids of ten results take 20 kB.
+# The longest id, in characters, that is stored in an array of fixed-width strings. With ids of 500
+# characters, the ids of ten results take 20 kB.
 _MAX_WIDTH = 500
 # An error message shows at most this many characters of an id.
 _LETTERS_SHOWN = 80

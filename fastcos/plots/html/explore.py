@@ -28,8 +28,8 @@ from fastcos.validation import Floats, Integers
 # multiply the λ of the model by these factors.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
-# Number of milliseconds for which the replay shows each rescaling D. This time suffices to read a
-# sentence of 25 words.
+# Number of milliseconds for which the replay shows each rescaling D: long enough to read a sentence
+# of 25 words.
 _REST = 6500
 # The number of users whose predictions a page shows.
 _N_EXAMPLES = 3
@@ -53,7 +53,8 @@ _SENTENCES = {
     "mark shows the D that is nearest to its solution.",
 }
 # The largest number of items of a page, and the largest total number of entries in their rows and
-# in the root of the users' covariance. These entries take 1.5 MB of the 2.5 MB of a page.
+# in the root of the users' covariance. As base64, 280,000 entries take 1.5 MB of the 2.5 MB of a
+# page.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
