@@ -29,14 +29,15 @@ from fastcos.validation.ids import as_ids
 # than _MAX_SEARCHED such items, from a random sample of _MAX_SEARCHED of them.
 _MAX_SEARCHED = 2000
 # Old factors count as balanced if the Gram matrices of their users and items differ, in Frobenius
-# norm, by at most this share of the norm of the users' Gram matrix.
+# norm, by at most _BALANCED times the norm of the users' Gram matrix.
 _BALANCED = 1e-3
 # An item counts as moved if Fisher's z of the cosine between its old and its new vector is below
-# the median over all items by more than this number of robust standard deviations.
+# the median over all items by more than _MOVED robust standard deviations.
 _MOVED = 4.0
-# The standard deviation of a normal distribution is this multiple of its median absolute deviation.
+# For a normal distribution, the standard deviation is _NORMAL_MAD times the median absolute
+# deviation.
 _NORMAL_MAD = 1.4826
-# If a cosine differs from 1 by less than this value, the difference may be a rounding error.
+# If a cosine differs from 1 by less than _ROUNDING, the difference may be a rounding error.
 _ROUNDING = 1e-12
 
 

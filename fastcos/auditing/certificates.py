@@ -22,7 +22,7 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # To prove that a neighbour stays nearer than a competing item, a certificate examines the range of
-# the ratio of their norms. A piece of this range that the certificate cannot decide is halved, at
+# the ratio of their norms. A certificate halves each piece of the range that it cannot decide, at
 # most DEPTH times. All 2^DEPTH pieces are examined only for condition numbers near the radius.
 DEPTH = 6
 # If a list of competing items does not decide an edge, the edge is examined again with a list that
@@ -32,8 +32,8 @@ _GROWTH = 8
 # logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
 # logarithm of a radius is accurate to 1 %.
 _LEVEL_STEP = 0.01
-# The logarithm of the lowest condition number that a search tries. A map with an even lower
-# condition number is so near to the identity that it does not change float32 rows.
+# The logarithm of the lowest condition number that a search tries. A map with the condition number
+# exp(_MIN_LOG_LEVEL) is so near to the identity that it does not change float32 rows.
 _MIN_LOG_LEVEL = 1e-7
 
 
@@ -99,6 +99,7 @@ def certified_neighbors(
         ``condition``; a larger radius in the result is the radius for "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
+
     n_threads, working_memory, progress
         As in :func:`fastcos.top_k`.
 

@@ -43,11 +43,12 @@ _LABELLED_ROWS = 1000
 _QUERIES = 20_000
 # Number of items from whose edges the sensitivity index is computed.
 _INDEXED_ROWS = 2000
-# The report shows the mean of the sensitivity index over this number of random bases, for
-# comparison with the index in the basis of the model.
+# The report shows the mean of the sensitivity index over _RANDOM_BASES random bases, for comparison
+# with the index in the basis of the model.
 _RANDOM_BASES = 3
-# The sensitivity index is summed in parts of this number of rows. The number is fixed, so that the
-# order of summation, and therefore the rounding, does not depend on the number of threads.
+# The sensitivity index is summed in parts of _ROWS_PER_PART rows. The number of rows in a part is
+# fixed, so that the order of summation, and therefore the rounding, does not depend on the number
+# of threads.
 _ROWS_PER_PART = 128
 # All norms count as equal if the largest norm is at most _EQUAL_NORMS times the smallest norm, as
 # for rows that were normalised in float16.
@@ -140,6 +141,7 @@ def audit(
         whether the Gram matrices of users and items are equal, as they are after converged training
         with weight decay on users and items. If the Gram matrices of users and items differ, the
         report says so and assumes that D is arbitrary.
+
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional

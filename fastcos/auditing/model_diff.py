@@ -29,7 +29,7 @@ _LISTED_ROWS = 2000
 _NORMAL_95 = NormalDist().inv_cdf(0.975)
 # Largest number of items in most_changed.
 _MOST_CHANGED = 20
-# Singular values below this share of the largest singular value count as 0, because they are
+# Singular values below _ROUNDING times the largest singular value count as 0, because they are
 # rounding errors of float32 factors.
 _ROUNDING = 1e-6
 

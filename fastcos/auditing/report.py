@@ -21,7 +21,7 @@ from fastcos.metrics.label_permutation import LabelTest
 from fastcos.reports import MAX_ROWS, Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
-# The bar chart of the dimensions shows at most this many bars, so that it fits a narrow screen.
+# The bar chart of the dimensions shows at most MAX_BARS bars, so that it fits a narrow screen.
 MAX_BARS = 64
 # The clause that ends a sentence of the verdict if training has determined the rescaling D.
 _NOT_FREE = (

@@ -23,11 +23,12 @@ from fastcos.validation import Floats, Integers
 
 FAMILIES = ("rescaling", "linear")
 # If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
-# counted for all items. If there are more items, the search uses a sample of _SEARCHED_ROWS items,
-# and replaced neighbours are counted for up to _ALL_ROWS items outside the sample.
+# counted for all items. If there are more than _ALL_ROWS items, the search uses a sample of
+# _SEARCHED_ROWS items, and replaced neighbours are counted for up to _ALL_ROWS items outside the
+# sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the lists of
-# neighbours are too long for this limit, fewer items are sampled, but at least _MIN_ROWS.
+# neighbours are too long for _MAX_ENTRIES, fewer items are sampled, but at least _MIN_ROWS.
 _MAX_ENTRIES, _MIN_ROWS = 2**24, 100
 # Default and largest number of starting points of a search. The first starting points are computed
 # from gradients, and the remaining starting points are random.
@@ -48,8 +49,8 @@ _FLIPPED_TOGETHER = 3
 # An item can become nearer than a neighbour only if its z = artanh(cosine) is below the z of the
 # neighbour by at most _PROVEN_GAP times the logarithm of the condition number (Theorem 6). To save
 # time, the search considers only items whose z is below the z of the neighbour by at most
-# _SEARCH_GAP times this logarithm. With a _SEARCH_GAP of 0.6, the search would miss some of the
-# edges that a map can remove from small models.
+# _SEARCH_GAP times the logarithm of the condition number. With a _SEARCH_GAP of 0.6, the search
+# would miss some of the edges that a map can remove from small models.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The first starting points follow from the gradient of a smoothed number of removed edges, because
 # the number itself is a step function without a useful gradient. _WIDTHS contains one width of the
@@ -60,8 +61,8 @@ _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # Number of trial flips of weights per dimension in the searches of a robustness curve that start
-# from the map found for another condition number. In these searches, 1, 2 and 4 flips per dimension
-# yield the same share of replaced neighbours to within 1 %.
+# from the map found for another condition number; 1, 2 and 4 flips per dimension yield the same
+# share of replaced neighbours to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
@@ -289,8 +290,8 @@ class MapSearch:
             validation.read_only(np.ascontiguousarray(units.T, dtype=np.float32)),
             kernels.EdgeLists(
                 validation.read_only(edges.rows[has_competitor]),
-                # The search reads mostly these row numbers, so int32 halves its memory traffic
-                # compared with int64.
+                # The search reads mostly the row numbers of neighbours, so storing them as int32
+                # instead of int64 halves its memory traffic.
                 validation.read_only(edges.neighbors[has_competitor].astype(np.int32)),
                 validation.read_only(np.ascontiguousarray(lengths[:, has_competitor])), self._k,
             ),

@@ -49,8 +49,8 @@ _EQUAL = {
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# The measures that can also be compared without a model, and the data that they require if there is
-# a model. Without a model, these measures compare the rows as they are.
+# The data that some measures require if there is a model; without a model, these measures compare
+# the rows as they are.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # The requirements that classes of measures declare and that embeddings can meet.
 _OTHER_SIDE = "other"

@@ -110,7 +110,8 @@ def fit_models(
     largest = float(model.singular_values_[0])
     if decay is None or preprocessing != "none":
         decay = math.sqrt(strength)
-        if decay >= largest:  # Weight decay of this strength would make every column zero.
+        # A weight decay of at least the largest singular value would make every column zero.
+        if decay >= largest:
             decay = largest / 2
     if settings.objective != "dropout" and 0 < largest <= decay:
         rule = f"less than the largest singular value of X, {largest:g}"

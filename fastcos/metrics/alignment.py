@@ -22,7 +22,7 @@ from fastcos.metrics.labelled import (
 from fastcos.similarity.moments import triangle
 from fastcos.validation import Floats, Integers
 
-# A variance below this share of the mean square counts as 0, because it is a rounding error.
+# Deviations and variances of at most _ROUNDING count as 0, because they may be rounding errors.
 _ROUNDING = 1e-13
 # The two-sided 95 % quantile of the standard normal distribution.
 _NORMAL_95 = 1.959963984540054

@@ -23,7 +23,7 @@ from fastcos.metrics.labelled import LabelledRows, labelled_rows, packed, produc
 from fastcos.validation import Floats, Integers
 
 # Number of bins for the cosines in pair_auc. If the cosines are spread evenly over at least 1,000
-# of these bins, the interval of the AUC is at most 1e-3 wide.
+# bins, the interval of the AUC is at most 1e-3 wide.
 _N_BINS = 2**16
 # Number of bins for the cosines in each stratum. The bins of ten strata take 2.6 MB per thread.
 _N_STRATUM_BINS = 2**14

@@ -73,7 +73,7 @@ def clustering_scores(
     >>> clustering_scores([[1, 0], [2, 0], [0, 1], [0, 3]], ["a", "a", "b", "b"]).ari
     1.0
     """
-    from sklearn import metrics  # imported here, because the import takes 0.5 s
+    from sklearn import metrics  # scikit-learn is imported here, because its import takes 0.5 s
 
     n_starts = validation.as_count("n_starts", n_starts)
     random = validation.as_generator("random_state", random_state)

@@ -134,6 +134,7 @@ def popularity_bias(
         One row per item. At least ten rows must be non-zero and have a popularity above 0.
     popularity : array_like (p,), numbers of at least 0
         Popularity of every item, for example its number of users.
+
     neighbors, k
         As in :func:`hubness`.
 

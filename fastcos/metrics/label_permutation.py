@@ -18,8 +18,8 @@ from fastcos.kernels import label_permutations as kernels
 from fastcos.reports import Record, Section, Table
 from fastcos.validation import Floats, Integers
 
-# Each of the three tests is significant if its p-value is at most SIGNIFICANT. With this limit, the
-# probability that at least one of the tests is significant for shuffled labels is at most 0.5 %.
+# Each of the three tests is significant if its p-value is at most SIGNIFICANT, so that for shuffled
+# labels, the probability that at least one of the tests is significant is at most 0.5 %.
 SIGNIFICANT = 0.005 / 3
 # Number of permutations of the labels. The smallest possible p-value, 1 / 600, is significant.
 _PERMUTATIONS = 599

@@ -11,7 +11,7 @@ from fastcos.kernels import dot_tile
 from fastcos.kernels.simd.dot_tile import COLUMNS, ROWS
 from fastcos.validation import Floats, Integers
 
-# Number of rows in a partial sum. The number is fixed, so that the order of summation, and
+# Number of rows in a partial sum. The number of rows is fixed, so that the order of summation, and
 # therefore the rounding, does not depend on the number of threads.
 CHUNK = 4096
 # Number of rows in a task of one thread, if there are more than _MANY_ROWS rows.

@@ -9,8 +9,8 @@ from fastcos import validation
 from fastcos.metrics.labelled import as_neighbor_lists
 from fastcos.validation import Floats, Integers
 
-# Number of entries in a block of lists. Because lists are compared in blocks of this size, the
-# functions need only a few MiB of memory in addition to the lists.
+# Number of entries in a block of lists. Because lists are compared in blocks, the functions need
+# only a few MiB of memory in addition to the lists.
 _BLOCK = 2**19
 
 

@@ -15,7 +15,7 @@ from fastcos.metrics.labelled import (
 )
 from fastcos.validation import Floats
 
-# Distances and variances below this value count as 0, because they may be rounding errors of
+# Distances and variances of at most _ROUNDING count as 0, because they may be rounding errors of
 # products of unit rows.
 _ROUNDING = 1e-13
 # Number of products of rows and clusters in a block; 2^22 products take 32 MiB.

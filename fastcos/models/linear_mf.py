@@ -108,6 +108,7 @@ class LinearMF(FactorModel):
     mean_ : ndarray (p,), float64, or None
         The vector that is subtracted from every row of X: the column means or, if center is "both",
         the column means minus the overall mean.
+
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -14,8 +14,8 @@ from fastcos.kernels.sampling import Clusters, sample_rows
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
-# Largest number that fits into the int32 indices of a CSR matrix. For a matrix with more entries or
-# columns, the simulation uses int64 indices.
+# Largest number that fits into the int32 indices of a CSR matrix. If X has more than INT32_MAX
+# entries or columns, its indices are int64.
 INT32_MAX = 2**31 - 1
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -52,9 +52,9 @@ _LARGEST_EXPONENT = 20.0
 # exponent, which must therefore be at least _SMALLEST_DRAWN_EXPONENT.
 _SMALLEST_DRAWN_EXPONENT = 0.1
 # For a user who interacts with at least 1 / _RACE_SHARE of the items, the kernel draws a random key
-# for every item, and selects the items with the best keys (a race). For other users, the kernel
-# draws one item after another, and ignores items that the user already has. If the user still needs
-# more items after n_items draws, the kernel selects them by a race.
+# for every item, and selects the items with the best keys (a race). For users with fewer
+# interactions, the kernel draws one item after another, and ignores items that the user already
+# has. If a user still needs more items after n_items draws, the kernel selects them by a race.
 _RACE_SHARE = 4
 # Number of interactions that a thread draws in one task. A task takes about 20 ms.
 _WORK_PER_BLOCK = 100_000

@@ -17,7 +17,7 @@ from fastcos.validation import Floats, Integers
 N_BINS = 2**16
 # Largest number of queries in one block of scores. The scores of more queries do not fit in the
 # cache, and smaller blocks need more calls of BLAS. `tests.robustness.calibrated_rates null`
-# measures the speed.
+# measures how long a calibration takes.
 _BLOCK = 128
 # Bytes of memory per score while scores are counted: the score itself, and up to five float64
 # intermediate results.

@@ -38,7 +38,7 @@ N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
 # Number of groups of columns per voter. The maxima of the groups give a lower bound on the scores
-# of the voters. With 20 groups per voter, only about 5 % more columns than voters reach this bound.
+# of the voters. With 20 groups per voter, only about 5 % more columns than voters reach the bound.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of the
 # scores of 300 queries take 0.2 MB per candidate.
@@ -166,7 +166,7 @@ class LabelTask:
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
         # The columns are divided into groups, and the k-th largest of the maxima of these groups is
-        # a lower bound of the k-th score. Computing this bound is faster than partitioning all
+        # a lower bound of the k-th score, which is faster to compute than a partition of all
         # columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
