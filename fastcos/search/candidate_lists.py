@@ -106,9 +106,9 @@ def score_lists(
     raw_scores = np.full(len(positions), -np.inf)
     for segment in items.segments:
         row_numbers, is_live = segment.locate(positions)
-        if len(segment.numbers) < len(segment.encoded.rows):
+        if len(segment.live_row_numbers) < len(segment.encoded.rows):
             in_segment = np.flatnonzero(is_live)
-            is_live[in_segment] = np.isin(row_numbers[in_segment], segment.numbers)
+            is_live[in_segment] = np.isin(row_numbers[in_segment], segment.live_row_numbers)
         if is_live.all():
             return _score_rows(items.measure, segment, Q, queries, indptr, row_numbers, options)
         entries = np.flatnonzero(is_live)

@@ -244,7 +244,7 @@ def explain_source(
             segment_options = options._replace(working_memory=memory)
             segment_request = scan.SegmentRequest(k, no_exclusions(1), allowed, None, items.n_live)
             if is_bounded:
-                n_items = len(segment.numbers) if allowed is None else allowed.count
+                n_items = len(segment.live_row_numbers) if allowed is None else allowed.count
                 width = n_candidates(k, n_items)
                 segment_request = scan.SegmentRequest(width, no_exclusions(1), allowed)
             plan = scan.plan_segment(segment, batch, segment_request, segment_options)

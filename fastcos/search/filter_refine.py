@@ -50,7 +50,7 @@ def filter_and_refine(
     """
     n = len(queries.rows)
     precomputed = measure.precompute(segment.rows)
-    n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
+    n_items = len(segment.live_row_numbers) if allowed_rows is None else allowed_rows.count
     width = plan.n_candidates(k, n_items)
     row_numbers, scores = unfilled(n, k)
     last_scores = parallel.unfilled(n, np.float64)
@@ -133,7 +133,7 @@ def _refine_all(
     entry of the query in min_raw_scores (n,).
     """
     n = len(queries.rows)
-    n_items = len(segment.numbers) if allowed_rows is None else allowed_rows.count
+    n_items = len(segment.live_row_numbers) if allowed_rows is None else allowed_rows.count
     silent_options = options._replace(progress=None)
     row_numbers, scores = unfilled(n, k)
     unfinished = np.arange(n, dtype=np.int64)

@@ -65,27 +65,27 @@ class AllowedRows:
         1 for each allowed row, and 0 for every other row.
     count : int
         The number of allowed rows.
-    numbers : ndarray (count,), int64
+    row_numbers : ndarray (count,), int64
         The row numbers of the allowed rows in ascending order, computed at first use.
     """
 
-    def __init__(self, mask: npt.NDArray[np.uint8], numbers: Integers | None = None) -> None:
+    def __init__(self, mask: npt.NDArray[np.uint8], row_numbers: Integers | None = None) -> None:
         self.mask = mask
-        if numbers is not None:
-            self.numbers = validation.read_only(numbers)
-        self.count = int(np.count_nonzero(mask)) if numbers is None else len(numbers)
+        if row_numbers is not None:
+            self.row_numbers = validation.read_only(row_numbers)
+        self.count = int(np.count_nonzero(mask)) if row_numbers is None else len(row_numbers)
 
     @parallel.lazy_attribute
-    def numbers(self) -> Integers:
+    def row_numbers(self) -> Integers:
         """The row numbers of the allowed rows in ascending order."""
         return validation.read_only(np.flatnonzero(self.mask))
 
 
-def allow_rows(numbers: Integers, n_rows: int) -> AllowedRows:
+def allow_rows(row_numbers: Integers, n_rows: int) -> AllowedRows:
     """Return AllowedRows that allow the rows with these ascending numbers, out of n_rows rows."""
     mask = np.zeros(n_rows, np.uint8)
-    mask[numbers] = 1
-    return AllowedRows(mask, numbers)
+    mask[row_numbers] = 1
+    return AllowedRows(mask, row_numbers)
 
 
 def kernel_filters(exclusions: ExcludedItems, allowed: AllowedRows | None = None) -> Any:

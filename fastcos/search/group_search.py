@@ -193,7 +193,7 @@ def _score_pairs(
     parallel.run(
         exhaustive_top_k.score_all_rows, parallel.work_blocks(work, _PAIRS_PER_BLOCK),
         pair_scoring(segment.metric_type, queries, segment.encoded),
-        kernel_records.candidate_ranges(order.numbers, firsts, lasts),
+        kernel_records.candidate_ranges(order.row_numbers, firsts, lasts),
         1, kernel_filters(exclusions), raw_scores, row_numbers,
         n_threads=options.n_threads,
     )  # fmt: skip

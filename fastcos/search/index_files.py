@@ -121,7 +121,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
         arrays["positions"] = segment.positions
     if part.n_removed:
         is_removed = np.ones(len(part.rows), np.bool_)
-        is_removed[segment.numbers] = False
+        is_removed[segment.live_row_numbers] = False
         arrays["removed"] = np.flatnonzero(is_removed)
     if np.may_share_memory(segment.encoded.rows, segment.rows):
         arrays["norms"] = segment.encoded.norms
@@ -134,7 +134,7 @@ def _arrays_and_fields(part: IndexPart) -> tuple[Arrays, Fields]:
         arrays |= {f"groups_{name}": array for name, array in groups._asdict().items()}
     return arrays, {
         "key": part.key,
-        "first": segment.first,
+        "first": segment.first_position,
         "removed": part.n_removed,
         "layout": _layout_fields(packed.layout, has_projection=has_projection),
         "unit": packed.units.unit,
@@ -255,8 +255,8 @@ def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> In
         segment.distinct.packed = packed
     elif packed is not None:
         segment.packed = packed
-        if len(packed.arrays.order) > len(segment.numbers):
-            segment.live = allow_rows(segment.numbers, len(bits))
+        if len(packed.arrays.order) > len(segment.live_row_numbers):
+            segment.live = allow_rows(segment.live_row_numbers, len(bits))
     segment.pack()
     return IndexPart(segment, ids, fields["key"], is_mapped=True)
 
@@ -307,7 +307,7 @@ def _read_segment(
         removed_rows = arrays.distinct("removed", n, fields["removed"], ascending=True)
         live_rows = np.delete(live_rows, removed_rows)
     return Segment(
-        measure.metric_type, encoded, live_rows, rows=rows, first=fields["first"],
+        measure.metric_type, encoded, live_rows, rows=rows, first_position=fields["first"],
         positions=positions,
     )  # fmt: skip
 
@@ -317,9 +317,9 @@ def _read_groups(arrays: _PartArrays, segment: Segment) -> DuplicateGroups | Non
     first = arrays.get("groups_first")
     if first is None:
         return None
-    n, n_live, n_groups = len(segment.rows), len(segment.numbers), len(first)
+    n, n_live, n_groups = len(segment.rows), len(segment.live_row_numbers), len(first)
     arrays.distinct("groups_first", n, n_groups, ascending=False)
-    group_of = arrays.of_shape("groups_group_of", (n,), _INTEGER_TYPES)[segment.numbers]
+    group_of = arrays.of_shape("groups_group_of", (n,), _INTEGER_TYPES)[segment.live_row_numbers]
     if group_of.min(initial=0) < 0 or group_of.max(initial=0) >= n_groups:
         raise arrays.damage("groups_group_of", f"must hold numbers from 0 to {n_groups - 1}")
     arrays.distinct("groups_members", n, n_live, ascending=False)
@@ -351,7 +351,7 @@ def _read_packed(
     if groups is None and n_packed < n:
         is_packed = np.zeros(n, np.bool_)
         is_packed[order] = True
-        if not is_packed[segment.numbers].all():
+        if not is_packed[segment.live_row_numbers].all():
             raise arrays.damage("order", "must hold every item that can be found")
     n_panels = -(-n_packed // PANEL)
     arrays.of_shape("packed", (n_panels * PANEL * layout.words,), layout.empty_array().dtype.char)

@@ -125,7 +125,7 @@ class IndexPart:
     @property
     def n_live(self) -> int:
         """The number of items that were not removed."""
-        return len(self.segment.numbers)
+        return len(self.segment.live_row_numbers)
 
     @property
     def n_removed(self) -> int:
@@ -164,12 +164,12 @@ class IndexPart:
 
     def live_positions(self) -> Integers:
         """Return the ascending positions of all live items."""
-        return self.segment.positions_of(self.segment.numbers)
+        return self.segment.positions_of(self.segment.live_row_numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
         """Return a part with the same rows, in which no search finds the items of these rows."""
         segment = self.segment.without(row_numbers)
-        if len(segment.numbers):
+        if len(segment.live_row_numbers):
             segment.pack()
         # If the segment was packed again, it no longer matches the files with the old key.
         key = self.key if segment.live is not None else uuid.uuid4().hex
@@ -177,7 +177,7 @@ class IndexPart:
 
     def _are_live(self, row_numbers: Integers) -> npt.NDArray[np.bool_]:
         """Return, for each of these rows, whether its item is live."""
-        live_rows = self.segment.numbers
+        live_rows = self.segment.live_row_numbers
         if len(live_rows) == len(self.ids.values):
             return np.ones(row_numbers.shape, np.bool_)
         places = np.minimum(np.searchsorted(live_rows, row_numbers), len(live_rows) - 1)
@@ -269,7 +269,7 @@ def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> Ind
     first = int(positions[0])
     are_consecutive = int(positions[-1]) - first + 1 == len(positions)
     segment = encode_segment(
-        measure, contents.rows, n_threads, first=first,
+        measure, contents.rows, n_threads, first_position=first,
         positions=None if are_consecutive else positions,
     )  # fmt: skip
     segment.pack()
@@ -283,7 +283,7 @@ def contents_of(parts: Sequence[IndexPart]) -> Contents:
     """
     rows, ids, positions = [], [], []
     for part in parts:
-        live_rows: Any = part.segment.numbers if part.n_removed else slice(None)
+        live_rows: Any = part.segment.live_row_numbers if part.n_removed else slice(None)
         rows.append(part.rows[live_rows])
         ids.append(part.ids.values[live_rows])
         positions.append(part.live_positions())

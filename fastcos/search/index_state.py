@@ -249,7 +249,7 @@ def read_state(
         if part is None or not part.n_removed == fields["removed"] == n_saved:
             part = index_files.read_part(fields, stored, measure)
         segment = part.segment
-        last = segment.first + len(part.rows) - 1
+        last = segment.first_position + len(part.rows) - 1
         if segment.positions is not None:
             last = int(segment.positions[-1])
         facts = part.rows.shape[1], are_strings(part.ids.values)

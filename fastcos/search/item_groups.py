@@ -24,15 +24,17 @@ from fastcos.validation.ids import Ids, are_strings, as_ids, format_id
 class SegmentOrder:
     """The row numbers of a segment ordered by group, and the packed rows of each group.
 
-    numbers (m,) contains the row numbers of all items, one group after the other, in ascending
-    order within each group. The row numbers of group g are numbers[starts[g] : starts[g + 1]]. A
+    row_numbers (m,) contains the row numbers of all items, one group after the other, in ascending
+    order within each group. The rows of group g are row_numbers[starts[g] : starts[g + 1]]. A
     ``SegmentOrder`` must not refer to its segment: the order is the value of a WeakKeyDictionary
     whose key is the segment, so a segment to which its order refers would never be freed.
     """
 
-    def __init__(self, segment: Segment, numbers: Integers, codes: Integers, n_groups: int) -> None:
+    def __init__(
+        self, segment: Segment, row_numbers: Integers, codes: Integers, n_groups: int
+    ) -> None:
         order = np.argsort(_short_codes(codes, n_groups), kind="stable")
-        self.numbers = numbers[order]
+        self.row_numbers = row_numbers[order]
         self.starts = np.searchsorted(codes[order], np.arange(n_groups + 1))
         self._metric_type, self._encoded = segment.metric_type, segment.encoded
         self._segments, self._packed = dict[int, Segment](), dict[int, PackedItems]()
@@ -41,7 +43,7 @@ class SegmentOrder:
     @parallel.lazy_attribute
     def scaling(self) -> ItemScaling:
         """The scaling with which the rows are packed, the same for all groups."""
-        return scale_items(self._metric_type, self._encoded, self.numbers, None)
+        return scale_items(self._metric_type, self._encoded, self.row_numbers, None)
 
     def count_queries(self, n_queries: Integers) -> Integers:
         """Count the queries of a search, and return each group's number of queries in all searches.
@@ -67,7 +69,7 @@ class SegmentOrder:
         with parallel.attribute_lock(self, f"packed {group}"):
             panels = self._packed.get(group)
             if panels is None:
-                numbers = self.numbers[self.starts[group] : self.starts[group + 1]]
+                numbers = self.row_numbers[self.starts[group] : self.starts[group + 1]]
                 panels = self._packed[group] = pack_items(
                     self._metric_type, self._encoded, numbers, 1, self.scaling
                 )
@@ -80,7 +82,7 @@ class SegmentOrder:
             return None
         group_segment = self._segments.get(group)
         if group_segment is None:
-            group_segment = segment.restricted_to(self.numbers[first:last])
+            group_segment = segment.restricted_to(self.row_numbers[first:last])
             if not group_segment.uses_numpy():
                 group_segment.scaling = self.scaling
             self._segments[group] = group_segment
@@ -187,10 +189,10 @@ class ItemGroups:
         """
         order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:
-            numbers = segment.numbers
+            numbers = segment.live_row_numbers
             if allowed_positions is not None:
                 allowed_rows = segment.allow(allowed_positions)
-                numbers = numbers if allowed_rows is None else allowed_rows.numbers
+                numbers = numbers if allowed_rows is None else allowed_rows.row_numbers
             codes = self.codes[segment.positions_of(numbers)]
             order = SegmentOrder(segment, numbers, codes, len(self.labels))
             if allowed_positions is None:

@@ -79,19 +79,20 @@ class ItemScaling(NamedTuple):
     Attributes
     ----------
     rows : RowScaling
-    bias, offsets : ndarray (p,)
+    offsets, scaled_offsets : ndarray (p,)
         The number that is added to the inner product of each item, and the same number in the units
-        of the tiles; empty if there is no bias.
-    unit, bias_unit : float
-        The factors by which rows and biases are multiplied, which are powers of two; for cosines,
+        of the tiles; empty if there are no offsets. The offset of an item is its bias or, if rows
+        are compared by distance or shifted, a number that is computed from the row.
+    unit, offset_unit : float
+        The factors by which rows and offsets are multiplied, which are powers of two; for cosines,
         rows are divided by their norms, and unit is 1.
     """
 
     rows: RowScaling
-    bias: Floats
     offsets: Floats
+    scaled_offsets: Floats
     unit: float
-    bias_unit: float
+    offset_unit: float
 
 
 class PackedItems(NamedTuple):
@@ -110,8 +111,8 @@ class PackedItems(NamedTuple):
         return len(self.arrays.statistics)
 
     @property
-    def numbers(self) -> Integers:
-        """The numbers of the packed items, in ascending order."""
+    def row_numbers(self) -> Integers:
+        """The row numbers of the packed items, in ascending order."""
         return np.sort(self.arrays.order).astype(np.int64)
 
     @property
@@ -145,19 +146,21 @@ def scale_items(
     For p items, the function takes O(p) time, or O(p d) time if the items are shifted.
     """
     norms = items.norms
-    factors, bias, unit, bias_unit = _scaling(metric_type, items)
+    factors, offsets, unit, offset_unit = _scaling(metric_type, items)
     shift, coefficients = _NO_SHIFT, factors
     row_norms = norms[numbers]
     have_similar_norms = row_norms.min(initial=np.inf) >= _MIN_NORM_RATIO * row_norms.max(
         initial=0.0
     )
-    if (metric_type == "cosine" or have_similar_norms) and not len(bias):
+    if (metric_type == "cosine" or have_similar_norms) and not len(offsets):
         shift = _common_direction(items.rows, factors, numbers)
     if len(shift):
-        bias = _shift_products(items.rows, factors, shift, n_threads)
-        coefficients = bias + 1.0
+        offsets = _shift_products(items.rows, factors, shift, n_threads)
+        coefficients = offsets + 1.0
     rows = RowScaling(validation.read_only(factors), validation.read_only(coefficients), shift)
-    return ItemScaling(rows, bias, validation.read_only(bias * bias_unit), unit, bias_unit)
+    return ItemScaling(
+        rows, offsets, validation.read_only(offsets * offset_unit), unit, offset_unit
+    )
 
 
 def pack_items(
@@ -175,17 +178,17 @@ def pack_items(
     layout = tile_layout(config.isa(), depth)
     if scaling is None:
         scaling = scale_items(metric_type, items, numbers, n_threads)
-    order, bias, shift = numbers, scaling.bias, scaling.rows.shift
+    order, offsets, shift = numbers, scaling.offsets, scaling.rows.shift
     if metric_type != "cosine" or len(shift):
         # The bound of a panel is the bound of its largest item, so similar items are packed
         # together.
-        order = numbers[np.argsort(-(bias if len(bias) else items.norms)[numbers])]
+        order = numbers[np.argsort(-(offsets if len(offsets) else items.norms)[numbers])]
     # The order is copied, because the kernel sorts each chunk of the order in place.
     order = order.astype(np.int32)
     n_panels = -(-len(order) // PANEL)
     packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, N_STATISTICS), np.float32)
-    small_bias = np.empty(len(order) if len(bias) else 0, np.float32)
+    small_offsets = np.empty(len(order) if len(offsets) else 0, np.float32)
     # Every thread gets a block, even if the block consists of few chunks, because packing a chunk
     # of rows with 64 columns already takes 0.1 ms.
     n_chunks = -(-len(order) // packing.CHUNK)
@@ -197,12 +200,12 @@ def pack_items(
             parallel.row_blocks(n_chunks, chunks_of_block),
             panel_layout(layout, depth),
             records.ScaledRows(items.rows, *scaling.rows),
-            scaling.offsets,
-            records.ItemPanels(order, packed, small_bias, statistics),
+            scaling.scaled_offsets,
+            records.ItemPanels(order, packed, small_offsets, statistics),
             n_threads=n_threads,
         )  # fmt: skip
-    arrays = (order, packed, small_bias, statistics, shift)
-    return packed_items(metric_type, layout, items, arrays, scaling.unit, scaling.bias_unit)
+    arrays = (order, packed, small_offsets, statistics, shift)
+    return packed_items(metric_type, layout, items, arrays, scaling.unit, scaling.offset_unit)
 
 
 def have_moderate_norms(norms: Floats) -> bool:
@@ -220,18 +223,18 @@ def unpacked_items(metric_type: str, items: EncodedRows) -> PackedItems:
     layout = float_layout(config.isa(), depth)
     n_panels = len(norms) // PANEL
     n = n_panels * PANEL
-    factors, bias, unit, bias_unit = _scaling(metric_type, items)
+    factors, offsets, unit, offset_unit = _scaling(metric_type, items)
     scaling = np.zeros((n, 2), np.float32)
     scaling[:, 0] = factors[:n]
-    if len(bias):
-        scaling[:, 1] = bias[:n] * bias_unit
+    if len(offsets):
+        scaling[:, 1] = offsets[:n] * offset_unit
     statistics = np.zeros((n_panels, N_STATISTICS), np.float32)
     statistics[:, INVERSE_STEP] = 1.0
     largest = (norms[:n] * factors[:n]).reshape(n_panels, -1).max(axis=1)
     statistics[:, MAX_NORM] = largest * (1.0 + 2.0**-12)
     packed = items.rows.reshape(-1)[: n * depth]
     arrays = (np.arange(n, dtype=np.int32), packed, np.empty(0, np.float32), statistics, _NO_SHIFT)
-    return packed_items(metric_type, layout, items, arrays, unit, bias_unit, scaling)
+    return packed_items(metric_type, layout, items, arrays, unit, offset_unit, scaling)
 
 
 def panel_layout(layout: TileLayout, depth: int) -> Any:
@@ -249,16 +252,16 @@ def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | No
 
 
 def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
-    """Return the factors of all items, and the fields bias, unit and bias_unit of ItemScaling."""
-    norms, bias = items.norms, items.bias
+    """Return the factors of all items, and the offsets, unit and offset_unit of an ItemScaling."""
+    norms, offsets = items.norms, items.bias
     if metric_type == "euclidean":
-        bias = -0.5 * norms * norms
-    bias_unit = _power_of_two(float(np.abs(bias).max(initial=0.0)))
+        offsets = -0.5 * norms * norms
+    offset_unit = _power_of_two(float(np.abs(offsets).max(initial=0.0)))
     if metric_type == "cosine":
         factors = np.divide(1.0, norms, out=np.zeros(len(norms)), where=norms > 0)
-        return factors, bias, 1.0, bias_unit
+        return factors, offsets, 1.0, offset_unit
     unit = _power_of_two(float(norms.max()))
-    return np.full(len(norms), unit), bias, unit, bias_unit
+    return np.full(len(norms), unit), offsets, unit, offset_unit
 
 
 def packed_items(
@@ -267,11 +270,11 @@ def packed_items(
     items: EncodedRows,
     arrays: Sequence[npt.NDArray[Any]],
     unit: float,
-    bias_unit: float,
+    offset_unit: float,
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
     projection: Any = None,
 ) -> PackedItems:
-    """Return PackedItems of these arrays: order, packed rows, small bias, statistics and shift.
+    """Return PackedItems of these arrays: order, packed rows, small offsets, statistics and shift.
 
     projection is a kernels.records.Projection, or None.
     """
@@ -312,7 +315,7 @@ def packed_items(
         table=validation.read_only(table),
         row_type=validation.read_only(np.empty(0, items.rows.dtype)),
         packed_type=validation.read_only(layout.empty_array()),
-        units=records.ScalingUnits(unit, bias_unit, float(layout.error), rounding),
+        units=records.ScalingUnits(unit, offset_unit, float(layout.error), rounding),
     )
     type_key = (layout.isa, items.rows.dtype.char)
     return PackedItems(metric_type, layout, kernel_items, addresses, type_key)
@@ -324,7 +327,7 @@ def pack_queries(
     exclusions: ExcludedItems,
     allowed: AllowedRows | None = None,
 ) -> Any:
-    """Scale queries so that their norm is about 1 and a bias weighs at most 2^20.
+    """Scale queries so that their norm is about 1 and an offset weighs at most 2^20.
 
     The queries are converted to the type in which the items are searched. allowed contains the rows
     that are allowed in the results; None allows all packed items.

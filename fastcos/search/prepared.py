@@ -59,7 +59,9 @@ class PreparedSearches:
         # Nearly every index has one part, in which the position of an item is the number of its
         # row, so that ids can be read by row number.
         segment = self._parts[0].segment
-        has_one_part = len(self._parts) == 1 and segment.first == 0 and segment.positions is None
+        has_one_part = (
+            len(self._parts) == 1 and segment.first_position == 0 and segment.positions is None
+        )
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
         # The launches of each search, one for each part of the index. The key contains the number
         # of queries and the number of neighbours, and also the options if the plans depend on them.

@@ -333,7 +333,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     offsets = np.zeros(len(places), np.float32)
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
-    biases = scaled_queries.scaling.weights[:, np.newaxis] * offsets
+    weighted_offsets = scaled_queries.scaling.weights[:, np.newaxis] * offsets
     # The product is computed in float64, because a ratio may exceed the range of float32 if the
     # measure is dot and the norm of the query is small.
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
@@ -341,12 +341,12 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     # while this thread holds the lock of BLAS. BLAS is not limited to one thread, because the limit
     # would apply to the whole process, and the user's code may run at the same time.
     with blas_lock():
-        directions = _directions(sample, queries, biases, n)
+        directions = _directions(sample, queries, weighted_offsets, n)
     return None if directions is None else as_axes(*directions)
 
 
 def _directions(
-    sample: Floats32, queries: Floats32, biases: Floats32, n_items: int
+    sample: Floats32, queries: Floats32, weighted_offsets: Floats32, n_items: int
 ) -> tuple[Floats32, list[int]] | None:
     """Return the axes (d, p) that make searches fastest, and their ``largest_k`` (see ``Axes``).
 
@@ -365,7 +365,7 @@ def _directions(
     axes = principal_axes(sample, widths[-1])
     ks, ranks = zip(*costs.threshold_ranks, strict=True)
     counts = [max(1, round(rank * len(sample) / n_items)) for rank in ranks]
-    shares = _remaining_shares(sample, queries, biases, axes, widths, counts)
+    shares = _remaining_shares(sample, queries, weighted_offsets, axes, widths, counts)
     # All costs are in units of the time in which a tile multiplies one column.
     pairs = (costs.pair_overhead_columns + costs.pair_cost_per_column * depth) * shares
     durations = np.array(widths)[:, np.newaxis] + costs.tile_overhead_columns + pairs
@@ -398,7 +398,7 @@ def _effective_columns(rows: Floats32) -> float:
 def _remaining_shares(
     sample: Floats32,
     queries: Floats32,
-    biases: Floats32,
+    weighted_offsets: Floats32,
     axes: Floats32,
     widths: list[int],
     counts: list[int],
@@ -407,19 +407,19 @@ def _remaining_shares(
 
     The result has one row for each number of axes in widths, and one column for each number in
     counts. The sample (m, d) contains rows of the items. The queries (q, d) are the first q rows of
-    the sample, scaled as queries are. biases (q, m) contains, for each pair, the number that is
-    added to its inner product. Each number c in counts stands for a search in which the threshold
-    of a query is its c-th best score in the sample.
+    the sample, scaled as queries are. weighted_offsets (q, m) contains, for each pair, the number
+    that is added to its inner product. Each number c in counts stands for a search in which the
+    threshold of a query is its c-th best score in the sample.
     """
     m = len(sample)
-    scores = queries @ sample.T + biases
+    scores = queries @ sample.T + weighted_offsets
     query_numbers = np.arange(len(queries))
     scores[query_numbers, query_numbers] = -np.inf
     sorted_scores = np.sort(scores, axis=1)
     thresholds = [sorted_scores[:, m - count, None] for count in counts]
     u, w = sample @ axes, queries @ axes
     norms, query_norms = (np.sqrt(np.square(rows).sum(axis=1)) for rows in (sample, queries))
-    bound = biases + cost_model.COSTS.code_error * query_norms[:, None] * norms
+    bound = weighted_offsets + cost_model.COSTS.code_error * query_norms[:, None] * norms
     shares, n_added = np.empty((len(widths), len(thresholds))), 0
     for row, p in enumerate(widths):
         bound += w[:, n_added:p] @ u[:, n_added:p].T

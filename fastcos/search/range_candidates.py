@@ -68,7 +68,7 @@ def _all_allowed_items(
 
     The arguments and the result are those of find_candidates.
     """
-    row_numbers = packed.numbers if allowed_rows is None else allowed_rows.numbers
+    row_numbers = packed.row_numbers if allowed_rows is None else allowed_rows.row_numbers
     counts = np.empty(len(starts), np.int64)
     for i, start in enumerate(starts):
         excluded = exclusions.indices[exclusions.indptr[i] : exclusions.indptr[i + 1]]

@@ -163,7 +163,7 @@ def pairs_above(
     searches = []
     for segment in items.segments:
         allowed_rows = segment.allow(allowed_positions)
-        if allowed_rows is not None and not len(allowed_rows.numbers):
+        if allowed_rows is not None and not len(allowed_rows.row_numbers):
             continue
         is_whole = len(segment.encoded.rows) == items.n_items
         excluded_rows = exclusions if is_whole else exclusions_within(exclusions, segment)

@@ -154,7 +154,7 @@ def _numpy(
     of the remaining queries.
     """
     allowed, k = request.allowed, request.k
-    findable = segment.numbers if allowed is None else allowed.numbers
+    findable = segment.live_row_numbers if allowed is None else allowed.row_numbers
     items = segment.encoded._replace(rows=memmap.from_bits(segment.encoded.rows))
     n, size = len(queries.rows), plan.grid.queries_per_block
     row_numbers, scores = np.empty((n, k), np.int64), np.empty((n, k))
@@ -188,7 +188,9 @@ def _score_all(
     options: ExecutionOptions,
 ) -> Ranking:
     """Score every pair of a query and an allowed row in float64 (the method "score_all")."""
-    row_numbers = segment.numbers if request.allowed is None else request.allowed.numbers
+    row_numbers = (
+        segment.live_row_numbers if request.allowed is None else request.allowed.row_numbers
+    )
     return score_all(
         segment.metric_type, segment.encoded, row_numbers, queries, request.exclusions, request.k,
         options, plan.grid,
@@ -280,7 +282,7 @@ def _repack(
     options: ExecutionOptions,
 ) -> Ranking:
     """Pack only the allowed rows, for this search alone, and search them (the method "repack")."""
-    allowed = segment.restricted_to(cast(AllowedRows, request.allowed).numbers)
+    allowed = segment.restricted_to(cast(AllowedRows, request.allowed).row_numbers)
     return search_segment(allowed, queries, request._replace(allowed=None), options)
 
 
@@ -370,7 +372,7 @@ def _answer_zero_queries(
     if not len(zero_queries):
         return other_queries
     row_numbers, scores = results
-    candidates = packed.numbers if request.allowed is None else request.allowed.numbers
+    candidates = packed.row_numbers if request.allowed is None else request.allowed.row_numbers
     for query in zero_queries.tolist():
         row_numbers[query], scores[query] = _lowest(
             candidates, request.exclusions, query, request.k

@@ -39,12 +39,13 @@ class Segment:
         All rows (p, d) in encoded form, including the rows of removed items.
     rows : array (p, d)
         The original rows.
-    numbers : ndarray (m,), int64
+    live_row_numbers : ndarray (m,), int64
         The ascending row numbers of the items that searches can return.
-    first : int
+    first_position : int
         The position of the item in row 0.
     positions : ndarray (p,), int64, or None
-        The ascending positions of all rows; None if the positions are first, first + 1, ...
+        The ascending positions of all rows; None if the positions are
+        first_position, first_position + 1, ...
     live : AllowedRows or None
         The rows that searches can return, if the items of some packed rows were removed; None if
         searches can return every packed row.
@@ -56,17 +57,17 @@ class Segment:
         self,
         metric_type: str,
         encoded: EncodedRows,
-        numbers: Integers,
+        live_row_numbers: Integers,
         n_threads: int | None = None,
         *,
         rows: Rows | None = None,
-        first: int = 0,
+        first_position: int = 0,
         positions: Integers | None = None,
     ) -> None:
-        self.metric_type, self.encoded, self.first = metric_type, encoded, first
+        self.metric_type, self.encoded = metric_type, encoded
         self.rows = encoded.rows if rows is None else rows
-        self.numbers = validation.read_only(numbers)
-        self.positions = validation.read_only(positions)
+        self.live_row_numbers = validation.read_only(live_row_numbers)
+        self.first_position, self.positions = first_position, validation.read_only(positions)
         self.live: AllowedRows | None = None
         self.scaling: ItemScaling | None = None
         self._n_threads = n_threads
@@ -78,21 +79,21 @@ class Segment:
     def packed(self) -> PackedItems:
         """The packed rows of all items that searches can return."""
         return pack_items(
-            self.metric_type, self.encoded, self.numbers, self._n_threads, self.scaling
+            self.metric_type, self.encoded, self.live_row_numbers, self._n_threads, self.scaling
         )
 
     @parallel.lazy_attribute
     def duplicates(self) -> duplicates.DuplicateGroups | None:
         """The groups of equal rows among the rows that searches can find; None if few are equal."""
-        if not norms_repeat(self.encoded.norms[self.numbers]):
+        if not norms_repeat(self.encoded.norms[self.live_row_numbers]):
             return None
-        return duplicates.find_duplicates_among(self.encoded, self.numbers)
+        return duplicates.find_duplicates_among(self.encoded, self.live_row_numbers)
 
     @parallel.lazy_attribute
     def distinct(self) -> "Segment":
         """A segment with the same rows, whose searches find one row per group of equal rows."""
         groups = self.duplicates
-        segment = self.restricted_to(self.numbers if groups is None else groups.first)
+        segment = self.restricted_to(self.live_row_numbers if groups is None else groups.first)
         segment.duplicates, segment.scaling = None, self.scaling
         return segment
 
@@ -103,7 +104,7 @@ class Segment:
         """
         return Segment(
             self.metric_type, self.encoded, numbers, self._n_threads, rows=self.rows,
-            first=self.first, positions=self.positions,
+            first_position=self.first_position, positions=self.positions,
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
@@ -115,12 +116,12 @@ class Segment:
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
-        mask[self.numbers] = 1
+        mask[self.live_row_numbers] = 1
         mask[removed] = 0
         remaining_segment = self.restricted_to(np.flatnonzero(mask))
         if "packed" in vars(self):
             remaining_segment.packed, remaining_segment.duplicates = self.packed, None
-            remaining_segment.live = AllowedRows(mask, remaining_segment.numbers)
+            remaining_segment.live = AllowedRows(mask, remaining_segment.live_row_numbers)
         return remaining_segment
 
     def locate(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
@@ -130,7 +131,7 @@ class Segment:
         """
         n = len(self.encoded.rows)
         if self.positions is None:
-            numbers = positions - self.first if self.first else positions
+            numbers = positions - self.first_position if self.first_position else positions
             return numbers, (numbers >= 0) & (numbers < n)
         numbers = np.minimum(np.searchsorted(self.positions, positions), n - 1)
         return numbers, self.positions[numbers] == positions
@@ -138,7 +139,9 @@ class Segment:
     def positions_of(self, numbers: Integers) -> Integers:
         """Return the position of each row number; -1, which stands for no item, stays -1."""
         if self.positions is None:
-            return numbers + self.first * (numbers >= 0) if self.first else numbers
+            return (
+                numbers + self.first_position * (numbers >= 0) if self.first_position else numbers
+            )
         return np.where(numbers < 0, -1, self.positions[numbers])
 
     def allow(self, positions: Integers | None) -> AllowedRows | None:
@@ -150,27 +153,27 @@ class Segment:
             return self.live
         if self.positions is None:
             first, last = np.searchsorted(
-                positions, [self.first, self.first + len(self.encoded.rows)]
+                positions, [self.first_position, self.first_position + len(self.encoded.rows)]
             )
-            numbers = positions[first:last] - self.first
+            numbers = positions[first:last] - self.first_position
         else:
             numbers, is_here = self.locate(positions)
             numbers = numbers[is_here]
-        if len(self.numbers) < len(self.encoded.rows):
-            numbers = np.intersect1d(numbers, self.numbers, assume_unique=True)
+        if len(self.live_row_numbers) < len(self.encoded.rows):
+            numbers = np.intersect1d(numbers, self.live_row_numbers, assume_unique=True)
         return allow_rows(numbers, len(self.encoded.rows))
 
     def allow_mask(self, mask: npt.NDArray[np.bool_]) -> AllowedRows:
         """Return the rows of this segment that a mask over all positions allows."""
         n = len(self.encoded.rows)
-        is_allowed = mask[self.first : self.first + n]
+        is_allowed = mask[self.first_position : self.first_position + n]
         if self.positions is not None:
             is_allowed = mask[self.positions]
         if self.live is not None:
             is_allowed = is_allowed & self.live.mask.view(np.bool_)
-        elif len(self.numbers) < n:
+        elif len(self.live_row_numbers) < n:
             is_live = np.zeros(n, np.bool_)
-            is_live[self.numbers] = True
+            is_live[self.live_row_numbers] = True
             is_allowed = is_allowed & is_live
         # A kernel is compiled separately for read-only and for writeable arrays. All other masks
         # are writeable, so this mask is copied to a writeable array.
@@ -198,7 +201,7 @@ class Segment:
         if self.uses_numpy():
             # If there are fewer than min_rows_for_tiles rows, searches do not use packed rows, so
             # the kernels for packed rows are not needed.
-            if len(self.numbers) >= cost_model.COSTS.min_rows_for_tiles:
+            if len(self.live_row_numbers) >= cost_model.COSTS.min_rows_for_tiles:
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
         with parallel.attribute_lock(self, "pack"):  # only one thread packs; others wait
@@ -227,7 +230,7 @@ class Segment:
     def sizes(self, n_live_of_index: int | None = None) -> plan.SegmentSizes:
         """Return the facts about the segment that are known so far, for ``plan.plan_search``."""
         fields = vars(self)
-        n_live, n_distinct, projected_form = len(self.numbers), None, self.packed_rows
+        n_live, n_distinct, projected_form = len(self.live_row_numbers), None, self.packed_rows
         if "duplicates" in fields:
             groups = fields["duplicates"]
             n_distinct = n_live if groups is None else len(groups.first)
@@ -297,17 +300,18 @@ def encode_segment(
     B: Rows,
     n_threads: int | None,
     *,
-    numbers: npt.NDArray[np.int64] | None = None,
-    first: int = 0,
+    live_row_numbers: Integers | None = None,
+    first_position: int = 0,
     positions: npt.NDArray[np.int64] | None = None,
 ) -> Segment:
     """Return a segment of the rows B, encoded by a fitted measure.
 
-    Searches return only rows whose numbers are in ``numbers``; None stands for all rows.
+    Searches return only rows whose numbers are in ``live_row_numbers``; None stands for all rows.
     """
     encoded = encode_items(measure, B, n_threads)
-    if numbers is None:
-        numbers = np.arange(len(B), dtype=np.int64)
+    if live_row_numbers is None:
+        live_row_numbers = np.arange(len(B), dtype=np.int64)
     return Segment(
-        measure.metric_type, encoded, numbers, n_threads, rows=B, first=first, positions=positions
-    )
+        measure.metric_type, encoded, live_row_numbers, n_threads, rows=B,
+        first_position=first_position, positions=positions,
+    )  # fmt: skip

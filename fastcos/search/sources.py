@@ -114,7 +114,7 @@ class FittedItems:
     @property
     def n_live(self) -> int:
         """The number of items that searches can return."""
-        return sum(len(segment.numbers) for segment in self.segments)
+        return sum(len(segment.live_row_numbers) for segment in self.segments)
 
     @property
     def rows(self) -> Any:
@@ -137,8 +137,8 @@ class FittedItems:
         """Yield a task for every segment, as ``ItemSource.tasks`` describes."""
         n_before, n = 0, self.n_live
         for segment in self.segments:
-            share = n_before / n, (n_before + len(segment.numbers)) / n
-            n_before += len(segment.numbers)
+            share = n_before / n, (n_before + len(segment.live_row_numbers)) / n
+            n_before += len(segment.live_row_numbers)
             allowed_rows = segment.allow(request.allowed_positions)
             yield SegmentTask(segment, allowed_rows, share, options.working_memory)
 
@@ -233,7 +233,9 @@ class MappedItems:
         ``numbers``; None allows all rows.
         """
         B = memmap.read_rows("items", self.rows, first, last, options.n_threads)
-        return encode_segment(self.measure, B, options.n_threads, numbers=numbers, first=first)
+        return encode_segment(
+            self.measure, B, options.n_threads, live_row_numbers=numbers, first_position=first
+        )
 
 
 def fit_items(X: Any, measure: Measure, options: ExecutionOptions) -> FittedItems | MappedItems:
