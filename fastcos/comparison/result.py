@@ -56,8 +56,8 @@ class RescalingScores(Record):
         be rescaled.
     pair_auc, pair_auc_low, pair_auc_high : float or None
         ``pair_auc`` is the probability that a pair of items with the same label has a larger cosine
-        than a pair with different labels. The exact value of this probability certainly lies
-        between ``pair_auc_low`` and ``pair_auc_high``.
+        than a pair with different labels. The exact ``pair_auc``, without rounding errors,
+        certainly lies between ``pair_auc_low`` and ``pair_auc_high``.
     stratified_auc : float or None
         Mean AUC within ten strata of pairs that have similar popularity, so that a few popular
         items do not dominate the score. If fewer than 50 items have labels, all pairs are in a
@@ -69,8 +69,8 @@ class RescalingScores(Record):
         Effective rank of the item embeddings.
     jaccard_at_10 : float
         Mean over items of the Jaccard index between the ten nearest neighbours of an item under
-        this D and under D = I. If Eq. 1 is not compared, the neighbours in the solution of Eq. 2
-        replace the neighbours under D = I.
+        the rescaling and under D = I. If Eq. 1 is not compared, the neighbours in the solution of
+        Eq. 2 replace the neighbours under D = I.
     jaccard_error : float or None
         Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int

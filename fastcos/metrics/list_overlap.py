@@ -110,7 +110,7 @@ def rank_biased_overlap(
     first, second, k
         As in :func:`jaccard_at_k`.
     persistence : float
-        The number q, greater than 0 and less than 1.
+        The parameter q of the rank-biased overlap, greater than 0 and less than 1.
 
     Returns
     -------

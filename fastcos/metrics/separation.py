@@ -136,7 +136,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
     Returns
     -------
     Score
-        The value is from -1 to 1. Zero rows are left out.
+        The mean silhouette of the non-zero rows, from -1 to 1.
 
     Examples
     --------

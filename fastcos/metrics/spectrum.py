@@ -108,7 +108,7 @@ def mean_cosine(items: Any) -> Score:
     Returns
     -------
     Score
-        The value is from -1 to 1. Zero rows are left out.
+        The mean cosine of the non-zero rows, from -1 to 1.
 
     Examples
     --------

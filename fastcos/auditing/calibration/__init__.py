@@ -1,7 +1,7 @@
 """Calibration: the meaning of a score, as the share of random pairs that reach the score.
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. Instead of a
-cosine, you therefore specify the false-positive rate that you accept, and a calibration computes
+cosine, you specify the false-positive rate that you accept, and a calibration computes
 the threshold for this rate from the scores of all pairs of vectors of the model. The package
 consists of the following modules:
 

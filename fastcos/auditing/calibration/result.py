@@ -98,7 +98,7 @@ class Calibration(PairDistribution):
     def carried_fpr(self) -> float:
         """The smallest rate for which an interval can be computed.
 
-        At the smallest such rate, two pairs are expected above the threshold.
+        At the rate ``carried_fpr``, two pairs are expected above the threshold.
         """
         return min(_MIN_EXPECTED_PAIRS * (1 + self.self_join) / self.n_pairs, 1.0)
 
@@ -173,9 +173,9 @@ class Calibration(PairDistribution):
         The linear maps have a condition number of at most ``condition``. The condition number of a
         linear map is its largest singular value divided by its smallest. Rescalings D are linear
         maps, so the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a
-        pair by at most ln(condition). Therefore the cosine of a pair can move from one side of
-        ``score`` to the other only if Fisher's z of the cosine differs from Fisher's z of ``score``
-        by at most ln(condition).
+        pair by at most ln(condition), so the cosine can move from one side of ``score`` to the
+        other only if Fisher's z of the cosine differs from Fisher's z of ``score`` by at most
+        ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])
