@@ -246,17 +246,18 @@ def versions_line(document):
 
 INTRODUCTION = """\
 This page shows how many times as fast as other libraries fastcos is, on every machine that was
-measured. The brackets after each ratio contain its 95 % interval for a second run on a machine
-whose speed has not changed ([how often a second run confirmed
-it](../compare/README.md#how-well-a-run-can-be-repeated)). A ratio in bold means that fastcos is
-slower. A result is *undecided* if the interval contains 1, because the measurements then do not
-show which library is faster. There is *no verdict* if other programs used the machine. Each
-library runs in several processes, and its time is the geometric mean of the median times of
-these processes. In the tables of tasks, no time is reported for a library that returns a wrong
-answer. In the tables of the largest matrices, each time is the time of a single call; these
-tables show the error of each answer, and reject no answer. The page [Compare fastcos with other
-libraries](../compare/README.md) explains the method. `python -m bench.compare render` writes
-this page from the newest file of each machine.
+measured. The brackets after each ratio contain a 95 % interval: if the measurement is repeated on
+a machine whose speed has not changed, the ratio should lie in the interval in 95 % of the cases
+([how often a second run confirmed it](../compare/README.md#how-well-a-run-can-be-repeated)). A
+ratio in bold means that fastcos is slower. The result of a task is *undecided* if the interval
+contains 1, because the measurements then do not show which library is faster. There is *no
+verdict* on a task if other programs used the machine during the measurement. Each library runs in
+several processes, and its time is the geometric mean of the median times of these processes. In
+the tables of tasks, no time is reported for a library that returns a wrong answer. In the tables
+of the largest matrices, each time is the time of a single call; these tables show the error of
+each answer, and reject no answer. The page [Compare fastcos with other
+libraries](../compare/README.md) explains the method. `python -m bench.compare render` writes this
+page from the newest file of results of each machine.
 """
 
 
@@ -394,8 +395,9 @@ results</title> <style> body {{ font: 15px system-ui, sans-serif; margin: 2em; }
 border-collapse: collapse; }} td, th {{ padding: .3em .7em; text-align: left; }} tr:nth-child(even)
 {{ background: #8882; }} .slower {{ font-weight: bold; }} </style> <h1>Results</h1> <p>This page
 shows how many times as fast as the other library fastcos is. The brackets after each ratio contain
-its 95 % interval for a second run on a machine whose speed has not changed. In the rows in bold,
-fastcos is slower.</p> <p>Show: {filters}</p>
+a 95 % interval: if the measurement is repeated on a machine whose speed has not changed, the ratio
+should lie in the interval in 95 % of the cases. In the rows in bold, fastcos is slower.</p>
+<p>Show: {filters}</p>
 <table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table> <script> const filters =
 [...document.querySelectorAll("select")]; const show = () => document.querySelectorAll("tbody
 tr").forEach(row => {{
