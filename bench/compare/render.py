@@ -474,7 +474,7 @@ def losses(documents):
 
 
 def lead_of(comparison):
-    """Return how many times as fast as fastcos another library is, and whether the two are about equal."""
+    """Return how many times as fast as fastcos a library is, or that the two are about equal."""
     times = 1 / comparison["ratio"]
     text = f"{comparison['library']} is {rounded(times)} times as fast"
     return f"{text}, so the two are about equal" if times < 1.05 else text
