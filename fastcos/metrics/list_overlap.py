@@ -140,10 +140,11 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return how much depths beyond k could change the RBO, for each overlap 0, ..., k at depth k.
+    """Return how much the depths beyond k could change the RBO, by the overlap at depth k.
 
-    The result is the difference between the largest and the smallest contribution to the RBO that
-    the depths beyond k can make. The contribution is largest if, at every depth beyond k, the next
+    Entry i of the result, for an overlap of i items at depth k, is the difference between the
+    largest and the smallest contribution to the RBO that the depths beyond k can make. The
+    contribution is largest if, at every depth beyond k, the next
     item of each list also occurs in the other list, until the two lists contain the same items at
     depth 2k - overlap.
     """
