@@ -15,7 +15,7 @@ workers::
 
 The results of ``top_k`` are bit-for-bit identical to those of :func:`fastcos.top_k`. Products are
 bit-for-bit identical for any number of workers. An SVD that a cluster computes differs from the SVD
-on one machine by at most the sum of the error bounds that their residuals certify. All tasks
+on one machine by at most the sum of the error bounds that the residuals of both certify. All tasks
 that run on a worker share one pool with as many threads as the worker has. Dask schedules the tasks
 and provides a dashboard and performance reports.
 """
@@ -305,8 +305,8 @@ class _Search(NamedTuple):
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
         """Return the final indices and scores of queries [lo, hi).
 
-        best contains the best items of these queries with their raw scores, merged over all ranges
-        of items. This method runs on a worker.
+        best contains the best items of the queries with their raw scores, merged over all ranges of
+        items. This method runs on a worker.
         """
         items, request = self.open()
         return finish(

@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Report how much the cosine similarities of item embeddings depend on the scale of each latent
-dimension. A loss that depends only on dot products of users and items does not determine these
-scales: if a dimension is multiplied by a number for the items and divided by it for the users,
-every prediction stays the same, but the cosines between items change. The report bounds the share
-of nearest neighbours that remain neighbours under every rescaling of the dimensions up to
---condition, compares the neighbours in ITEMS with the neighbours in other forms of the same model,
-and recommends similarities that no rescaling changes. The command writes audit.json and audit.html,
-a page that needs no network. With --against, the command also reports how many neighbours differ
-from an old version of the embeddings, and how many of these differences are explained by a linear
-change of basis. The exit status is 1 if a share is below its limit in --fail-under."""
+dimension. A loss that depends only on dot products of users and items does not determine the scale
+of a dimension: if the dimension is multiplied by a number for the items, and divided by the same
+number for the users, every prediction stays the same, but the cosines between items change. The
+report bounds the share of nearest neighbours that remain neighbours under every rescaling of the
+dimensions up to --condition, compares the neighbours in ITEMS with the neighbours in other forms of
+the same model, and recommends similarities that no rescaling changes. The command writes audit.json
+and audit.html, a page that needs no network. With --against, the command also reports how many
+neighbours differ from an old version of the embeddings, and how many of these differences are
+explained by a linear change of basis. The exit status is 1 if a share is below its limit in
+--fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -95,8 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
-        "also write this HTML page, on which you can rescale the dimensions of up to 2,000 items "
-        "and watch their neighbours change"
+        "also write an HTML page to PAGE, on which you can rescale the dimensions of up to 2,000 "
+        "items and watch their neighbours change"
     )
     add("--explore", metavar="PAGE", help=help_)
     help_ = (

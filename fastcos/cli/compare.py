@@ -39,7 +39,7 @@ difference exceeds chance.
 
 For a file of interactions, the command fits a model that minimises Eq. 1 of Steck et al. 2024
 (arXiv:2403.05440), and evaluates twelve measures under several rescalings of this model. The
-command also evaluates the measures with a second model, which minimises Eq. 2 of the same paper. A
+command also evaluates the measures with a second model, which minimises Eq. 2 of that paper. A
 rescaling D is a diagonal matrix that scales the latent dimensions without changing the predictions.
 The score of a measure states how well the measure recovers the labels or, without --labels,
 predicts held-out interactions, on a sample of 2,000 items. With --all, the command evaluates every

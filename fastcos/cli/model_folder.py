@@ -153,8 +153,8 @@ def align_columns(
 ) -> tuple[sp.csr_array, int]:
     """Reorder the columns of interactions to the order of the items of a model.
 
-    Interactions with other items are left out. users is the file of the interactions, which errors
-    name. Return the matrix and the number of shared items.
+    Interactions with items that the model lacks are left out. users is the file of the
+    interactions, which errors name. Return the matrix and the number of shared items.
     """
     model_columns = positions_in(ids, data.item_ids)
     shared = np.flatnonzero(model_columns >= 0)
@@ -180,7 +180,7 @@ def align_to_users(
     """Return interactions as a matrix with a row per user and a column per item of a model.
 
     user_ids (n,): ids of the users of the model.
-    has_user_ids: whether user_ids were given; otherwise they are row numbers.
+    has_user_ids: whether the caller has ids of the users; if not, user_ids contains row numbers.
 
     Interactions of users or items that the model does not have are left out and counted.
     """

@@ -38,7 +38,7 @@ RESCALING_SYMBOLS = (
     "the regularisation"
 )
 MEASURE_SYNTAX = (
-    "parameters of a measure follow its name, and can be numbers, texts or files of arrays: "
+    "parameters of a measure follow its name, and can be numbers, strings or files of arrays: "
     "csls:n_neighbors=20, soft_cosine:matrix=S.npy"
 )
 
@@ -180,7 +180,7 @@ def _list_names(names: tuple[str, ...]) -> str:
 
 
 def refuse(args: argparse.Namespace | None, reason: str, *names: str) -> None:
-    """Raise ValueError with this reason if an option with one of these names is given."""
+    """Raise ValueError, with the reason, if one of the options with the given names is used."""
     for name in names:
         validation.check_none(f"--{name.replace('_', '-')}", getattr(args, name, None), reason)
 
@@ -434,7 +434,7 @@ def _parameter(name: str, text: str) -> Any:
 
 
 def add_output(parser: argparse.ArgumentParser, directory: str) -> None:
-    """Add --out, whose default is this directory, and --json."""
+    """Add --json, and --out with ``directory`` as its default."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--out", default=directory, metavar="DIR", help=f"output folder (default {directory})"

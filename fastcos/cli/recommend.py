@@ -27,7 +27,8 @@ are never recommended to that user. The measure decides the ranking: user_item_d
 predicted scores of a model, project_back_users by the votes of the 20 nearest users, and any
 measure of items by the votes of the 20 nearest neighbours of each item that the user has seen.
 fastcos compare evaluates the same rankings. The command writes a table with columns for user, rank,
-item and, for user_item_dot, score; with --show, it prints the table for these users instead."""
+item and, for user_item_dot, score. With --show, the command prints the recommendations for the
+users of --show instead of writing the table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv

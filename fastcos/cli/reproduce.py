@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.only_data:
         return _write_data(simulation, args, folder)
-    # These imports take time, so they come after the first message.
+    # The imports of the comparison and of the page take time, so they follow the first message.
     from fastcos.comparison import compare
     from fastcos.plots.html import figure_page
 

@@ -65,7 +65,7 @@ def write_figure(
     kinds: Sequence[str] = ("png", "svg"),
     of_maps: bool = False,
 ) -> list[Path]:
-    """Write a figure in files of these kinds; return their paths."""
+    """Write a figure to one file of each kind, such as png; return the paths of the files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 

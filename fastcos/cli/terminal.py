@@ -160,8 +160,8 @@ def _progress(*columns: "ProgressColumn") -> "Progress":
 
     console = _console(stderr=True)
     text = TextColumn("{task.description}", markup=False)
-    # One step may take minutes. With rich's default period of 30 s for the estimate of the speed,
-    # rich would then show no estimate of the remaining time.
+    # One step may take minutes. By default, rich estimates the speed from the last 30 s, and would
+    # show no estimate of the remaining time during a step that takes longer.
     return Progress(
         SpinnerColumn(), text, TimeElapsedColumn(), *columns, console=console, transient=True,
         disable=not console.is_terminal, speed_estimate_period=600, get_time=time.monotonic,

@@ -45,7 +45,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     model : str, optional
         Name and version of the embedding model, such as ``"minilm@2"``. The name is saved with the
         documents, and ``load_local`` refuses to use the documents with another model. The default
-        is the attribute ``model_name`` or ``model`` of the embedding, if this attribute is a text.
+        is the attribute ``model_name`` or ``model`` of the embedding, if the attribute is a string.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ids: list[str] | None = None,
         **kwargs: Any,
     ) -> "FastcosVectorStore":
-        """Return a store of these texts; kwargs are passed to the class."""
+        """Return a store of the texts; kwargs are passed to the class."""
         store = cls(embedding, **kwargs)
         store.add_texts(texts, metadatas, ids=ids)
         return store
@@ -188,7 +188,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return document_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove the documents with these ids, or all documents; unknown ids are ignored."""
+        """Remove the documents with these ids, or, if ids is None, all; ignore unknown ids."""
         with parallel.writer_lock():
             requested = self._documents if ids is None else ids
             known_ids = [name for name in dict.fromkeys(requested) if name in self._documents]
@@ -487,7 +487,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
             threshold = as_threshold("min_score", min_score, measure, index.model)
         neighbors = index.search(np.asarray(vector), k, allowed=allowed, min_score=threshold)
         pairs = zip(neighbors.ids[0].tolist(), neighbors.scores[0].tolist(), strict=True)
-        # Another thread may have removed one of these documents since the search.
+        # Another thread may have removed a document that the search found.
         return [(documents[name], score) for name, score in pairs if name in documents]
 
     def _positions_of(self, index: SimilarityIndex, filter: Filter) -> Any:

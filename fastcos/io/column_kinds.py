@@ -57,7 +57,7 @@ class Column:
         self._is_whole = True
 
     def add(self, cells: Cells, lines: Integers) -> None:
-        """Add the next cells, which are in these lines of the file."""
+        """Add the next cells of the column; lines contains the number of each cell's line."""
         if self.stores_cells:
             self._cells.append(cells)
             self._lines.append(lines)
@@ -266,7 +266,7 @@ def _all_lists(cells: Sequence[Any]) -> Floats | None:
 
 
 def _has_decimals(cells: Iterable[Any]) -> bool:
-    """Return whether any of these numbers is a float, or has a decimal point or an exponent."""
+    """Return whether any of the numbers is a float, or has a decimal point or an exponent."""
     return any(
         not isinstance(cell, int) and not str(cell).strip().lstrip("+-").isdigit() for cell in cells
     )

@@ -108,7 +108,7 @@ class Factors:
         Raises
         ------
         ValueError
-            There are no users.
+            The model has no users.
 
         Examples
         --------

@@ -70,7 +70,7 @@ def ingest_interactions(
         How to combine several rows with the same user and item.
     entries_per_shard : int
         Number of rows of the table after which a shard is full. A shard contains all rows of each
-        of its users, so it may have more rows than this number.
+        of its users, so it may have more rows than ``entries_per_shard``.
     progress : callable, optional
         Called as progress(done, total): first with the bytes of a text file that were read so far,
         and then, starting from 0 again, with numbers of rows in shards.

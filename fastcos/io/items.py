@@ -45,7 +45,7 @@ class _LabelFields(NamedTuple):
 
 @as_table
 class ItemLabels(_LabelFields):
-    """One label per item, and numbers of items without a label.
+    """One label per item, and the counts of items without a label.
 
     Attributes
     ----------

@@ -137,7 +137,7 @@ class ArrowTable:
 
     def _is(self, kind: Any, *names: str) -> bool:
         types = self._arrow.types
-        # Older versions of pyarrow do not have all of these types.
+        # Older versions of pyarrow lack the tests of some types, such as is_string_view.
         tests = (getattr(types, f"is_{name}", None) for name in names)
         return any(test is not None and test(kind) for test in tests)
 

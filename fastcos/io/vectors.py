@@ -290,7 +290,7 @@ def _read_table(path: Path, vector_column: str | None, id_column: str | None) ->
 def _read_columns(
     table: Table, names: Collection[str] | None, id_column: str | None
 ) -> tuple[dict[str, Column], Integers]:
-    """Read these columns, or all columns if names is None.
+    """Read the columns that names lists, or all columns if names is None.
 
     Return the columns and, for every cell, the number of its line in the file.
     """
@@ -307,7 +307,7 @@ def _read_columns(
             if name not in columns:
                 stores_cells = name == id_column if id_column is not None else names_ids(name)
                 columns[name] = Column(name, stores_cells)
-                if parts:  # The first objects of JSON lines lack this key.
+                if parts:  # The first objects of JSON lines lack the key of this column.
                     previous_lines = np.concatenate(parts)
                     columns[name].add([None] * len(previous_lines), previous_lines)
             columns[name].add(cells, chunk_lines)
@@ -333,7 +333,7 @@ def _vectors_of_columns(
     vector_columns: list[str],
     id_column: str | None,
 ) -> Vectors:
-    """Return the vectors and ids in these columns."""
+    """Return the vectors and the ids that the columns of a table contain."""
     if columns[vector_columns[0]].kind == "lists":
         rows = columns[vector_columns[0]].lists(path)
         is_invalid = ~np.isfinite(rows).all(axis=1) if rows.dtype.kind == "f" else np.zeros(0, bool)

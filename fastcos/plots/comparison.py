@@ -58,8 +58,8 @@ def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Fl
     """Return an image of the cosines between all pairs of the items (p, k) that order (m,) lists.
 
     The image has at most ``pixels`` rows and columns. A pixel is the mean cosine between two groups
-    of consecutive items. This mean is the dot product of the mean unit vectors of the two groups,
-    so the function takes O(p k + pixels² k) time.
+    of consecutive items. The mean cosine of two groups is the dot product of their mean unit
+    vectors, so the function takes O(p k + pixels² k) time.
 
     Examples
     --------

@@ -136,7 +136,8 @@ class DimensionSharesDisplay(Display):
 class LabelRecoveryDisplay(Display):
     """The scale of each latent dimension under two rescalings.
 
-    Under one of these rescalings, cosines recover the labels worst; under the other one, best.
+    One line shows the rescaling under which cosines recover the labels worst, and the other line
+    the rescaling under which they recover the labels best.
 
     Examples
     --------
@@ -187,7 +188,7 @@ def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) ->
 def _stretch(condition: Floats) -> Floats:
     """Return the square root of the logarithm of conditions.
 
-    This scale stretches the conditions near 1, at which most neighbours are lost.
+    On the axis, the function stretches the conditions near 1, at which most neighbours are lost.
     """
     return np.asarray(np.sqrt(np.log(np.maximum(condition, 1.0))))
 

@@ -103,7 +103,7 @@ _ITEMS_METHOD = (
     "The condition κ of D is its largest entry divided by its smallest.",
     "Neighbours are searched among the items of this page. A certificate proves that a neighbour "
     "survives every D up to a condition; an attack is a D that removes a neighbour. If a neighbour "
-    "has neither, the page does not know whether some D removes it.",
+    "has neither a certificate nor an attack, it is unknown whether some D removes it.",
 )
 _WITHOUT_USERS = (
     "The page has no predictions, no query metric and no P, because they need the embeddings of "
@@ -171,8 +171,8 @@ def figure_page(
         "replay": "Replay the paper",
         "fixedNote": "The page computes the loss of Eq. 1, and the three highest predictions X A "
         "B' of each user, from the rescaled factors A D and B D^-1.",
-        "uniqueNote": "Eq. 2 is another model, with its own loss and its own predictions. Its "
-        "solution leaves no choice of D.",
+        "uniqueNote": "Eq. 2 is another model, with its own loss and its own predictions. The "
+        "solution of Eq. 2 leaves no choice of D.",
         "background": "overlap with the neighbours under D = I" if labels is None else "AUC",
         "rest": _REST,
     }  # fmt: skip
@@ -343,9 +343,9 @@ def items_page(
     page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
     validation.check_scorable("items", page_rows, page_rows)
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
-    # A search among rescalings up to the condition of the page decides exactly which neighbours
-    # survive them. A search up to a much larger condition finds the radii of the remaining
-    # neighbours.
+    # A search among the rescalings up to the condition of the page decides exactly which neighbours
+    # survive all of these rescalings. A search up to a much larger condition finds the radii of the
+    # remaining neighbours.
     far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
     named_rescalings = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]

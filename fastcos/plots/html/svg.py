@@ -11,8 +11,8 @@ from fastcos.plots.report import DimensionSharesDisplay, LabelRecoveryDisplay, R
 from fastcos.plots.style import COLOURS, GRID_COLOUR, Display, figure_style
 from fastcos.reports import Figure
 
-# Every figure is drawn at two widths, which are in CSS pixels. The page shows the drawing that
-# fits, so that the size of the text is the same on every screen.
+# Every figure is drawn at two widths, which are in CSS pixels. The page shows the drawing that fits
+# the width of the screen, so that the size of the text is the same on every screen.
 _WIDTHS = {"wide": 700, "narrow": 340}
 _PIXELS_PER_INCH = 96
 # Colours of a figure, and the variables of the page that replace these colours. The values of the
