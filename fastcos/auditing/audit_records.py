@@ -91,8 +91,8 @@ class VariantScores(Record):
         Condition number of the linear map from the audited items to the variant; None if the map is
         not invertible.
     jaccard, overlap : float
-        Jaccard index and rank-biased overlap between the k nearest neighbours in the variant and
-        in the audited embeddings; means over sampled items.
+        Jaccard index and rank-biased overlap between the k nearest neighbours in the variant and in
+        the audited embeddings; means over sampled items.
     neighbors_kept : float
         Share of the k nearest neighbours in the audited embeddings that are also among the k
         nearest in the variant; mean over sampled items.

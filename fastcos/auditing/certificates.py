@@ -75,11 +75,10 @@ def certified_neighbors(
     """Return the k nearest neighbours by cosine, each with a proven radius of robustness.
 
     The radius of a neighbour is a condition number: no map of the family with a lower condition
-    number removes the neighbour from the k nearest items. For the family "linear",
-    the radius is a lower bound of the smallest condition number at which a map removes the
-    neighbour. For the family "rescaling", the logarithm of the radius is within 1 % of the
-    logarithm of the lowest condition number at which another item can become nearer than the
-    neighbour.
+    number removes the neighbour from the k nearest items. For the family "linear", the radius is a
+    lower bound of the smallest condition number at which a map removes the neighbour. For the
+    family "rescaling", the logarithm of the radius is within 1 % of the logarithm of the lowest
+    condition number at which another item can become nearer than the neighbour.
 
     Parameters
     ----------
@@ -119,10 +118,10 @@ def certified_neighbors(
     A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
     most ln κ. Neighbour j stays among the k nearest items of item i if z_ij - z_i(k+1) is larger
     than 2 ln κ, where z_ij is Fisher's z of the cosine of i and j, and z_i(k+1) is Fisher's z of
-    the cosine of i and its (k + 1)-th nearest item. For rescalings, a linear programme for
-    each ratio of the norms of j and m decides whether neighbour j stays nearer to item i than
-    another item m. The function solves the linear programmes for the 4,096 items m that are nearest
-    to item i; for all other items, it uses the bound 2 ln κ.
+    the cosine of i and its (k + 1)-th nearest item. For rescalings, a linear programme for each
+    ratio of the norms of j and m decides whether neighbour j stays nearer to item i than another
+    item m. The function solves the linear programmes for the 4,096 items m that are nearest to item
+    i; for all other items, it uses the bound 2 ln κ.
 
     Examples
     --------

@@ -41,8 +41,8 @@ class EncoderMap(Record):
     kind : {"orthogonal", "linear"}
         Whether the map is orthogonal, or any linear map.
     n_sample, n_corpus, k : int
-        Number of texts on which the map was fitted, number of texts in the old corpus, and
-        number of neighbours per list.
+        Number of texts on which the map was fitted, number of texts in the old corpus, and number
+        of neighbours per list.
     overlap : float
         Predicted overlap. For a query that both encoders embed, the overlap is the share of the k
         nearest texts that two searches of the old corpus have in common: one with the mapped vector
@@ -141,8 +141,8 @@ def map_encoder(
     Raises
     ------
     ValueError
-        The sample contains fewer than 100 texts; an entry of rows repeats or is out of range; or
-        an array contains a zero row, NaN or infinity.
+        The sample contains fewer than 100 texts; an entry of rows repeats or is out of range; or an
+        array contains a zero row, NaN or infinity.
 
     See Also
     --------

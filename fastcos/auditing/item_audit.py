@@ -124,14 +124,13 @@ def audit(
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
-        was trained. Choose
-        "ranking" if the loss depends only on the differences between the dot products of one user
-        with several items, as in BPR or a softmax over items, or if the model trains a bias per
-        user. With a ranking loss or with a bias per user, adding the same vector to all items does
-        not change the loss: the vector changes all scores of a user by the same number, which
-        cancels in the differences or is absorbed by the bias. If ``trained_on`` is "ranking", the
-        audit therefore also compares the items minus their mean, and subtracts this mean before it
-        applies the query metric.
+        was trained. Choose "ranking" if the loss depends only on the differences between the dot
+        products of one user with several items, as in BPR or a softmax over items, or if the model
+        trains a bias per user. With a ranking loss or with a bias per user, adding the same vector
+        to all items does not change the loss: the vector changes all scores of a user by the same
+        number, which cancels in the differences or is absorbed by the bias. If ``trained_on`` is
+        "ranking", the audit therefore also compares the items minus their mean, and subtracts this
+        mean before it applies the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
         weights of the rows; pass "not both" if the loss had weight decay only on users, only on

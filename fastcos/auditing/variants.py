@@ -3,9 +3,9 @@
 Two models with the same predictions may have different factors, which differ by an invertible map
 of the latent space. A loss that depends only on dot products does not determine which factors
 training returns; the training algorithm and the software determine them. For example, a truncated
-SVD, LSA, and training
-with weight decay on users and items return three different factorisations of the same predictions.
-An invariant baseline is a similarity that no invertible map of the latent space changes.
+SVD, LSA, and training with weight decay on users and items return three different factorisations of
+the same predictions. An invariant baseline is a similarity that no invertible map of the latent
+space changes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,10 +3,9 @@
 A candidate consists of a similarity measure, a rescaling D of the item embeddings, and a
 preprocessing of the interactions X. A task gives every candidate one score per unit. The units of a
 task are labelled items, users with held-out interactions, or pairs with ratings. The leaderboard
-ranks the
-candidates by their mean score, with bootstrap intervals, and recommends at most one candidate. The
-lead of the best candidate over the cosine is estimated by cross-fitting: one half of the units
-chooses the best candidate, and the other half measures its lead.
+ranks the candidates by their mean score, with bootstrap intervals, and recommends at most one
+candidate. The lead of the best candidate over the cosine is estimated by cross-fitting: one half of
+the units chooses the best candidate, and the other half measures its lead.
 
 The functions ``compare`` (for interactions) and ``compare_vectors`` call the following modules:
 

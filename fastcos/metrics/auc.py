@@ -74,9 +74,9 @@ def pair_auc(
     all different-label pairs that lie in the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
-    errors count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact``
-    is true, it also needs memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical
-    for any number of threads.
+    errors count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact`` is true,
+    it also needs memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical for any
+    number of threads.
 
     Source: the Mann-Whitney statistic; Hanley and McNeil, Radiology 143 (1982).
 

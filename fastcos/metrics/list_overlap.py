@@ -144,9 +144,8 @@ def _residuals(q: float, k: int) -> Floats:
 
     Entry i of the result, for an overlap of i items at depth k, is the difference between the
     largest and the smallest contribution to the RBO that the depths beyond k can make. The
-    contribution is largest if, at every depth beyond k, the next
-    item of each list also occurs in the other list, until the two lists contain the same items at
-    depth 2k - overlap.
+    contribution is largest if, at every depth beyond k, the next item of each list also occurs in
+    the other list, until the two lists contain the same items at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps

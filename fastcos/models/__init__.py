@@ -12,9 +12,9 @@ The objective "dropout" does not determine the scales of the latent dimensions: 
 rescaling of these dimensions gives another solution. ``CosineMF`` normalises users and items during
 training, so its loss determines the scales of its latent dimensions. The module ``cosine_training``
 contains the training loop of ``CosineMF``, and ``kernels.training`` contains the kernels that the
-loop calls. The
-transformers ``NormalizeRows``, ``StandardizeColumns``, ``PopularityWeights`` and ``ShiftedPPMI``
-change X before training and keep X sparse. Every model has the methods ``save`` and ``load``.
+loop calls. The transformers ``NormalizeRows``, ``StandardizeColumns``, ``PopularityWeights`` and
+``ShiftedPPMI`` change X before training and keep X sparse. Every model has the methods ``save`` and
+``load``.
 
 ``simulate_interactions`` draws interactions with known item clusters, as in section 4 of the paper
 arXiv:2403.05440. The paper leaves some details of its simulation open; ``presets`` returns several
