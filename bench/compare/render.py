@@ -111,7 +111,9 @@ def table(header, rows):
 
 def library_of(comparison):
     """Return the name of a library with its setting and its recall."""
-    parts = [comparison["library"], comparison["setting"]]
+    # Older files of results contain another name of this setting of FAISS.
+    setting = comparison["setting"].replace("always by BLAS", "BLAS for every batch")
+    parts = [comparison["library"], setting]
     parts += [f"recall {comparison['recall']:.3f}"] if comparison["recall"] is not None else []
     return ", ".join(filter(None, parts))
 

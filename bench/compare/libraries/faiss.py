@@ -14,7 +14,7 @@ REQUIRES = "faiss-cpu>=1.15"
 SETTINGS = [
     Setting(f"{openblas_setting.name}{words}", openblas_setting.variables | variables)
     for openblas_setting in openblas()
-    for words, variables in (("", {}), (", always by BLAS", {"COMPARE_FAISS_BLAS": "1"}))
+    for words, variables in (("", {}), (", BLAS for every batch", {"COMPARE_FAISS_BLAS": "1"}))
 ]
 
 

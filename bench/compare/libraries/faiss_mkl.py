@@ -12,7 +12,7 @@ REQUIRES = "faiss-cpu>=1.15"
 _MKL = {"LD_PRELOAD": mkl_library(), "MKL_THREADING_LAYER": "GNU"}
 SETTINGS = [
     Setting("", _MKL),
-    Setting("always by BLAS", _MKL | {"COMPARE_FAISS_BLAS": "1"}),
+    Setting("BLAS for every batch", _MKL | {"COMPARE_FAISS_BLAS": "1"}),
 ]
 
 
