@@ -332,8 +332,8 @@ def score_reaching(
     because an earlier call has scored them. The function returns the number of best rows in the
     buffers, and the k-th best score.
     """
-    statistics, order, n_slots = items.statistics, items.order, items.order.shape[0]
-    filters, hits, n_rows = queries.filters, buffers.hits, 0
+    statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
+    n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0
     flat, depth, zero = items.rows.reshape(-1), items.rows.shape[1], np.float32(0.0)
     weight, residual_norm, code_norm = codes.bound_terms[OFFSET_WEIGHT, i], zero, zero
     if use_upper_bound:
@@ -348,7 +348,7 @@ def score_reaching(
         n_hits = list_reaching(products, p * PANEL, min_product, n_slots - panel * PANEL, hits, 0)
         for at in range(n_hits):
             product = np.float32(products[hits[at]])
-            row = order[lo * PANEL + hits[at]]
+            row = row_of_slot[lo * PANEL + hits[at]]
             if product >= previous_min_product or not passes_filters(row, i, filters):
                 continue
             prefetch_row(flat, row * depth, depth)

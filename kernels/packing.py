@@ -151,10 +151,11 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     """Pack the items of chunks lo to hi, and measure the statistics of each panel.
 
     A chunk consists of 8 panels. `layout` is a PanelLayout, `rows` is a ScaledRows (m, d), and
-    `offsets` (m,) is float64. `panels` is an ItemPanels. The array `order` of panels, which holds
-    the number of the row in each slot, is changed in place: the rows of a chunk are sorted by their
-    largest entries, because the largest entry of a panel determines the quantisation step of all
-    rows of the panel. The other arrays of panels are outputs. The kernel allocates 1 kB per column.
+    `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of panels, which
+    holds the number of the row in each slot, is changed in place: the rows of a chunk are sorted by
+    their largest entries, because the largest entry of a panel determines the quantisation step of
+    all rows of the panel. The other arrays of panels are outputs. The kernel allocates 1 kB per
+    column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -177,14 +178,14 @@ def _pack_chunk(
     isa, words, signs = layout.isa, layout.words, layout.signs
     rows, shift = scaled.rows, scaled.shift
     factors, coefficients = scaled.factors, scaled.coefficients
-    order, small_offsets = panels.order, panels.small_offsets
+    row_of_slot, small_offsets = panels.row_of_slot, panels.small_offsets
     packed, statistics = panels.packed, panels.statistics
     width = max(rows.shape[1], LANES)
-    first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, order.shape[0])
+    first, last = chunk * CHUNK, min((chunk + 1) * CHUNK, row_of_slot.shape[0])
     flat, depth, third = rows.reshape(-1), rows.shape[1], rows.shape[1] // 3 + 1
     for i in range(last - first):
-        row = np.int64(order[first + i])
-        next_start = order[min(first + i + 1, order.shape[0] - 1)] * depth
+        row = np.int64(row_of_slot[first + i])
+        next_start = row_of_slot[min(first + i + 1, row_of_slot.shape[0] - 1)] * depth
         # The next row is prefetched in three parts, one before each step for the current row,
         # because the CPU can wait for only a limited number of cache lines at the same time.
         prefetch_row(flat, next_start, third)
@@ -195,11 +196,11 @@ def _pack_chunk(
         prefetch_row(flat, next_start + 2 * third, third)
         measure_row(buffer[i], measured)
         largest[i], squares[i] = measured[0], measured[1]
-        positions[i], row_numbers[i] = i, order[first + i]
+        positions[i], row_numbers[i] = i, row_of_slot[first + i]
     if has_codes(isa):
         sort_best_first(largest, positions, last - first)
     for i in range(last - first):
-        order[first + i] = row_numbers[positions[i]]
+        row_of_slot[first + i] = row_numbers[positions[i]]
         if small_offsets.shape[0] > 0:
             small_offsets[first + i] = offsets[row_numbers[positions[i]]]
     for p in range(first // PANEL, (last + PANEL - 1) // PANEL):
@@ -234,12 +235,12 @@ def _pack_chunk(
 
 
 @borrowing_kernel
-def load_item(scaled, order, slot, out):
+def load_item(scaled, row_of_slot, slot, out):
     """Load the row in a slot as load_row does, and prefetch the row in the next slot."""
     rows, depth = scaled.rows, scaled.rows.shape[1]
-    next_row = order[min(slot + 1, order.shape[0] - 1)]
+    next_row = row_of_slot[min(slot + 1, row_of_slot.shape[0] - 1)]
     prefetch_row(rows.reshape(-1), next_row * depth, depth)
-    row = np.int64(order[slot])
+    row = np.int64(row_of_slot[slot])
     load_row(rows, row, scaled.factors[row], scaled.coefficients[row], scaled.shift, out)
 
 

@@ -231,7 +231,7 @@ def multiply_reaching_slots(
         isa, projection.packed, panel * PANEL * projection.words, projection.words, projected_words,
         i * (projected_words.shape[0] // codes.corrections.shape[0]), projected.corrections[i], i,
         codes.bound_terms, projected.bound_terms, projection.statistics, panel,
-        items.order.shape[0] - panel * PANEL, projection.remainder_norms, hits, 0,
+        items.row_of_slot.shape[0] - panel * PANEL, projection.remainder_norms, hits, 0,
     )  # fmt: skip
     start, first_product = panel * PANEL * words, (panel - lo) * PANEL
     for at in range(n_hits):

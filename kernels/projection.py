@@ -132,8 +132,8 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
     buffer[:], coordinates[:] = np.float32(0.0), np.float32(0.0)
     for panel in range(lo, hi):
         _project_items(
-            panel, layout, rows, panels.order, axes, eta[0], projected, buffer, coordinates, codes,
-            tile, measured,
+            panel, layout, rows, panels.row_of_slot, axes, eta[0], projected, buffer, coordinates,
+            codes, tile, measured,
         )  # fmt: skip
         # Projected codes have their own quantisation step and residuals. The other statistics of a
         # panel are the same as for full codes.
@@ -144,13 +144,14 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
 
 @borrowing_kernel
 def _project_items(
-    panel, layout, rows, order, axes, eta, projected, buffer, coordinates, codes, tile, measured
-):
+    panel, layout, rows, row_of_slot, axes, eta, projected, buffer, coordinates, codes, tile,
+    measured,
+):  # fmt: skip
     """Project one panel of items; the arrays from `buffer` on are overwritten."""
     isa, words, remainder_norms = layout.isa, layout.words, projected.remainder_norms
-    first, count = panel * PANEL, min(PANEL, order.shape[0] - panel * PANEL)
+    first, count = panel * PANEL, min(PANEL, row_of_slot.shape[0] - panel * PANEL)
     for i in range(count):
-        load_item(rows, order, first + i, buffer[i])
+        load_item(rows, row_of_slot, first + i, buffer[i])
     _project(isa, buffer, count, axes, tile, coordinates)
     largest, residual = np.float32(0.0), np.float32(0.0)
     remainder_norms[first : first + PANEL] = np.float32(0.0)

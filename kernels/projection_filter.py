@@ -110,8 +110,8 @@ def find_hits_by_projection(isa, p, q, items, block):
     if items.projection.words == 0 or block.projected.uses_full_codes[q]:
         return -1
     return _find_hits(
-        isa, p, q, items.order.shape[0] - p * PANEL, items.packed, items.words, items.statistics,
-        items.projection, block,
+        isa, p, q, items.row_of_slot.shape[0] - p * PANEL, items.packed, items.words,
+        items.statistics, items.projection, block,
     )  # fmt: skip
 
 

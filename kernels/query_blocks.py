@@ -147,7 +147,7 @@ def list_hits(p, q, items, block):
     """Write the hits of the tile in block.scores to block.hits, and return the number of hits."""
     return list_tile_hits(
         block.scores, block.bound_terms, q * N_BOUND_TERMS * PANEL, items.statistics, p,
-        items.order.shape[0] - p * PANEL, block.hits,
+        items.row_of_slot.shape[0] - p * PANEL, block.hits,
     )  # fmt: skip
 
 

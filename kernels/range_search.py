@@ -45,7 +45,7 @@ def list_candidates(lo, hi, items, queries, batch, min_scores, use_projection, l
 @borrowing_kernel
 def _search_panels(lo, items, queries, batch, block, lists):
     """List the candidates of all queries of a block, searching all panels of items."""
-    isa, order, hits = items.isa, items.order, block.hits
+    isa, row_of_slot, hits = items.isa, items.row_of_slot, block.hits
     for p in range(items.statistics.shape[0]):
         if p == PANELS_TRIED:
             abandon_costly_projections(1, items, block)
@@ -53,7 +53,7 @@ def _search_panels(lo, items, queries, batch, block, lists):
             for at in range(find_hits(isa, p, q, items, block)):
                 hit = hits[at]
                 query, slot = batch[lo + q * PANEL + (hit & 31)], p * PANEL + (hit >> 5)
-                _list_row(query, order[slot], queries.filters, lists)
+                _list_row(query, row_of_slot[slot], queries.filters, lists)
 
 
 @kernel
@@ -116,7 +116,7 @@ def _list_reaching(
 
     Only rows in panels first to last are examined.
     """
-    bound_terms, order = codes.bound_terms, items.order
+    bound_terms, row_of_slot = codes.bound_terms, items.row_of_slot
     for panel in range(first, last):
         min_product = product_below(
             bound_terms[THRESHOLD, query], bound_terms[RESIDUAL_NORM, query],
@@ -125,9 +125,9 @@ def _list_reaching(
         )  # fmt: skip
         if np.float32(largest_products[panel - first]) < min_product:
             continue
-        n_slots, start = order.shape[0] - panel * PANEL, (panel - first) * PANEL
+        n_slots, start = row_of_slot.shape[0] - panel * PANEL, (panel - first) * PANEL
         for at in range(list_reaching(products, start, min_product, n_slots, hits, 0)):
-            _list_row(query, order[first * PANEL + hits[at]], queries.filters, lists)
+            _list_row(query, row_of_slot[first * PANEL + hits[at]], queries.filters, lists)
 
 
 @inlined_kernel

@@ -98,7 +98,7 @@ class ItemPanels(NamedTuple):
 
     Attributes
     ----------
-    order : int32 array (m,)
+    row_of_slot : int32 array (m,)
         The number of the row in each slot.
     packed : int32 or float32 array (panels * 32 * words,)
         The codes of the rows, or the rows themselves, in the layout that ``simd.panel`` describes.
@@ -108,7 +108,7 @@ class ItemPanels(NamedTuple):
         The statistics of each panel, in the columns that ``simd.panel`` names.
     """
 
-    order: Any
+    row_of_slot: Any
     packed: Any
     small_offsets: Any
     statistics: Any
@@ -138,7 +138,7 @@ class Items(NamedTuple):
         DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     rows, norms, offsets
         The fields items, item_norms and item_offsets of PairScoring.
-    order, packed, small_offsets, statistics
+    row_of_slot, packed, small_offsets, statistics
         The fields of ItemPanels. If rows are searched without packing, `packed` holds the rows
         themselves. If the items have a projection, the panels of `packed` are laid out by item,
         except with AMX (see ``simd.panel``).
@@ -163,7 +163,7 @@ class Items(NamedTuple):
     rows: Any
     norms: Any
     offsets: Any
-    order: Any
+    row_of_slot: Any
     packed: Any
     words: Any
     small_offsets: Any
@@ -252,8 +252,8 @@ class ItemAddresses(NamedTuple):
 # The table of an ItemAddresses has two entries for each of these fields of Items, in this order:
 # the address and the number of elements of the array.
 ARRAYS_OF_ITEMS = (
-    "rows", "norms", "offsets", "order", "packed", "small_offsets", "statistics", "shift", "signs",
-    "tile_configuration", "scaling",
+    "rows", "norms", "offsets", "row_of_slot", "packed", "small_offsets", "statistics", "shift",
+    "signs", "tile_configuration", "scaling",
 )  # fmt: skip
 # In the table of an ItemAddresses, the entries of Items are followed by two entries for each of
 # these fields of Projection.
@@ -261,7 +261,7 @@ ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta"
 # For each array, the index at which the table of an ItemAddresses contains the address of the
 # array. The entry after the address is the number of elements of the array.
 (
-    _ROWS, _NORMS, _OFFSETS, _ORDER, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
+    _ROWS, _NORMS, _OFFSETS, _ROW_OF_SLOT, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,
 ) = (2 * number for number in range(len(ARRAYS_OF_ITEMS)))  # fmt: skip
 (_AXES, _PROJECTED, _PROJECTED_STATISTICS, _REMAINDER_NORMS, _ETA, _LARGEST_K) = (
@@ -305,7 +305,7 @@ def items_at(addresses):
         rows.reshape(rows.shape[0] // depth, depth),
         array_at(table, _NORMS, _FLOAT64),
         array_at(table, _OFFSETS, _FLOAT64),
-        array_at(table, _ORDER, _INT32),
+        array_at(table, _ROW_OF_SLOT, _INT32),
         array_at(table, _PACKED, packed_type),
         table[_WORDS],
         array_at(table, _SMALL_OFFSETS, _FLOAT32),

@@ -172,7 +172,7 @@ def _estimate(i, query, queries, items, block, candidates, scratch):
     """
     entries, estimates, values = candidates.entries[i], scratch.estimates, scratch.values
     bits = values.view(np.int32)
-    order, offsets, statistics = items.order, items.small_offsets, items.statistics
+    row_of_slot, offsets, statistics = items.row_of_slot, items.small_offsets, items.statistics
     weight, filters = block.bound_terms[i >> 5, OFFSET_WEIGHT, i & 31], queries.filters
     # The code of passes_filters is repeated here, because calling it for every candidate would take
     # a fifth of the time of a search with k = 100.
@@ -183,7 +183,7 @@ def _estimate(i, query, queries, items, block, candidates, scratch):
     for entry in range(candidates.counts[i]):
         candidate = entries[entry]
         slot = candidate & 0xFFFFFFFF
-        row = order[slot]
+        row = row_of_slot[slot]
         if row == self_row or (allowed.shape[0] > 0 and allowed[row] == 0):
             continue
         if first < last and is_excluded(row, excluded, first, last):
@@ -310,7 +310,7 @@ def _raise_threshold(i, query, queries, block, candidates):
 def _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch):
     """Score the first n_front candidates of query i in float64, and raise tau."""
     for entry in range(n_front):
-        scratch.rows[entry] = items.order[candidates.entries[i, entry] & 0xFFFFFFFF]
+        scratch.rows[entry] = items.row_of_slot[candidates.entries[i, entry] & 0xFFFFFFFF]
     score_pairs(
         metric_type, queries.rows, query, queries.norms[query], items.rows, items.norms,
         items.offsets, scratch.rows, n_front, scratch.scores,
@@ -355,7 +355,7 @@ def _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows
     for i in range(front_counts.shape[0]):
         for entry in range(front_counts[i]):
             query_numbers[at] = batch[lo + i]
-            rows[at] = items.order[candidates.entries[i, entry] & 0xFFFFFFFF]
+            rows[at] = items.row_of_slot[candidates.entries[i, entry] & 0xFFFFFFFF]
             at += 1
 
 

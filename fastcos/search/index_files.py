@@ -255,7 +255,7 @@ def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> In
         segment.distinct.packed = packed
     elif packed is not None:
         segment.packed = packed
-        if len(packed.arrays.order) > len(segment.live_row_numbers):
+        if len(packed.arrays.row_of_slot) > len(segment.live_row_numbers):
             segment.live = allow_rows(segment.live_row_numbers, len(bits))
     segment.pack()
     return IndexPart(segment, ids, fields["key"], is_mapped=True)
@@ -343,14 +343,14 @@ def _read_packed(
     has_projection = arrays.get("prefix_axes") is not None
     if fields["layout"] != _layout_fields(layout, has_projection=has_projection):
         return None
-    order = arrays.get("order")
-    n_packed = -1 if order is None else order.size
+    row_of_slot = arrays.get("order")
+    n_packed = -1 if row_of_slot is None else row_of_slot.size
     if groups is not None:
         n_packed = len(groups.first)
     arrays.distinct("order", n, n_packed, ascending=False)
     if groups is None and n_packed < n:
         is_packed = np.zeros(n, np.bool_)
-        is_packed[order] = True
+        is_packed[row_of_slot] = True
         if not is_packed[segment.live_row_numbers].all():
             raise arrays.damage("order", "must hold every item that can be found")
     n_panels = -(-n_packed // PANEL)

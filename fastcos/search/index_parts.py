@@ -35,8 +35,10 @@ from fastcos.validation.ids import NO_ID, Ids, are_strings
 # takes, apart from larger merges, at most the time in which this number of rows is packed
 # (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
-# The arrays of packed items that are saved, by their names in the record that kernels read.
+# The arrays of packed items that are saved, by their names in a directory. In the record that
+# kernels read, these arrays have the same names, except for the array "order".
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
+_RENAMED_FIELDS = {"order": "row_of_slot"}
 # In a directory, the array NAME of a projection is called prefix_NAME, except for these arrays.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
 # When this many parts have sizes in the same range, they are merged into one part. The upper end of
@@ -255,7 +257,9 @@ def ids_at(parts: Sequence[Part], positions: Integers) -> Ids:
 
 def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of packed items, by name, except those shared with the encoded rows."""
-    arrays = {name: getattr(packed.arrays, name) for name in PACKED_ARRAYS}
+    arrays = {
+        name: getattr(packed.arrays, _RENAMED_FIELDS.get(name, name)) for name in PACKED_ARRAYS
+    }
     projection = packed.arrays.projection
     if projection.words:
         for name in ARRAYS_OF_PROJECTION:

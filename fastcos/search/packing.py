@@ -113,7 +113,7 @@ class PackedItems(NamedTuple):
     @property
     def row_numbers(self) -> Integers:
         """The row numbers of the packed items, in ascending order."""
-        return np.sort(self.arrays.order).astype(np.int64)
+        return np.sort(self.arrays.row_of_slot).astype(np.int64)
 
     @property
     def projection_sizes(self) -> tuple[int, tuple[float, float]]:
@@ -178,20 +178,20 @@ def pack_items(
     layout = tile_layout(config.isa(), depth)
     if scaling is None:
         scaling = scale_items(metric_type, items, numbers, n_threads)
-    order, offsets, shift = numbers, scaling.offsets, scaling.rows.shift
+    row_of_slot, offsets, shift = numbers, scaling.offsets, scaling.rows.shift
     if metric_type != "cosine" or len(shift):
         # The bound of a panel is the bound of its largest item, so similar items are packed
         # together.
-        order = numbers[np.argsort(-(offsets if len(offsets) else items.norms)[numbers])]
-    # The order is copied, because the kernel sorts each chunk of the order in place.
-    order = order.astype(np.int32)
-    n_panels = -(-len(order) // PANEL)
+        row_of_slot = numbers[np.argsort(-(offsets if len(offsets) else items.norms)[numbers])]
+    # The array is copied, because the kernel sorts each chunk of row_of_slot in place.
+    row_of_slot = row_of_slot.astype(np.int32)
+    n_panels = -(-len(row_of_slot) // PANEL)
     packed = aligned(n_panels * PANEL * layout.words, layout.empty_array().dtype)
     statistics = np.empty((n_panels, N_STATISTICS), np.float32)
-    small_offsets = np.empty(len(order) if len(offsets) else 0, np.float32)
+    small_offsets = np.empty(len(row_of_slot) if len(offsets) else 0, np.float32)
     # Every thread gets a block, even if the block consists of few chunks, because packing a chunk
     # of rows with 64 columns already takes 0.1 ms.
-    n_chunks = -(-len(order) // packing.CHUNK)
+    n_chunks = -(-len(row_of_slot) // packing.CHUNK)
     share = -(-n_chunks // (n_threads or config.n_threads()))
     chunks_of_block = max(1, min(share, 2_000 // depth))
     if tiles.AVAILABLE:  # otherwise every pair is scored, and nothing is packed
@@ -201,10 +201,10 @@ def pack_items(
             panel_layout(layout, depth),
             records.ScaledRows(items.rows, *scaling.rows),
             scaling.scaled_offsets,
-            records.ItemPanels(order, packed, small_offsets, statistics),
+            records.ItemPanels(row_of_slot, packed, small_offsets, statistics),
             n_threads=n_threads,
         )  # fmt: skip
-    arrays = (order, packed, small_offsets, statistics, shift)
+    arrays = (row_of_slot, packed, small_offsets, statistics, shift)
     return packed_items(metric_type, layout, items, arrays, scaling.unit, scaling.offset_unit)
 
 
@@ -274,11 +274,12 @@ def packed_items(
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
     projection: Any = None,
 ) -> PackedItems:
-    """Return PackedItems of these arrays: order, packed rows, small offsets, statistics and shift.
+    """Return PackedItems of row_of_slot, packed rows, small offsets, statistics and shift.
 
-    projection is a kernels.records.Projection, or None.
+    These five arrays are the entries of ``arrays``, in this order. projection is a
+    kernels.records.Projection, or None.
     """
-    order, packed, small_offsets, statistics, shift = map(validation.read_only, arrays)
+    row_of_slot, packed, small_offsets, statistics, shift = map(validation.read_only, arrays)
     if projection is None:
         projection = _no_projection(items.rows.shape[1], layout.quantised)
     kernel_items = records.Items(
@@ -287,7 +288,7 @@ def packed_items(
         rows=items.rows,
         norms=items.norms,
         offsets=items.bias,
-        order=order,
+        row_of_slot=row_of_slot,
         packed=packed,
         words=layout.words,
         small_offsets=small_offsets,

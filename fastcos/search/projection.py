@@ -181,7 +181,7 @@ def add_or_warn(
 
 def _may_pay(packed: PackedItems, items: EncodedRows) -> bool:
     """Return whether the items have no projection yet and a projection might save time."""
-    n, n_columns = len(packed.arrays.order), items.rows.shape[1]
+    n, n_columns = len(packed.arrays.row_of_slot), items.rows.shape[1]
     return packed.arrays.projection.words == 0 and plan.may_project(
         n, n_columns, packed.layout, tiles.AVAILABLE, cost_model.COSTS
     )
@@ -229,7 +229,7 @@ def with_axes(
         panel_layout(layout._replace(words=words), items.rows.shape[1]),
         records.ScaledRows(items.rows, scaling.factors, scaling.coefficients, scaling.shift),
         records.ItemPanels(
-            arrays.order, arrays.packed, arrays.small_offsets, arrays.statistics
+            arrays.row_of_slot, arrays.packed, arrays.small_offsets, arrays.statistics
         ),
         axes.panels, axes.eta, records.ProjectedPanels(codes, statistics, remainder_norms),
         n_threads=n_threads, progress=progress,
@@ -247,7 +247,7 @@ def with_axes(
         read_only(remainder_norms), axes.eta, axes.largest_k,
     )  # fmt: skip
     item_arrays = (
-        arrays.order, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift,
+        arrays.row_of_slot, packed_codes, arrays.small_offsets, arrays.statistics, arrays.shift,
     )  # fmt: skip
     return packed_items(
         packed.metric_type, layout, items, item_arrays, packed.units.unit, packed.units.offset_unit,
@@ -307,12 +307,12 @@ def rotated(axes: Floats32) -> Floats32:
 
 def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -> Axes | None:
     """Return the axes with which searches are fastest, or None if no projection saves time."""
-    arrays, n = packed.arrays, len(packed.arrays.order)
+    arrays, n = packed.arrays, len(packed.arrays.row_of_slot)
     # The sample consists of the items at multiples of the golden ratio (modulo 1), which are spread
     # evenly over the items but have no period in common with them.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
-    numbers = arrays.order[places].astype(np.int64)
+    numbers = arrays.row_of_slot[places].astype(np.int64)
     sampled_items, factors = items.take(numbers), scaling.factors[numbers]
     rows = sampled_items.rows
     sample = (memmap.from_bits(rows) * factors[:, np.newaxis]).astype(np.float32)

@@ -33,7 +33,7 @@ def find_candidates(
     """
     n = len(thresholds)
     plan = plan_candidates(
-        n, len(packed.arrays.order), packed.layout,
+        n, len(packed.arrays.row_of_slot), packed.layout,
         has_projection=packed.arrays.projection.words > 0, has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     if plan.kernel is None:

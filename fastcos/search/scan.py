@@ -216,7 +216,7 @@ def _unpacked(
         return row_numbers, scores
     best_of_remaining = score_all(
         segment.metric_type, segment.encoded,
-        np.arange(len(unpacked.arrays.order), len(segment.encoded.rows)), queries,
+        np.arange(len(unpacked.arrays.row_of_slot), len(segment.encoded.rows)), queries,
         request.exclusions, request.k, options, plan.inner.grid,
     )  # fmt: skip
     parts = zip((row_numbers, scores), best_of_remaining, strict=True)

@@ -249,7 +249,7 @@ class Segment:
         projected_words, max_k = 0, (0.0, 0.0)
         if projected_form is not None:
             projected_words, max_k = projected_form.projection_sizes
-        n_packed = len(packed.arrays.order) if "packed" in fields else n_live
+        n_packed = len(packed.arrays.row_of_slot) if "packed" in fields else n_live
         return plan.SegmentSizes(
             n_rows, n_columns, n_live, row_type, packed.layout.isa, n_packed, projected_words,
             max_k, n_distinct, moderate, n_live_of_index,

@@ -38,7 +38,7 @@ def score(isa, panel, items, projection, block, hits):
     )  # fmt: skip
     return list_tile_hits_by_projection(
         block.scores, block.bound_terms, 0, block.projected.bound_terms, 0, projection.statistics,
-        panel, items.order.shape[0] - panel * 32, projection.remainder_norms, hits,
+        panel, items.row_of_slot.shape[0] - panel * 32, projection.remainder_norms, hits,
     )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def with_projection(isa, X):
 def test_prepare_projected_panels_bounds_what_is_left(isa):
     X = some_rows(150, DEPTH)
     items, V, codes = with_projection(isa, X)
-    prefix, order = items.projection, items.order
+    prefix, order = items.projection, items.row_of_slot
     unit = (X / np.linalg.norm(X.astype(float), axis=1, keepdims=True))[order]
     exact = unit @ V
     left = np.linalg.norm(unit - exact @ V.T, axis=1)
@@ -145,7 +145,7 @@ def test_no_pair_is_dropped_that_reaches_its_threshold(isa, n_queries):
     code = INSTRUCTION_SETS[isa]
     block = query_blocks.pack_block(0, n_queries, np.arange(n_queries), queries, items, 1)
     exact = (Q / norms[:, None]) @ (X / np.linalg.norm(X.astype(float), axis=1)[:, None]).T
-    exact = exact[:, items.order]
+    exact = exact[:, items.row_of_slot]
     hits = np.empty(1024, np.int32)
     for share in (0.5, 0.9, 1.0):
         taus = np.quantile(exact, share, axis=1)

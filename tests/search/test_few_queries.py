@@ -103,7 +103,7 @@ def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
     assert made.kernel == "projected_queries"
     made = dataclasses.replace(made, sample=task_grid.ThresholdSample(8, sample_rank))
     search = searching(made, packed, 10)
-    slots = packed.arrays.order.reshape(-1, 32)
+    slots = packed.arrays.row_of_slot.reshape(-1, 32)
     for query in (*slots[4], *slots[20], *slots[1]):
         found = search(rows[query : query + 1])
         np.testing.assert_array_equal(

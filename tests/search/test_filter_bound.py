@@ -117,7 +117,7 @@ def test_filter_bound_needs_every_term(dominant, isa):
     _, query_residual, coded, _ = block.bound_terms[0].astype(np.longdouble)
     exact = (Q.astype(np.longdouble) @ X.T.astype(np.longdouble)) * queries.scaling.slopes[:, None]
     # of each query with each item, in units of the query's scale
-    value = exact[:, made.arrays.order] / block.steps[0][:, None].astype(np.longdouble)
+    value = exact[:, made.arrays.row_of_slot] / block.steps[0][:, None].astype(np.longdouble)
     error = np.abs(value - scores.reshape(32, 32).T / inverse)
     slack = np.longdouble(SLACK) / block.steps[0]
     terms = {

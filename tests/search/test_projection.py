@@ -161,7 +161,7 @@ def test_rests_bound_what_is_left():
     """A bound that is too wide would show in the time alone."""
     X = embeddings(20_000, 128)
     packed = fitted(X)._state.parts[0].segment.packed
-    prefix, order = packed.arrays.projection, packed.arrays.order
+    prefix, order = packed.arrays.projection, packed.arrays.row_of_slot
     rests = np.empty(len(order))
     rests[order] = prefix.remainder_norms[: len(order)]
     axes = prefix.axes.swapaxes(0, 1).reshape(128, -1).astype(np.float64)
