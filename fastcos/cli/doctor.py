@@ -117,6 +117,8 @@ def advice(properties: dict[str, Any]) -> list[str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
+        if any(" " in str(item) for item in value.values()):
+            return "; ".join(f"{key}: {item}" for key, item in value.items())
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, list):
         return "; ".join(map(_text, value))

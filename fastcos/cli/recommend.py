@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from fastcos.comparison.candidates import Embeddings
 
 DESCRIPTION = """\
-Recommend items to the users of a table of interactions. Items that a user has seen in that table
-are never recommended to that user. The measure decides the ranking: user_item_dot ranks by the
-predicted scores of a model, project_back_users by the votes of the 20 nearest users, and any
-measure of items by the votes of the 20 nearest neighbours of each item that the user has seen.
-fastcos compare evaluates the same rankings. The command writes a table with columns for user, rank,
-item and, for user_item_dot, score. With --show, the command prints the recommendations for the
-users of --show instead of writing the table."""
+Recommend items to the users of a table of interactions. Items that a user has seen, according to
+INTERACTIONS, are never recommended to that user. The measure decides the ranking: user_item_dot
+ranks by the predicted scores of a model, project_back_users by the votes of the 20 nearest users,
+and any measure of items by the votes of the 20 nearest neighbours of each item that the user has
+seen. fastcos compare evaluates the same rankings. The command writes a table with columns for user,
+rank, item and, for user_item_dot, score. With --show, the command prints the recommendations for
+the users of --show instead of writing the table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv

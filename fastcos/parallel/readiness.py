@@ -191,4 +191,4 @@ def explain(dtype: npt.DTypeLike, *, may_use_numpy: bool = True) -> str:
         return f"NumPy, because no kernels can be compiled ({reason})"
     if reason:
         return f"NumPy at first, then code that this process compiles ({reason})"
-    return "NumPy, until another process, which a longer search starts, has compiled the kernels"
+    return "NumPy, until a process that a longer search starts has compiled the kernels"

@@ -136,8 +136,8 @@ class DimensionSharesDisplay(Display):
 class LabelRecoveryDisplay(Display):
     """The scale of each latent dimension under two rescalings.
 
-    One line shows the rescaling under which cosines recover the labels worst, and the other line
-    the rescaling under which they recover the labels best.
+    Markers of one colour show the rescaling under which cosines recover the labels worst, and
+    markers of another colour show the rescaling under which cosines recover the labels best.
 
     Examples
     --------

@@ -198,7 +198,8 @@ def describe_grid(plan: SearchPlan, estimate: Estimate) -> str:
     if plan.method == "numpy":
         return f"batches of {grid.queries_per_block:,} queries; {bytes_text}"
     if plan.method == "score_all":
-        return f"{grid.n_query_blocks:,} tasks on {threads}; {bytes_text}"
+        tasks = "1 task" if grid.n_query_blocks == 1 else f"{grid.n_query_blocks:,} tasks"
+        return f"{tasks} on {threads}; {bytes_text}"
     if grid.is_one_task:
         return f"one task, in the calling thread; {bytes_text}"
     blocks, ranges = grid.n_query_blocks, grid.n_ranges

@@ -416,7 +416,8 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
 def _max_items(d: int, users: bool) -> int:
     """Return the largest number of items of d columns that fit on a page.
 
-    With users, the page also contains the root of their covariance, of d x min(d, items) numbers.
+    If there are users, the page also contains a root of the covariance of the users, which has
+    d x min(d, items) numbers.
     """
     fit = max(_MAX_NUMBERS // d - d, _MAX_NUMBERS // (2 * d)) if users else _MAX_NUMBERS // d
     return max(2, min(_MAX_ITEMS, fit))
