@@ -141,13 +141,13 @@ def _reason_of_end(child: _Child) -> str | None:
     if status == 0:
         return ""
     if status < 0:
-        return f"its process was ended by signal {-status}"
+        return f"the compiling process was ended by signal {-status}"
     with contextlib.suppress(OSError, ValueError):
         child.errors.seek(0)
         lines = child.errors.read().decode(errors="replace").strip().splitlines()
         if lines:
-            return f"its process ended with {lines[-1][:200]}"
-    return f"its process ended with exit status {status}"
+            return f"the compiling process ended with {lines[-1][:200]}"
+    return f"the compiling process ended with exit status {status}"
 
 
 def _obstacle() -> str:

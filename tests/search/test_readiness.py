@@ -209,7 +209,7 @@ assert not background.is_running("float32")
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "was_run").exists()
     # one line for the start, one for the failure
-    assert "its process was ended by signal 9" in done.stderr
+    assert "the compiling process was ended by signal 9" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 2
 
 
@@ -261,13 +261,13 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
     def code():
         return index.explain(1, 2).code
 
-    assert code().startswith("NumPy, until another process, which a longer search starts")
+    assert code().startswith("NumPy, until a process that a longer search starts")
     # NumPy would score all copies of a row
     assert copies.explain(1, 2).code == "code that this process compiles"
     with monkeypatch.context() as patch:
         patch.setattr(background, "is_running", lambda dtype: dtype == "float32")
         assert code() == "NumPy, while another process compiles the kernels"
-        assert readiness.explain("float16").startswith("NumPy, until another process")
+        assert readiness.explain("float16").startswith("NumPy, until a process that a longer search")
     monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
     itself = "code that this process compiles (FASTCOS_BACKGROUND is 0)"
     assert code() == f"NumPy at first, then {itself}"
@@ -286,7 +286,7 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
 def test_explanations_name_a_compiling_process_of_another_program(empty_cache, monkeypatch):
     variables = {"FASTCOS_CACHE_DIR": str(empty_cache), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", HOLD_THE_LOCK.replace("float32", "float16")]
-    until = "NumPy, until another process"
+    until = "NumPy, until a process that a longer search"
     with subprocess.Popen(command, env={**os.environ, **variables}, stdout=subprocess.PIPE) as held:
         try:
             assert held.stdout.readline() == b"True\n"
