@@ -1,29 +1,32 @@
 """Prepared searches: an index stores how it searches few queries, as databases prepare statements.
 
-A prepared search of one query takes ten microseconds. Checking and encoding the queries and
-planning the search would take longer than the search itself. An index therefore stores the kernel
-calls of a search, with all of their arguments except the queries (``launch.Launch``), under the
-number of queries and k. The next search with the same number of queries and the same k passes its
-queries to the kernel without conversion. The kernel measures the norms of the queries, and reports
-queries with unusual norms.
+A prepared search of one query takes about ten microseconds in addition to the time of its kernel.
+Validating and encoding the queries and planning the search would take longer than searching a small
+index. An index therefore stores the kernel calls of a search, with all of their arguments except
+the queries (``launch.Launch``), under the number of queries and k. The next search with the same
+number of queries and the same k passes its queries to the kernel without validating them; a launch
+only converts queries whose number type differs from that of the items. The kernel measures the
+norms of the queries, and reports queries with unusual norms.
 
 A search can be prepared under three conditions. If a search does not meet all three conditions,
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
 results.
 
 1. Only k and a mask of the items limit the results, and the caller sets no option except the number
-   of threads (``SimilarityIndex.search`` checks this before it calls ``PreparedSearches.search``).
+   of threads. ``SimilarityIndex.search`` checks this before it calls ``PreparedSearches.search``.
+   Ids that all queries may find, or must not find, also pass this check: they are converted to a
+   mask, or to a few items that are dropped from the results.
 2. The plans of all parts of the index say that one launch is the whole search, and the measure
    compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
-3. The kernel can read the queries without conversion (``_can_be_read``), and the norms of the
-   queries are neither zero nor very small or large. No plan contains the condition on the norms,
-   because plans do not depend on the values of the queries.
+3. A launch can read the queries (``_can_be_read``), and the norms of the queries are neither zero
+   nor very small or large. No plan contains the condition on the norms, because plans do not depend
+   on the values of the queries.
 
 If launches are stored under the number of queries and k, ``PreparedSearches.search`` and the three
-methods below it are the whole search: they check that the kernel can read the queries, find the
-stored launches, run them, and convert their results. ``_prepare`` and the functions below it run
-only if no launches are stored under the number of queries and k, or if the call has a mask or a
-number of threads.
+methods below it are the whole search: they check that a launch can read the queries, find the
+stored launches, run them, and convert their results. ``_find_or_plan`` and the functions below it
+run only if no launches are stored under the number of queries and k, if the stored launches are
+outdated, or if the call has a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +49,12 @@ from fastcos.similarity import kernel_records
 from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 
 # The largest number of searches that an index stores, whether they can be prepared or not.
-_MAX_PREPARED = 256
+_MAX_STORED = 256
+# The launches of one search, one for each part of the index.
+_Launches = tuple[Launch, ...]
+# These launches are stored for a search that cannot be prepared, so that the search is not planned
+# here again.
+_NOT_PREPARABLE: _Launches = ()
 
 
 class PreparedSearches:
@@ -63,11 +71,9 @@ class PreparedSearches:
             len(self._parts) == 1 and segment.first_position == 0 and segment.positions is None
         )
         self._ids_of_rows = self._parts[0].ids.values if has_one_part else None
-        # The launches of each search, one for each part of the index. The key contains the number
-        # of queries and the number of neighbours, and also the options if the plans depend on them.
-        # If a search cannot be prepared, an empty tuple is stored, so that the search is not
-        # planned here again.
-        self._launches: dict[tuple[Any, ...], tuple[Launch, ...]] = {}
+        # The launches of each search. The key contains the number of queries and the number of
+        # neighbours, and also the options if the plans depend on them.
+        self._launches: dict[tuple[Any, ...], _Launches] = {}
         # Cosines are in the range of float32, and most measures that compute cosines return them as
         # scores without conversion.
         self._scores_are_cosines = (
@@ -90,9 +96,9 @@ class PreparedSearches:
         launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # If the launches depend on the number of threads or on the memory, as in a search of
-            # many items, their key contains the options as well, and _prepare looks them up.
-            launches = self._prepare(len(query_rows), k, as_options(n_threads, None), allowed)
-        if not launches:
+            # many items, their key contains the options as well, and _find_or_plan finds them.
+            launches = self._find_or_plan(len(query_rows), k, as_options(n_threads, None), allowed)
+        if launches is _NOT_PREPARABLE:
             return None
         rankings = []
         for launch in launches:
@@ -114,10 +120,10 @@ class PreparedSearches:
         return IndexNeighbors(positions, scores, ids)
 
     def _can_be_read(self, queries: Any) -> bool:
-        """Return whether kernels can read the queries without conversion.
+        """Return whether the queries are C-contiguous rows of native float32 or float64.
 
-        If the result is False, the queries must first be converted to C-contiguous rows of native
-        float32 or float64.
+        The rows must have as many columns as the items. Other queries are first validated and
+        converted, which a prepared search does not do.
         """
         return (
             type(queries) is np.ndarray
@@ -130,12 +136,11 @@ class PreparedSearches:
             and queries.flags.aligned
         )
 
-    def _stored_launches(self, key: tuple[Any, ...]) -> tuple[Launch, ...] | None:
+    def _stored_launches(self, key: tuple[Any, ...]) -> _Launches | None:
         """Return the launches that are stored under a key, or None if nothing is stored.
 
-        An empty tuple is stored for a search that cannot be prepared. If the rows of a part have
-        been packed again since the launches were stored, because a projection was added, the
-        launches are outdated, and the result is None as well.
+        If the rows of a part have been packed again since the launches were stored, because a
+        projection was added, the launches are outdated, and the result is None as well.
         """
         launches = self._launches.get(key)
         if launches:
@@ -159,44 +164,40 @@ class PreparedSearches:
 
     # --- Planning a search whose launches are not stored under the number of queries and k ---
 
-    def _prepare(
-        self, n: int, k: int, options: ExecutionOptions, allowed: Any
-    ) -> tuple[Launch, ...]:
-        """Return stored or new launches for all parts, or () if the search cannot be prepared.
+    def _find_or_plan(self, n: int, k: int, options: ExecutionOptions, allowed: Any) -> _Launches:
+        """Return stored launches, or plan the search and store its launches.
 
-        New launches are stored, unless ``allowed`` restricts the search.
+        If ``allowed`` restricts the search, its launches are always new and are not stored.
         """
         if any(not part.segment.packed_forms for part in self._parts):
             for part in self._parts:
                 part.segment.pack()
             if any(not part.segment.packed_forms for part in self._parts):
-                return ()  # the kernels are not compiled yet
+                return _NOT_PREPARABLE  # the kernels are not compiled yet
         if allowed is not None:
             if type(allowed) is not np.ndarray:
-                return ()
+                return _NOT_PREPARABLE
             mask = validation.as_item_mask("allowed", allowed, self._n_positions)
             return self._plan(n, k, options, mask)
-        stored_launches = self._stored_launches((n, k))
-        if stored_launches is None:
-            stored_launches = self._stored_launches((n, k, options))
-        if stored_launches is not None:
-            return stored_launches
+        for key in ((n, k), (n, k, options)):
+            stored_launches = self._stored_launches(key)
+            if stored_launches is not None:
+                return stored_launches
         launches = self._plan(n, k, options, None)
-        if len(self._launches) >= _MAX_PREPARED:
+        if len(self._launches) >= _MAX_STORED:
             self._launches.clear()
-        # Whether a search can be prepared does not depend on the options, so if there are no
-        # launches, the empty tuple is stored for all options.
+        # Whether a search can be prepared does not depend on the options, so _NOT_PREPARABLE is
+        # stored for all options.
         fits_all_options = all(launch.fits_all_options for launch in launches)
         self._launches[(n, k) if fits_all_options else (n, k, options)] = launches
         return launches
 
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
-    ) -> tuple[Launch, ...]:
-        """Plan the search of every part, and return its launches.
+    ) -> _Launches:
+        """Plan the search of every part, and return its launches or _NOT_PREPARABLE.
 
-        If the search cannot be prepared, there are no launches. mask says which positions are
-        allowed in the results; None allows all positions.
+        mask says which positions are allowed in the results; None allows all positions.
         """
         launches = []
         for part in self._parts:
@@ -208,7 +209,7 @@ class PreparedSearches:
             request = SegmentRequest(k, no_exclusions(n), allowed_rows, None, self._n_live)
             plan = plan_segment(segment, n, request, options)
             if not can_be_prepared(self._measure, [plan]):
-                return ()
+                return _NOT_PREPARABLE
             if packed is None:
                 # Only one row of each group of duplicates has been packed so far, and the mask may
                 # exclude that row and allow another one.
@@ -223,8 +224,8 @@ class PreparedSearches:
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
     """Return whether an index prepares a search, given the plan for each part of the index.
 
-    Each part must be searched by one launch, and the measure must compare original rows, because a
-    kernel reads the queries of a prepared search without conversion.
+    Each part must be searched by one launch, and the measure must compare original rows, because
+    the queries of a prepared search are not encoded by the measure.
     """
     encode_queries = getattr(type(measure), "encode_queries", None)
     is_original = capabilities(measure).append and encode_queries is BaseMeasure.encode_queries
