@@ -1,14 +1,14 @@
 """Nearest neighbours: ``top_k``, ``SimilarityIndex``, range search, blocks of scores, re-ranking.
 
-Every search of dense rows first makes a plan and then executes it; an index may store the plan for
-later searches. The results of ``top_k(Q, X)`` and ``SimilarityIndex().fit(X).search(Q)`` are
-bit-for-bit identical, and they do not depend on whether the rows are in memory or in a file. A
-search takes this path through the modules::
+A search for the nearest neighbours among dense rows first makes a plan and then executes it, except
+if each query has its own list of items (``candidate_lists``, ``rescoring``) or if all scores are
+returned (``score_blocks``). An index may store the kernel calls that follow from a plan. The
+results of ``top_k(Q, X)`` and ``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, and
+they do not depend on whether the rows are in memory or in a file. A search takes this path through
+the modules::
 
     SimilarityIndex.search
-        |  PreparedSearches.search (prepared): few queries, which need no conversion
-        |      the stored Launch (launch) calls its kernel  --->  few_queries, projected_queries,
-        |                                                       tile_top_k
+        |  PreparedSearches.search (prepared): few queries, which need no validation; see below
         |  if it returns None, because this search cannot be prepared:
         v
     top_k, SimilarityIndex
@@ -22,11 +22,29 @@ search takes this path through the modules::
         '---> segment_search.search_segments    otherwise; merges the best items of all segments
                   |
                   v
-              scan.search_segment  ---> plan.plan_search: sizes in, SearchPlan out; reads no array
+              scan.search_segment  ---> plan.plan_search: sizes in, SearchPlan out
                   |                           ^
                   | the method of the plan    '---- explain, estimate: the plan in words, seconds
                   v
               the kernels of the method, over ranges of queries and rows
+
+The warm path is the path of a search whose launch an index has stored. A launch is the call of a
+kernel, complete except for the queries. The warm path consists of these calls::
+
+    SimilarityIndex.search        index         no argument but k is given, or only ids to drop
+      PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
+        _can_be_read              prepared      the queries are contiguous float32 or float64 rows
+        read_only                 validation    returns a read-only view of the queries
+        _stored_launches          prepared      by the number of queries and k
+        Launch.run                launch        for each part of the index
+          match_row_type          encoded_rows  converts queries whose type the items do not have
+          Kernel.call             kernels/jit   finds the compiled code by the types
+            search_few_queries    kernels/few_queries, or another kernel of the launch
+        IndexNeighbors            results       the scores; rounded_scores, unless they are cosines
+    or: a projection was added meanwhile, then the search is planned again
+
+A projection can be added after ``fit`` has returned, because ``fit`` may start a thread that
+replaces the packed rows of a segment with at least 4,096 rows and 192 columns (``projection``).
 
 The method of a plan determines the modules of ``fastcos.kernels`` that search the segment. The
 files of these modules are in the folder ``kernels/`` at the top of the repository; the folder
@@ -43,24 +61,29 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
                     packed for this search
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled; otherwise, the rows are
-packed by the first search that runs after the kernels have been compiled. When few queries are
-searched for the first time, the index stores the plan of the search together with the arguments of
-the kernel (``prepared``). The next search with the same number of queries and the same k calls the
-stored kernel at once.
+packed by the first search that needs packed rows and runs after the kernels have been compiled.
+When few queries are searched for the first time, the index stores the launches that follow from the
+plans of its parts (``prepared``). The next search with the same number of queries and the same k
+runs the stored launches at once. For a search with many queries, the index stores that it cannot be
+prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
 with at most 7 queries is usually ``score_all``. The method is ``unpacked`` for 4 to 7 queries of
-many float32 rows on CPUs with AVX-512, and ``numpy`` while the kernels are not compiled.
+many float32 rows, except with the instruction sets avx2 and avxvnni, and ``numpy`` while the
+kernels are not compiled.
 
 If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the
 neighbours. If only an upper bound on the score is an inner product of encoded rows,
 ``filter_refine`` finds candidates by the bound and ranks them by the measure. There is no module
 for the measure "cosine": it is a row of the table in ``fastcos/similarity/table.py``, like most
 other measures without parameters. Inside the search, raw scores are compared, which have the same
-order as the scores; ``execute.finish`` converts raw scores to scores.
+order as the scores. ``execute.finish`` converts raw scores to scores, and so does
+``PreparedSearches.search`` on the warm path.
 
-The planner consists of the pure functions of three modules, which decide by sizes alone::
+The planner consists of the functions of three modules, which change nothing and start nothing. They
+decide by sizes, by a few facts about values, such as whether norms are moderate, and by the
+constants of ``cost_model.COSTS``, which a test may replace::
 
     plan       the method of the search of a segment or a group, its kernel, and whether the kernel
                uses the projection; when duplicates are grouped and when a projection is tried
@@ -69,7 +92,7 @@ The planner consists of the pure functions of three modules, which decide by siz
     batches    called by sources and explain: the queries of a batch, and the rows on disk that form
                a segment
 
-A plan therefore cannot depend on the norms of the queries, or on the number of pairs that the
+A plan cannot depend on the queries, for example on their norms, or on the number of pairs that the
 bounds rule out. Other modules make the following decisions about a search:
 
 * The packed form of the rows, when an index is fitted or when a search packs rows:
@@ -103,8 +126,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   call of the kernel) under the key (1, 10), the number of queries and the number of neighbours.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
-* In the example, the kernel multiplies the codes of the query by the codes of every slot, and
-  guesses as the first threshold the 12th largest of the largest products of the 32 panels.
+* In the example, the kernel multiplies the codes of the query by the codes of every slot. The first
+  threshold is a guess: the largest product of each of the 32 panels is multiplied by the
+  quantisation step of the panel, and the 12th largest of these numbers is the threshold.
 * On average, about 15 slots of the example reach the first threshold and are scored in float64.
 * The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
   reach it is not among the 10 best.
@@ -112,7 +136,10 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   the 10 best of the 15 scores are the result, and the remaining 985 rows are never scored in
   float64.
 
-The modules of the search, lower-level modules first:
+In each of the following three tables, a module imports only modules above it and modules of the
+other tables.
+
+The modules of the search:
 
 ==================== ===============================================================================
 ``layout``           the format of packed rows for each instruction set
@@ -131,8 +158,8 @@ The modules of the search, lower-level modules first:
 ``item_groups``      the group of each item, and the rows of a segment sorted by group
 ``request``          the checked arguments of a search that is not prepared; batches of its queries
 ``launch``           the call of a kernel for few queries, complete except for the queries
-``scan``             executes the plan for one segment
 ``numpy_search``     the same search in NumPy, while the kernels are not compiled
+``scan``             executes the plan for one segment
 ``sources``          one protocol for items in memory and items that are read in blocks
 ``filter_refine``    searches a segment by a measure that has only an upper bound
 ``segment_search``   searches all segments for a batch of queries
@@ -144,18 +171,18 @@ The modules of the search, lower-level modules first:
 ``explain``          describes a plan in words; ``estimate`` computes its bytes and seconds
 ==================== ===============================================================================
 
-The modules of the index, lower-level modules first:
+The modules of the index:
 
 ==================== ===============================================================================
 ``ids``              the ids of the rows of a segment, sorted so that an id can be looked up
+``model_check``      checks the name of the model that made the rows, and the canaries
 ``index_parts``      a part of an index: a segment with ids; the merging of parts
 ``index_files``      the files of one part of a saved index
+``prepared``         searches with few queries that an index stores, ready to run
 ``index_state``      the items of an index at one moment; converts between positions, ids and rows
 ``index_changes``    computes the state of an index after items are added, replaced or removed
 ``index_directory``  reads and writes the directory of a saved index
-``prepared``         searches with few queries that an index stores, ready to run
 ``id_filters``       converts ``allowed_ids`` and ``exclude_ids`` to positions
-``model_check``      checks the name of the model that made the rows, and the canaries
 ``attribute_hints``  errors for attribute names of other libraries, which name the ones of fastcos
 ``index``            ``SimilarityIndex``, which replaces its state as a whole
 ==================== ===============================================================================
