@@ -267,7 +267,7 @@ def test_explanations_say_which_code_runs_and_why(empty_cache, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(background, "is_running", lambda dtype: dtype == "float32")
         assert code() == "NumPy, while another process compiles the kernels"
-        assert readiness.explain("float16").startswith("NumPy, until a process that a longer search")
+        assert readiness.explain("float16").startswith("NumPy, until a process that")
     monkeypatch.setenv("FASTCOS_BACKGROUND", "0")
     itself = "code that this process compiles (FASTCOS_BACKGROUND is 0)"
     assert code() == f"NumPy at first, then {itself}"
