@@ -53,8 +53,9 @@ class IndexState:
     has_string_ids : bool
         Whether the ids are strings.
     prepared : PreparedSearches or None
-        The prepared searches of few queries, with a mask or without a filter. None if the measure
-        transforms the rows, because searches by such a measure cannot be prepared.
+        The prepared searches of few queries, with a mask or without a filter. None if no search can
+        be prepared: if the measure transforms the rows, if the rows are memory-mapped, or if the
+        index is empty.
     groups : ItemGroups or None
         The group of the item at each position, if the index has groups.
     """

@@ -1,8 +1,9 @@
 """Plan searches: pure functions that compute a plan from the sizes of a search.
 
-The functions of this module depend only on the sizes of the rows, of the request and of the
-machine. The functions read no array and start no thread, so plans for any machine can be tested
-without data. The functions make these decisions:
+The functions of this module depend on the sizes of the rows, of the request and of the machine, on
+a few facts about the rows (``SegmentSizes``), and on the constants in ``cost_model.COSTS``. The
+functions read no row and start no thread, so plans for any machine can be tested without data. The
+functions make these decisions:
 
 * ``plan_search`` chooses the method of the search of one segment, its kernel, and the division of
   its work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
@@ -22,7 +23,7 @@ decisions about a search that other modules make.
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
 
-* an index runs a prepared search only if its queries need no conversion, and if the kernel finds
+* an index runs a prepared search only if its queries need no validation, and if the kernel finds
   that the norms of all queries are neither zero nor very small or large (``prepared``);
 * a kernel stops using a projection for queries that the projection does not make faster. If an
   estimated threshold was too high, the kernel scores more slots, or reads all rows once more. A

@@ -3,7 +3,7 @@
 ``as_input_rows`` validates rows, ``as_threshold`` validates the minimal score, and ``as_request``
 validates the items that each query is allowed to find, and returns a ``SearchRequest``, which
 ``execute`` answers. A prepared search (``prepared``) skips this module if its queries need no
-conversion.
+validation.
 
 Queries in memory are validated before the search. Memory-mapped queries and low-precision queries
 are read and validated batch by batch (``SearchRequest.read_batch``). Every search method receives

@@ -1,8 +1,9 @@
 """Divide a scan into tasks: the queries and rows of each task, and the number of threads.
 
 The functions of this module are pure: they compute with the sizes of a search and with the numbers
-of ``cost_model``, and read no array. ``plan`` calls one function of this module for each search
-method that it compares. In this module, a panel is a block of 32 packed rows or of 32 queries.
+of ``cost_model``, and read no array. ``plan`` chooses the method of a search and calls the
+functions of this module to divide the method into tasks and to choose its first threshold. In this
+module, a panel is a block of 32 packed rows or of 32 queries.
 """
 
 import math
