@@ -73,8 +73,8 @@ def sentence(name, theirs, ours, busy):
 
 
 def duration(seconds):
-    """Return a time with its unit, such as "15.1 us"."""
-    for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * scale >= 1 or unit == "us":
+    """Return a time with its unit, such as "15.1 µs"."""
+    for scale, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * scale >= 1 or unit == "µs":
             return f"{float(f'{seconds * scale:.3g}'):,g} {unit}"
     raise AssertionError

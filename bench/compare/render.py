@@ -361,7 +361,7 @@ def draw(documents, path):
     lowest, highest = 0.9 * min(0.38, *ends), max(4, *ends)
     ticks = [tick for tick in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64) if lowest <= tick <= highest]
     axes.set(
-        xscale="log", xlim=(max(lowest, 0.2), min(highest, 64) * 3.2), ylim=(len(titles), -0.9)
+        xscale="log", xlim=(max(lowest, 0.2), min(highest, 64) * 4.8), ylim=(len(titles), -0.9)
     )
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -441,15 +441,22 @@ def readme_rows(documents):
     for key, title in short_titles(document).items():
         comparison = best[key]
         library, ratio = comparison["library"], comparison["ratio"]
-        words = f"{rounded(ratio)} times as fast"
-        if comparison["verdict"] == "slower":
-            words = f"**slower: {library} is {rounded(1 / ratio)} times as fast**"
-        elif comparison["verdict"] != "faster":
+        low, high = comparison["low"], comparison["high"]
+        if comparison["verdict"] == "faster":
+            words = f"{rounded(ratio)} times as fast ({rounded(low)} to {rounded(high)})"
+        elif comparison["verdict"] == "slower":
+            words = (
+                f"**slower: {library} is {rounded(1 / ratio)} times as fast** "
+                f"({rounded(1 / high)} to {rounded(1 / low)})"
+            )
+        else:
             words = f"{EXPLANATIONS[comparison['verdict']]}: {range_of(comparison)}"
         times = ratios.duration(comparison["fastcos"]), ratios.duration(comparison["time"])
         rows.append((title, times[0], f"{library}: {times[1]}", words))
     lines = [f"The table shows the times on {bar_label(document)}:", ""]
-    lines += table(("work", "fastcos", "fastest other exact library", "fastcos is"), rows)
+    lines += table(
+        ("work", "fastcos", "fastest other exact library", "fastcos is (95 % interval)"), rows
+    )
     lines += [machine_line(document), "", *losses(documents), "", *without_winner(documents), ""]
     return "\n".join(lines)
 

@@ -454,8 +454,8 @@ class Audit(Record):
              "centered_cosine: a vector that is added to all items does not change the loss, but "
              "it changes the cosines and the query metric."),
             (is_free and has_query_metric,
-             "Compare items with the query metric (fastcos index export): no rescaling, and no "
-             "linear map that preserves the dot products, changes the query metric."),
+             "Compare items with the query metric (fastcos index export), which is the same for "
+             "every rescaling and for every linear map that preserves the dot products."),
             (is_free and not has_query_metric,
              "Add the embeddings of users or queries (--users), if the model has such embeddings: "
              "the items alone do not determine the scale of the dimensions."),

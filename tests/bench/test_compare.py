@@ -86,7 +86,7 @@ def test_intervals_that_contain_one_are_undecided():
     assert text.endswith("this interval contains 1, so neither is shown to be faster")
 
 
-@pytest.mark.parametrize("seconds", [(2.5, "2.5 s"), (0.0151, "15.1 ms"), (6.9e-7, "0.69 us")])
+@pytest.mark.parametrize("seconds", [(2.5, "2.5 s"), (0.0151, "15.1 ms"), (6.9e-7, "0.69 µs")])
 def test_durations_have_units(seconds):
     assert ratios.duration(seconds[0]) == seconds[1]
 
@@ -381,7 +381,7 @@ def test_one_command_writes_table_picture_page_and_readme(tmp_path, monkeypatch)
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     assert 'data-library="NumPy"' in (tmp_path / "index.html").read_text()
     assert readme.read_text().startswith("before\n")
-    ratio = "**slower: SciPy is 2.0 times as fast**"
+    ratio = "**slower: SciPy is 2.0 times as fast** (2.0 to 2.0)"
     row = f"| 256 queries among 50,000 x 384 | 10.7 ms | SciPy: 5.48 ms | {ratio} |"
     assert row in readme.read_text()
     assert "old" not in readme.read_text()
