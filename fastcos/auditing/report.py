@@ -361,8 +361,8 @@ class Audit(Record):
             "When training converges, weight decay on users and items gives them the same Gram "
             f"matrix, but {distance}. Either training has not converged, or the weight decay was "
             "weighted by row, or it was weak compared with the noise of the gradients, or it acted "
-            "on other weights than these vectors. Until you know which of these four explanations "
-            "is true, treat the scale of the dimensions as arbitrary."
+            "on weights other than the audited vectors. Until you know which of these four "
+            "explanations is true, treat the scale of the dimensions as arbitrary."
         )
 
     def _origin(self) -> str:
@@ -622,7 +622,7 @@ class Audit(Record):
         hint = (
             ""
             if self._has_query_metric
-            else " The query metric is missing here, because it needs the embeddings of the users."
+            else " The table lacks the query metric, which needs the embeddings of the users."
         )
         explanation = (
             f'The column "Jaccard" contains the mean Jaccard index between the {self.k} nearest '

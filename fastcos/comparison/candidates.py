@@ -279,7 +279,7 @@ def _check_requirements(
     only_rows = embeddings.model is None and not requirement
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
-        raise ValueError(f"{argument} must compare items with each other here, got {got}")
+        raise ValueError(f"{argument} must compare items with each other, got {got}")
     # If a caller chooses a measure of rows [a_i, b_i] for rows without a model, each row is taken
     # to be the concatenation of two vectors a_i and b_i of equal width.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None

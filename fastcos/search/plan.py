@@ -610,7 +610,7 @@ def _plan_packed(
     elif n_packed > costs.max_rows_for_tiles:
         fault = f"tiles can number at most {costs.max_rows_for_tiles:,} rows"
     elif n_packed < costs.min_rows_for_tiles and not is_scanned:
-        fault = f"tiles are faster only from {costs.min_rows_for_tiles} rows on"
+        fault = f"tiles are faster only for at least {costs.min_rows_for_tiles} rows"
     elif needed_rows > costs.max_neighbor_share * n_packed and not is_scanned:
         fault = "k is more than an eighth of the rows, so bounds would drop too few of them"
     if fault:

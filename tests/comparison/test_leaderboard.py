@@ -349,7 +349,7 @@ def test_compare_without_labels_takes_all_measures():
 @pytest.mark.parametrize("name", ["project_back_users", "user_item_dot", "user_item_cosine"])
 def test_compare_by_labels_refuses_measures_of_users(name):
     X, clusters = clustered_interactions()
-    message = f"measures must compare items with each other here, got {name}, a measure of users"
+    message = f"measures must compare items with each other, got {name}, a measure of users"
     with pytest.raises(ValueError, match=message):
         compare(X, clusters, n_components=6, measures=[name])
     with pytest.raises(ValueError, match=message):

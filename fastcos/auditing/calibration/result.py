@@ -269,7 +269,7 @@ class Calibration(PairDistribution):
                 f"reach the threshold. For the intervals, {pairs_per_independent[level]:,.0f} "
                 "pairs therefore count as one independent pair. (The intervals may still be too "
                 "narrow if some rows form one tight cluster.) The measure query_normalized "
-                "corrects these differences between queries."
+                "corrects for differences between queries."
             )
         if self.fpr < self.carried_fpr:
             notes.append(
