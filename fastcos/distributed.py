@@ -305,8 +305,8 @@ class _Search(NamedTuple):
     def finish(self, lo: int, hi: int, best: Pairs) -> Any:
         """Return the final indices and scores of queries [lo, hi).
 
-        best contains the best items of the queries with their raw scores, merged over all ranges of
-        items. This method runs on a worker.
+        ``best`` contains the best items of the queries with their raw scores, merged over all
+        ranges of items. This method runs on a worker.
         """
         items, request = self.open()
         return finish(
@@ -430,9 +430,9 @@ class _ClusterOperator(Operator):
     def _each(self, product: str, factor: Matrix | None) -> list["Future[Any]"]:
         """Submit one task per shard, and return the futures of their products.
 
-        product is the name of a method of SparseOperator, and factor is its argument. The factor is
-        submitted as the result of a task, so that Dask can run this task again if the worker that
-        holds the factor dies.
+        ``product`` is the name of a method of SparseOperator, and ``factor`` is its argument. The
+        factor is submitted as the result of a task, so that Dask can run this task again if the
+        worker that holds the factor dies.
         """
         limit, worker = smallest_worker(self._client)
         task_bytes = self._bytes_of_a_task(factor)
@@ -468,8 +468,8 @@ class _ClusterOperator(Operator):
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
     """Combine pairs of adjacent parts, then pairs of results, and so on, until one result is left.
 
-    combine is called on the workers with the results of two futures. If a level of the tree has an
-    odd number of parts, the last part is passed on to the next level unchanged.
+    The function ``combine`` is called on the workers with the results of two futures. If a level of
+    the tree has an odd number of parts, the last part is passed on to the next level unchanged.
     """
     while len(parts) > 1:
         pairs = [
@@ -487,8 +487,9 @@ def _identity(value: Any) -> Any:
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
     """Return the product of a shard with factor; this function runs on a worker.
 
-    product is the name of a method of SparseOperator. For "rmatmul", factor has a row for each row
-    of the whole matrix, and ``first`` is the row of the matrix with which the shard begins.
+    ``product`` is the name of a method of SparseOperator. For "rmatmul", ``factor`` has a row for
+    each row of the whole matrix, and ``first`` is the row of the matrix with which the shard
+    begins.
     """
     X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())

@@ -23,7 +23,7 @@ def find_column(
 
     If column is not None, exactly one column must have this name. If column is None, the function
     looks for a name in words, without regard to case, punctuation and an ending such as Id, and
-    several matches raise FastcosFormatError. argument is the name of the argument in messages.
+    several matches raise FastcosFormatError. Messages call the argument of the caller ``argument``.
     """
     if column is not None:
         if names.count(column) != 1:

@@ -356,7 +356,7 @@ class Numbers(dict[str, float]):
         return number
 
     def read(self, cells: Cells) -> Floats:
-        """Parse cells, and return values that must be passed to finish."""
+        """Parse cells, and return values that must be passed to :meth:`finish`."""
         if isinstance(cells, np.ndarray):
             if cells.dtype.kind == "b":
                 return np.where(cells, np.inf, -np.inf)

@@ -172,7 +172,8 @@ def read_factors(
     FastcosFormatError
         In the same cases as read_vectors.
     ValueError
-        users is passed although path contains users, or items and users have different widths.
+        ``users`` is passed although ``path`` contains users, or items and users have different
+        widths.
 
     Examples
     --------

@@ -85,7 +85,7 @@ def ingest_interactions(
     FastcosFormatError
         In the same cases as :func:`fastcos.read_interactions`.
     ValueError
-        out exists and is not empty, or duplicates is unknown.
+        ``out`` exists and is not empty, or ``duplicates`` is unknown.
 
     Examples
     --------

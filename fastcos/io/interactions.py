@@ -117,10 +117,10 @@ def read_interactions(
     ------
     FastcosFormatError
         The file is damaged or unsuitable; a column is missing or ambiguous; an id is empty; a value
-        is not a finite number; or duplicates is "error" and two rows have the same user and item.
-        The message lists the first five faulty rows.
+        is not a finite number; or ``duplicates`` is "error" and two rows have the same user and
+        item. The message lists the first five faulty rows.
     ValueError
-        duplicates is unknown, or an argument does not apply to the format.
+        ``duplicates`` is unknown, or an argument does not apply to the format.
 
     Notes
     -----

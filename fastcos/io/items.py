@@ -63,7 +63,7 @@ class ItemLabels(_LabelFields):
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
         The columns of the table that were read: ``"items"``, ``"labels"``, and ``"names"``, which
-        may be None. ``columns`` is no element of the tuple.
+        may be None. ``columns`` is not an element of the tuple.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})
@@ -195,9 +195,9 @@ def read_names(
 ) -> Texts:
     """Read the first name of each item; a name has at most 200 characters.
 
-    The name of an item that has no name in the file is its id. name and item are the columns of
-    names and of ids; by default, the columns are recognised by their names. path, item_ids and
-    errors are the same as those of :func:`read_labels`.
+    An item without a name in the file gets its id as the name. ``name`` and ``item`` are the
+    columns of names and of ids; by default, the columns are recognised by their names. ``path``,
+    ``item_ids`` and errors are the same as those of :func:`read_labels`.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -258,9 +258,9 @@ def read_popularity(
 ) -> Popularity:
     """Read a number of at least 0 for each item, such as the number of its users.
 
-    column and item are the columns of numbers and of ids; by default, the columns are recognised by
-    their names. path, item_ids and errors are the same as those of :func:`read_labels`. A negative
-    number, or an item in two rows, also raises FastcosFormatError.
+    ``column`` and ``item`` are the columns of numbers and of ids; by default, the columns are
+    recognised by their names. ``path``, ``item_ids`` and errors are the same as those of
+    :func:`read_labels`. A negative number, or an item in two rows, also raises FastcosFormatError.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)

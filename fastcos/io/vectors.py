@@ -61,11 +61,11 @@ class Vectors(_VectorFields):
     columns : mapping of str
         The columns or named arrays that were read: ``"vectors"`` is a tuple of names, ``"ids"`` is
         a name or None, and ``"unused"`` is a tuple of the names that were not read. The mapping is
-        empty for formats without names. ``columns`` is no element of the tuple, so
+        empty for formats without names. ``columns`` is not an element of the tuple, so
         ``vectors, ids = read_vectors(path)`` works.
     has_ids : bool
         Whether the file contains the ids. If ``has_ids`` is False, the ids are the positions of the
-        rows. ``has_ids`` is no element of the tuple.
+        rows. ``has_ids`` is not an element of the tuple.
     """
 
     columns: Mapping[str, Any] = MappingProxyType({})
@@ -290,7 +290,7 @@ def _read_table(path: Path, vector_column: str | None, id_column: str | None) ->
 def _read_columns(
     table: Table, names: Collection[str] | None, id_column: str | None
 ) -> tuple[dict[str, Column], Integers]:
-    """Read the columns that names lists, or all columns if names is None.
+    """Read the columns with the given names, or all columns if names is None.
 
     Return the columns and, for every cell, the number of its line in the file.
     """

@@ -485,7 +485,7 @@ def as_flag(name: str, value: Any) -> bool:
 def check_none(name: str, value: Any, reason: str) -> None:
     """Raise ValueError if value is not None.
 
-    reason completes "<name> must be None", for example "with allowed_ids".
+    ``reason`` completes "<name> must be None", for example "with allowed_ids".
     """
     if value is not None:
         # The message tells a user of the command line to leave out an option, and a user of Python
@@ -504,7 +504,7 @@ def as_path(name: str, value: Any) -> Path:
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
     """Return value if it is an instance of kind; otherwise raise TypeError.
 
-    rule describes the kind in the error message "<name> must be <rule>".
+    ``rule`` describes the kind in the error message "<name> must be <rule>".
     """
     if not isinstance(value, kind):
         got = "None" if value is None else type(value).__name__
