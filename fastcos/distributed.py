@@ -43,13 +43,12 @@ from fastcos.linalg.shards import InteractionShards
 from fastcos.linalg.svd import SVD
 from fastcos.models.linear_mf import LinearMF
 from fastcos.parallel import memmap
-from fastcos.search.execute import finish
 from fastcos.search.filters import no_exclusions
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.output_directory import fingerprint
 from fastcos.search.rankings import merge
 from fastcos.search.request import SearchRequest, as_exclude_self
-from fastcos.search.results import Neighbors
+from fastcos.search.results import Neighbors, neighbors_of
 from fastcos.search.segment_search import search_segments
 from fastcos.search.sources import MappedItems
 from fastcos.similarity import BaseMeasure, get_measure
@@ -309,7 +308,7 @@ class _Search(NamedTuple):
         ranges of items. This method runs on a worker.
         """
         items, request = self.open()
-        return finish(
+        return neighbors_of(
             items.measure, memmap.read_rows("queries", request.queries, lo, hi), *best, None
         )
 

@@ -78,7 +78,7 @@ neighbours. If only an upper bound on the score is an inner product of encoded r
 ``filter_refine`` finds candidates by the bound and ranks them by the measure. There is no module
 for the measure "cosine": it is a row of the table in ``fastcos/similarity/table.py``, like most
 other measures without parameters. Inside the search, raw scores are compared, which have the same
-order as the scores. ``execute.finish`` converts raw scores to scores, and so does
+order as the scores. ``results.neighbors_of`` converts raw scores to scores, and so does
 ``PreparedSearches.search`` on the warm path.
 
 The planner consists of the functions of three modules, which change nothing and start nothing. They
@@ -148,8 +148,8 @@ The modules of the search:
 ``batches``          computes how many queries and rows fit into the working memory
 ``plan``             ``plan_search`` makes a ``SearchPlan`` from the sizes of a search
 ``options``          the number of threads, the working memory and the progress callback of a call
-``results``          the neighbours that a search returns, and their conversion to tables
-``filters``          excluded pairs of a query and an item, and allowed items
+``results``          the neighbours that a search returns: their scores, and tables of them
+``filters``          excluded pairs and allowed items: their conversion to positions and records
 ``rankings``         the best items of each query, and the merging of rankings
 ``packing``          packs items, and converts queries to the form that the tile kernels read
 ``projection``       short codes along principal axes, and the decision whether to use them
@@ -182,7 +182,6 @@ The modules of the index:
 ``index_state``      the items of an index at one moment; converts between positions, ids and rows
 ``index_changes``    computes the state of an index after items are added, replaced or removed
 ``index_directory``  reads and writes the directory of a saved index
-``id_filters``       converts ``allowed_ids`` and ``exclude_ids`` to positions
 ``attribute_hints``  errors for attribute names of other libraries, which name the ones of fastcos
 ``index``            ``SimilarityIndex``, which replaces its state as a whole
 ==================== ===============================================================================

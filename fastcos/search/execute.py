@@ -9,7 +9,7 @@ searched::
     each query has a list of items             candidate_lists.best_of_lists
     all queries may find the same items        segment_search.search_segments
 
-The search of a batch returns positions and raw scores, which ``finish`` converts to results.
+The search of a batch returns positions and raw scores, which ``neighbors_of`` converts to results.
 Workers of a cluster call ``search_segments`` directly, each for a part of the items.
 """
 
@@ -25,11 +25,9 @@ from fastcos.search.group_search import GroupSearch
 from fastcos.search.options import ExecutionOptions
 from fastcos.search.rankings import Ranking
 from fastcos.search.request import QueryBatch, SearchRequest
-from fastcos.search.results import Neighbors, rounded_scores
+from fastcos.search.results import Neighbors, neighbors_of
 from fastcos.search.segment_search import search_segments
 from fastcos.search.sources import ItemSource
-from fastcos.similarity.base import Measure
-from fastcos.validation import Floats, Integers, Rows
 
 
 def execute(
@@ -59,7 +57,9 @@ def execute(
         numbers = slice(lo, hi) if order is None else order[lo:hi]
         queries = request.read_batch(items.measure, items.segments, numbers, lo, options.n_threads)
         positions, raw_scores = search(queries)
-        neighbors = finish(items.measure, queries.rows, positions, raw_scores, request.min_score)
+        neighbors = neighbors_of(
+            items.measure, queries.rows, positions, raw_scores, request.min_score
+        )
         if is_one_batch:
             return neighbors
         if results is None:
@@ -77,19 +77,3 @@ def _batch_search(
         return GroupSearch(items, request, options).best_of
     search = search_segments if request.lists is None else best_of_lists
     return functools.partial(search, items, request, options)
-
-
-def finish(
-    measure: Measure,
-    Q: Rows,
-    positions: Integers,
-    raw_scores: Floats,
-    min_score: float | None,
-) -> Neighbors:
-    """Convert positions and raw scores (n, k), found for the queries Q, to ``Neighbors``."""
-    scores = rounded_scores(measure.to_score(raw_scores, Q))
-    if min_score is not None:
-        positions = np.where(scores < rounded_scores(min_score), -1, positions)
-    if positions.min(initial=0) < 0:
-        scores = np.where(positions < 0, np.float32(-np.inf), scores)
-    return Neighbors(positions, scores)

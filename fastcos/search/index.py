@@ -18,10 +18,9 @@ from fastcos.parallel import memmap
 from fastcos.reports import printable
 from fastcos.search import index_changes, index_directory, index_files, model_check
 from fastcos.search.attribute_hints import with_attribute_hints
-from fastcos.search.execute import execute, finish
+from fastcos.search.execute import execute
 from fastcos.search.explain import SearchExplanation, explain_groups, explain_source
-from fastcos.search.filters import no_exclusions
-from fastcos.search.id_filters import as_filters, drop_positions
+from fastcos.search.filters import as_filters, drop_positions, no_exclusions
 from fastcos.search.index_directory import KIND, SavedIndex
 from fastcos.search.index_parts import Contents, IndexMemory
 from fastcos.search.index_state import (
@@ -46,7 +45,7 @@ from fastcos.search.request import (
     as_threshold,
 )
 from fastcos.search.rescoring import Rescored, as_candidates, best_of_candidates, n_missing
-from fastcos.search.results import IndexNeighbors, Neighbors, padded
+from fastcos.search.results import IndexNeighbors, Neighbors, neighbors_of, padded
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Floats, Integers, Rows
 from fastcos.validation.ids import Ids, as_ids
@@ -674,7 +673,7 @@ class SimilarityIndex:
         k = validation.as_count("k", k, high=lists.shape[1])
         options = as_options(n_threads, working_memory)
         positions, raw_scores = best_of_candidates(state.items, Q, lists, k, options)
-        indices, scores = finish(measure, Q, positions, raw_scores, None)
+        indices, scores = neighbors_of(measure, Q, positions, raw_scores, None)
         if not state.n_live:
             return Rescored(indices, scores, np.zeros(len(Q), np.int64))
         request = as_request(Q, state.n_positions, min(k, state.n_live))

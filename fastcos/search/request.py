@@ -17,7 +17,12 @@ import numpy as np
 
 from fastcos import validation
 from fastcos.parallel import memmap
-from fastcos.search.filters import ExcludedItems, no_exclusions
+from fastcos.search.filters import (
+    ExcludedItems,
+    as_pairs,
+    lists_without_pairs,
+    no_exclusions,
+)
 from fastcos.search.item_groups import QueryGroups
 from fastcos.search.model_check import check_same_model
 from fastcos.search.segments import Segment
@@ -267,30 +272,5 @@ def as_request(
     if min_score is not None:
         min_score = validation.as_real("min_score", min_score)
     if lists is not None and exclusions is not None:
-        lists, exclusions = _lists_without_pairs(lists, exclusions, n_items), None
+        lists, exclusions = lists_without_pairs(lists, exclusions, n_items), None
     return SearchRequest(Q, k, allowed_positions, exclusions, min_score, lists, groups)
-
-
-def as_pairs(name: str, matrix: Any, shape: tuple[int, int]) -> tuple[Integers, Integers]:
-    """Return the positions of the non-zeros in each row of a sparse matrix of queries x items.
-
-    The result is (indptr, positions), as in a CSR matrix.
-    """
-    from fastcos.linalg.csr import as_interactions
-
-    pairs = as_interactions(name, matrix)
-    validation.check_shape(name, pairs.shape, shape)
-    return pairs.indptr.astype(np.int64), pairs.indices.astype(np.int64)
-
-
-def _lists_without_pairs(
-    lists: tuple[Integers, Integers], exclusions: ExcludedItems, n_items: int
-) -> tuple[Integers, Integers]:
-    """Remove from the list of each query the items that the query must not find."""
-    indptr, positions = lists
-    queries = np.arange(len(indptr) - 1)
-    pairs = np.repeat(queries, np.diff(indptr)) * n_items + positions
-    excluded = np.repeat(queries, np.diff(exclusions.indptr)) * n_items + exclusions.indices
-    self_pairs = (queries * n_items + exclusions.self_rows)[exclusions.self_rows >= 0]
-    is_kept = ~np.isin(pairs, np.concatenate([excluded, self_pairs]))
-    return np.concatenate([[0], np.cumsum(is_kept)])[indptr], positions[is_kept]

@@ -9,10 +9,10 @@ from fastcos import parallel, validation
 from fastcos.kernels import listed_items
 from fastcos.parallel import memmap
 from fastcos.search.candidate_lists import best_of_positions, best_of_scored, score_lists
-from fastcos.search.execute import finish
 from fastcos.search.options import ExecutionOptions, as_options
 from fastcos.search.rankings import select_best
 from fastcos.search.request import as_input_rows
+from fastcos.search.results import neighbors_of
 from fastcos.search.sources import ItemSource, fit_items
 from fastcos.similarity import kernel_records, safe_norms
 from fastcos.similarity.base import Measure, capabilities, get_measure
@@ -138,7 +138,7 @@ def rescore(
         fitted_items = fit_items(X, unfitted_measure, options)
         columns, raw_scores = best_of_candidates(fitted_items, Q, lists, k, options)
         fitted_measure = fitted_items.measure
-    indices, scores = finish(fitted_measure, Q, columns, raw_scores, None)
+    indices, scores = neighbors_of(fitted_measure, Q, columns, raw_scores, None)
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))

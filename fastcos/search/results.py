@@ -1,4 +1,4 @@
-"""The results of searches: the neighbours of each query, and their conversion to tables."""
+"""The results of searches: the neighbours of each query, their scores, and tables of them."""
 
 import importlib
 from typing import Any, NamedTuple
@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastcos.reports import MAX_ROWS, Table, as_table
+from fastcos.similarity.base import Measure
+from fastcos.validation import Floats, Integers, Rows
 
 # The largest number of neighbours per query that repr shows.
 _MAX_LISTED = 5
@@ -170,6 +172,22 @@ class IndexNeighbors(_IndexNeighbors, NeighborTables):
     def table(self) -> Table:
         """The table of the neighbours of the first queries, which ``repr`` shows."""
         return _table_of(self.ids, self.scores)
+
+
+def neighbors_of(
+    measure: Measure,
+    Q: Rows,
+    positions: Integers,
+    raw_scores: Floats,
+    min_score: float | None,
+) -> Neighbors:
+    """Convert positions and raw scores (n, k), found for the queries Q, to ``Neighbors``."""
+    scores = rounded_scores(measure.to_score(raw_scores, Q))
+    if min_score is not None:
+        positions = np.where(scores < rounded_scores(min_score), -1, positions)
+    if positions.min(initial=0) < 0:
+        scores = np.where(positions < 0, np.float32(-np.inf), scores)
+    return Neighbors(positions, scores)
 
 
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
