@@ -171,8 +171,8 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         row_of_id = {name: row for row, name in enumerate(document_ids)}
         rows = vectors[list(row_of_id.values())]
         with parallel.writer_lock():
-            # The index changes before the documents. If the index refuses vectors of another width,
-            # the documents have not changed.
+            # The index is changed before the documents, so that the documents stay unchanged if the
+            # index refuses vectors of another width.
             if self.index is None:
                 self.index = SimilarityIndex(self._measure, model=self._model).fit(
                     rows, ids=list(row_of_id), copy=False

@@ -140,7 +140,7 @@ def _sides(
         items = as_rows(f"{name}.components_", components)
         names = getattr(model, "feature_names_in_", None)
         features = None if names is None else parse_ids([str(feature) for feature in names])
-        mean = getattr(model, "mean_", None)  # The predictions of PCA add the mean of each column.
+        mean = getattr(model, "mean_", None)  # PCA adds the mean of each column to its predictions.
         return as_rows(name, items.T), None, features, (TRANSPOSED,), (mean, None)
     raise TypeError(f"{name} must be {_KNOWN}, got {kind}{_hint(model)}")
 

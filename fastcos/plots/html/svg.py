@@ -57,7 +57,7 @@ def _svg(display: Display, width: int, height: int, label: str, kind: str) -> Ma
         drawing = Figure(figsize=inches, layout="constrained", facecolor="none")
         ax = drawing.subplots()
         display.plot(ax)
-        ax.set_title("", loc="left")  # The heading of the page replaces the title.
+        ax.set_title("", loc="left")  # The heading of the page replaces the title of the figure.
         ax.set_facecolor("none")
         FigureCanvasSVG(drawing).print_svg(drawing_file)  # savefig would draw the figure twice.
     svg = drawing_file.getvalue()
