@@ -103,7 +103,7 @@ def _check_directory(file: BinaryIO, n_entries: int) -> None:
     """
     file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
     signature, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
-    # If a comment follows the last record, the bytes that are read here are not the last record: the
+    # If a comment follows the last record, the last bytes of the file are not that record: the
     # signature does not match, and the number of entries is not checked. The number 0xFFFF means
     # that another record contains the number of entries.
     if signature == b"PK\x05\x06" and declared not in (n_entries, 0xFFFF):

@@ -95,10 +95,10 @@ class Factors:
     def scoring_embeddings(self) -> ScoringEmbeddings:
         """Return rows of users and items whose inner products are the scores of the model.
 
-        Use these rows for recommendations, and use ``items`` and ``users`` for similarities between
-        items: the bias of an item increases its score for every user, but does not tell which items
-        are similar to it. If the model has biases, as BPR does, the returned rows have one or two
-        more columns than ``items`` and ``users``.
+        Use the returned rows for recommendations, and use ``items`` and ``users`` for similarities
+        between items: the bias of an item increases its score for every user, but does not tell
+        which items are similar to it. If the model has biases, as BPR does, the returned rows have
+        one or two more columns than ``items`` and ``users``.
 
         Returns
         -------

@@ -44,8 +44,8 @@ class Interactions(_InteractionFields):
         Ids of the columns, ascending.
     columns : mapping of str
         The columns of the table that were read: ``"users"``, ``"items"``, and ``"values"``, which
-        is None if every row counted as 1. The mapping is empty for a matrix file. ``columns`` is not
-        an element of the tuple, so ``X, user_ids, item_ids = read_interactions(path)`` works.
+        is None if every row counted as 1. The mapping is empty for a matrix file. ``columns`` is
+        not an element of the tuple, so ``X, user_ids, item_ids = read_interactions(path)`` works.
     """
 
     columns: Mapping[str, str | None] = MappingProxyType({})

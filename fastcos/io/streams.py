@@ -143,8 +143,8 @@ def open_bytes(
 ) -> Iterator[io.BufferedReader]:
     """Open a plain file, a gzip file or a file in a zip archive, and yield a stream of its bytes.
 
-    The kind of the file is recognised by its first bytes. member is the name of a file in a zip
-    archive, with or without its folders. progress is called as progress(done, total) with numbers
+    The kind of the file is recognised by its first bytes. ``member`` is the name of a file in a zip
+    archive, with or without its folders. The function calls ``progress(done, total)`` with numbers
     of stored bytes. Damaged files, encrypted files and decompression bombs raise
     FastcosFormatError.
     """
@@ -175,7 +175,7 @@ def _buffered(
 ) -> io.BufferedReader:
     """Return a buffered reader of content that is stored in a part of the file.
 
-    The part starts at byte first and has size bytes.
+    The part starts at the byte with the number ``first``, and contains ``size`` bytes.
     """
 
     def report() -> None:

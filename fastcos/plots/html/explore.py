@@ -305,7 +305,7 @@ def items_page(
     -----
     The page calls a neighbour certified if its radius by :func:`fastcos.certified_neighbors`
     exceeds the condition. The page calls a neighbour lost if :func:`fastcos.auditing.vertex_attack`
-    removes it by a rescaling of at most the condition.
+    finds a rescaling of at most the condition that removes the neighbour.
 
     Examples
     --------
