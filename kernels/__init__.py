@@ -15,8 +15,7 @@ passed as a read-only view. Outputs are the last arguments::
 
 A kernel is ordinary Python. To understand a kernel, read its file, and the docstrings of the
 functions that it imports. To understand the search of one query, for example, read ``few_queries``
-from top to bottom, the proof at the top of ``candidate_filter``, and the records Items and Queries
-in ``records``.
+from top to bottom; its docstring names what else to read.
 
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for

@@ -368,7 +368,7 @@ class FewQuerySettings(NamedTuple):
     ----------
     first_rank : int
         The first value of the rank r in step 4 of ``few_queries``, which scores the slots that
-        reach the r-th largest of the panels' largest products.
+        reach the r-th largest of the panels' largest products, after the products have been scaled.
     panels_per_range : int
         The number of panels that a task searches.
     must_check : bool

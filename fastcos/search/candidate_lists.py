@@ -40,8 +40,8 @@ def best_of_lists(
     lists of the batch have L entries in total. Items that are in no list are not read.
     """
     indptr, positions = request.lists or (np.zeros(1, np.int64), np.zeros(0, np.int64))
-    last = queries.first + len(queries.rows)
-    indptr = indptr[queries.first : last + 1]
+    last = queries.first_query + len(queries.rows)
+    indptr = indptr[queries.first_query : last + 1]
     positions = positions[indptr[0] : indptr[-1]]
     listed_items = items.read_listed(positions, options)
     best = best_of_positions(

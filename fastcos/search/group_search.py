@@ -84,7 +84,7 @@ class GroupSearch:
     def best_of(self, queries: QueryBatch) -> Ranking:
         """Return positions and raw scores (n, k) of the best items in the group of each query."""
         n = len(queries.rows)
-        codes = self._codes[queries.first : queries.first + n]
+        codes = self._codes[queries.first_query : queries.first_query + n]
         is_segment = self._is_segment[codes]
         places = np.flatnonzero((self._n_items[codes] > 0) & ~is_segment)
         if len(places) == n:
@@ -92,7 +92,7 @@ class GroupSearch:
         else:
             ranking = self._search_apart(queries, codes, places, is_segment)
         if self._options.progress is not None:
-            self._options.progress(queries.first + n, len(self._codes))
+            self._options.progress(queries.first_query + n, len(self._codes))
         return ranking
 
     def _search_apart(

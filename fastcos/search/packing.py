@@ -392,11 +392,11 @@ def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     NumPy allocates the array and requests huge pages from Linux for it, because the speed of memory
     limits the speed of a scan.
     """
-    kind = np.dtype(dtype)
-    size = count * kind.itemsize
+    dtype = np.dtype(dtype)
+    size = count * dtype.itemsize
     memory = np.empty(size + 64, np.uint8)
     skip = -memory.ctypes.data % 64
-    return memory[skip : skip + size].view(kind)
+    return memory[skip : skip + size].view(dtype)
 
 
 # Creating a random generator takes 0.25 ms, and a search of 15 ms needs the signs twice.

@@ -168,7 +168,7 @@ class SearchPlan:
         The division of the search into tasks for threads.
     first_rank : int
         For "few_queries" and "projected_queries": the rank of the first threshold. The kernel
-        computes the largest product of each panel, and the first_rank-th largest of these products
+        scales the largest product of each panel, and the first_rank-th largest scaled product
         is the first threshold. Rows whose products reach the first threshold are scored first.
     sample : ThresholdSample
         For every kernel except "few_queries": the panels from which the first threshold of a query

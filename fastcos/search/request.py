@@ -40,7 +40,7 @@ class QueryBatch(NamedTuple):
 
     Attributes
     ----------
-    first : int
+    first_query : int
         The number of queries in all earlier batches of the request.
     rows : ndarray (n, d)
         The queries as valid rows in memory.
@@ -50,7 +50,7 @@ class QueryBatch(NamedTuple):
         The items that each query of the batch must not find.
     """
 
-    first: int
+    first_query: int
     rows: Rows
     encoded: EncodedRows
     exclusions: ExcludedItems
@@ -60,7 +60,10 @@ class QueryBatch(NamedTuple):
         if len(places) == len(self.rows):
             return self
         return QueryBatch(
-            self.first, self.rows[places], self.encoded.take(places), self.exclusions.take(places)
+            self.first_query,
+            self.rows[places],
+            self.encoded.take(places),
+            self.exclusions.take(places),
         )
 
 
@@ -101,13 +104,13 @@ class SearchRequest(NamedTuple):
         measure: Measure,
         segments: Sequence[Segment],
         numbers: slice | Integers,
-        first: int,
+        first_query: int,
         n_threads: int,
     ) -> QueryBatch:
         """Read, validate and encode the queries with these numbers, and return them as a batch.
 
         measure must already be fitted to the items, and segments contains the items in memory.
-        first is the number of queries in all earlier batches.
+        first_query is the number of queries in all earlier batches.
         """
         if isinstance(numbers, slice):
             rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
@@ -121,7 +124,7 @@ class SearchRequest(NamedTuple):
             encoded = _encoded_items(measure, segments[0].encoded, rows, numbers)
         if encoded is None:
             encoded = encode_queries(measure, rows, n_threads)
-        return QueryBatch(first, rows, encoded, exclusions)
+        return QueryBatch(first_query, rows, encoded, exclusions)
 
 
 def _encoded_items(

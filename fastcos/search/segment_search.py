@@ -69,7 +69,7 @@ def _segment_progress(
     """
     if progress is None:
         return None
-    first, n_queries = queries.first, len(queries.rows)
+    first, n_queries = queries.first_query, len(queries.rows)
     n_reported = first
 
     def of_segment(share: tuple[float, float]) -> parallel.Progress:
