@@ -20,9 +20,9 @@ PATH = Path(__file__).parent / "figures" / "rescaling.gif"
 FIXED, MOVING = COLOURS[0], COLOURS[1]  # The same two meanings in every figure of these pages.
 # The path of (a, b), and what is written beside each of its stops.
 STOPS = (
-    ((0.5, 0.0), "special case 1 of the paper"),
-    ((0.0, 0.0), "the usual solution, Eq. 5"),
-    ((0.0, -0.5), "the end of the paper's section 2.3"),
+    ((0.5, 0.0), "first special case (2.2)"),
+    ((0.0, 0.0), "symmetric solution, Eq. 5"),
+    ((0.0, -0.5), "end of section 2.3"),
 )
 STEPS = 9  # Frames between two stops.
 REST, STEP = 2200, 110  # Milliseconds that a stop and a step are shown.
@@ -138,11 +138,13 @@ class Picture:
             ax.plot(x, y, "o", color="white", markeredgecolor="black", markersize=6)
         (self.trace,) = ax.plot([], [], color="white", linewidth=1.2, linestyle=":")
         (self.point,) = ax.plot([], [], "o", color=MOVING, markeredgecolor="white", markersize=13)
-        self.text(18, 309, "yellow: the clusters are recovered", size=8.5)
-        self.formula = self.text(18, 352, "", color=MOVING, size=16)
-        self.meaning = self.text(18, 378, "", color=MOVING, size=10)
-        self.text(18, 420, "S: shrinkage of Eq. 1", size=8.5)
-        self.text(18, 436, "Σ: singular values of the data", size=8.5)
+        self.text(18, 304, "exponent of S \N{RIGHTWARDS ARROW}", size=8.5)
+        self.text(6, 290, "exponent of Σ \N{RIGHTWARDS ARROW}", size=8.5, rotation=90)
+        self.text(18, 322, "yellow: the clusters are recovered", size=8.5)
+        self.formula = self.text(18, 358, "", color=MOVING, size=16)
+        self.meaning = self.text(18, 384, "", color=MOVING, size=10)
+        self.text(18, 424, "S: shrinkage of Eq. 1", size=8.5)
+        self.text(18, 440, "Σ: singular values of the data", size=8.5)
 
     def draw_map(self) -> None:
         """The cosines of all pairs of items."""

@@ -191,7 +191,7 @@ class Audit(Record):
         if self.is_free:
             return (
                 f"A {rescaling} replaces {replaced:.0%} of the {self.k} nearest neighbours, and "
-                "another rescaling may replace more."
+                "a rescaling that was not tried may replace more."
             )
         if self.trained_on == "cosine":
             premise = (
