@@ -43,8 +43,8 @@ kernel, complete except for the queries. The warm path consists of these calls::
         IndexNeighbors            results       the scores; rounded_scores, unless they are cosines
     or: a projection was added meanwhile, then the search is planned again
 
-A projection can be added after ``fit`` has returned, because ``fit`` may start a thread that
-replaces the packed rows of a segment with at least 4,096 rows and 192 columns (``projection``).
+A projection can be added after ``fit`` has returned: if a segment has at least 4,096 rows and 192
+columns, ``fit`` may start a thread that replaces the packed rows of the segment (``projection``).
 
 The method of a plan determines the modules of ``fastcos.kernels`` that search the segment. The
 files of these modules are in the folder ``kernels/`` at the top of the repository; the folder
@@ -60,30 +60,30 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
     repack          those of a second plan, usually packed, for only the allowed rows, which are
                     packed for this search
 
-``SimilarityIndex.fit`` packs the rows if the search kernels are compiled; otherwise, the rows are
-packed by the first search that needs packed rows and runs after the kernels have been compiled.
-When few queries are searched for the first time, the index stores the launches that follow from the
-plans of its parts (``prepared``). The next search with the same number of queries and the same k
-runs the stored launches at once. For a search with many queries, the index stores that it cannot be
-prepared.
+``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If ``fit`` could not pack
+the rows, they are packed later: by the first search that needs packed rows, once the kernels have
+been compiled. When few queries are searched for the first time, the index stores the launches that
+follow from the plans of its parts (``prepared``). The next search with the same number of queries
+and the same k runs the stored launches at once. For a search with many queries, the index stores
+that it cannot be prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
-with at most 7 queries is usually ``score_all``. The method is ``unpacked`` for 4 to 7 queries of
-many float32 rows, except with the instruction sets avx2 and avxvnni, and ``numpy`` while the
-kernels are not compiled.
+with at most 7 queries is usually ``score_all``. The method is ``unpacked`` if 4 to 7 queries search
+many float32 rows, except with the instruction sets avx2 and avxvnni. While the kernels are not
+compiled, the method is ``numpy``.
 
 If the score of a measure is an inner product of encoded rows, a scan of the packed rows finds the
 neighbours. If only an upper bound on the score is an inner product of encoded rows,
 ``filter_refine`` finds candidates by the bound and ranks them by the measure. There is no module
 for the measure "cosine": it is a row of the table in ``fastcos/similarity/table.py``, like most
-other measures without parameters. Inside the search, raw scores are compared, which have the same
-order as the scores. ``results.neighbors_of`` converts raw scores to scores, and so does
+other measures without parameters. Inside the search, raw scores are compared instead of scores; the
+order of the items is the same. ``results.neighbors_of`` converts raw scores to scores, and so does
 ``PreparedSearches.search`` on the warm path.
 
-The planner consists of the functions of three modules, which change nothing and start nothing. They
-decide by sizes, by a few facts about values, such as whether norms are moderate, and by the
-constants of ``cost_model.COSTS``, which a test may replace::
+The planner consists of the functions of three modules, which change nothing and start nothing. The
+functions of the planner decide by sizes, by a few facts about values (such as whether norms are
+moderate), and by the constants of ``cost_model.COSTS``::
 
     plan       the method of the search of a segment or a group, its kernel, and whether the kernel
                uses the projection; when duplicates are grouped and when a projection is tried
@@ -96,12 +96,12 @@ A plan cannot depend on the queries, for example on their norms, or on the numbe
 bounds rule out. Other modules make the following decisions about a search:
 
 * The packed form of the rows, when an index is fitted or when a search packs rows:
-  ``layout.tile_layout`` chooses int8 codes or float32 numbers; ``Segment.pack`` packs only one row
-  of each group of equal rows if ``plan.pays_grouping`` is true of the groups in the data; and
-  samples of the rows decide whether a direction is subtracted from all rows
-  (``packing._common_direction``), and whether a projection is added and onto how many axes
-  (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed
-  form of the rows, but learns from ``SegmentSizes`` how the rows are packed.
+  ``layout.tile_layout`` chooses int8 codes or float32 numbers. ``Segment.pack`` packs only one row
+  of each group of equal rows if ``plan.pays_grouping`` returns True for the groups. A sample of the
+  rows decides whether a direction is subtracted from all rows (``packing._common_direction``).
+  Another sample decides whether a projection is added, and onto how many axes
+  (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed form
+  of the rows, but learns from ``SegmentSizes`` how the rows are packed.
 * Kernels or NumPy: ``parallel.readiness`` finds out whether the kernels are compiled, may compile
   them, and passes the answer to the planner in ``Machine``.
 * The instruction set, the number of threads and the working memory are settings (``config``) or
@@ -111,19 +111,20 @@ bounds rule out. Other modules make the following decisions about a search:
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
   these decisions.
 
-A branch in the code of a search that makes no decision about the method checks and converts
+No other branch in the code of a search decides about the method: a branch checks and converts
 arguments (``request``), selects the code for the form of the request (one list of items per query,
 groups, or all items), or reuses a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 
-* ``fit`` has packed the 1,000 rows of the example: the 64 codes of a row are 16 words of 4 bytes,
-  and the rows fill all but 24 slots of 32 panels with 32 slots each (64 KiB).
+* ``fit`` has packed the 1,000 rows of the example. The 64 codes of a row are 16 words of 4 bytes.
+  The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
 * The first search of the example is planned: its plan has the method "packed", the kernel
   "few_queries", ``first_rank`` 12, and a grid with one task.
 * The plan of the example is the same for any number of threads, so the index stores the launch (the
-  call of the kernel) under the key (1, 10), the number of queries and the number of neighbours.
+  call of the kernel). The key of the stored launch is (1, 10): the number of queries and the number
+  of neighbours.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The first
@@ -132,9 +133,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 * On average, about 15 slots of the example reach the first threshold and are scored in float64.
 * The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
   reach it is not among the 10 best.
-* In most searches of the example, the upper bound of no other slot reaches the proved threshold, so
-  the 10 best of the 15 scores are the result, and the remaining 985 rows are never scored in
-  float64.
+* In most searches of the example, no other slot has an upper bound that reaches the proved
+  threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are never
+  scored in float64.
 
 In each of the following three tables, a module imports only modules above it and modules of the
 other tables.

@@ -122,10 +122,11 @@ def expand(
     query, the first row numbers of its k + 1 best groups, and their raw scores. The function uses
     only the field ``self_rows`` of exclusions.
 
-    The best k + 1 groups contain the best k items. Every group that ranks above the group of an
-    item contains a row that ranks above the item. Therefore the group of one of the best k items is
-    among the best k groups, or among the best k + 1 groups if one of the rows above the item is the
-    query itself, which is excluded.
+    The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
+    above the group of an item contains a row that ranks above the item. At most k - 1 items rank
+    above one of the best k items; the query itself, which is excluded from the results, may be one
+    more row that ranks above it. At most k groups therefore rank above the group of one of the best
+    k items.
     """
     n = len(group_of_query)
     best_groups, best_scores = groups

@@ -88,9 +88,10 @@ def parts_to_save(
     """Return the arrays and fields that must be written to save these parts in a directory.
 
     ``saved_fields`` are the fields of the parts that are already in the directory, by key, and
-    ``saved_arrays`` are the names of all arrays in the directory. The arrays of a part that is
-    already in the directory are not written again, although its arrays in memory may be different:
-    this CPU may pack rows in another layout, or a search may have added a projection.
+    ``saved_arrays`` are the names of all arrays in the directory. If a part is already in the
+    directory, its arrays are not written again. Its arrays in memory may differ from the saved
+    arrays, because this CPU may pack rows in another layout, or because a search may have added a
+    projection.
     """
     arrays: Arrays = {}
     fields: list[Fields] = []
@@ -218,7 +219,7 @@ class _PartArrays:
         return array
 
     def finite(self, name: str, shape: tuple[int, ...], types: str, low: float = -np.inf) -> Any:
-        """Return an array of this shape and type, whose numbers must be finite and at least low."""
+        """Return an array of this shape and type, with finite numbers of at least ``low``."""
         array = self.of_shape(name, shape, types)
         smallest, largest = array.min(initial=np.inf), array.max(initial=-np.inf)
         if array.size and not (low <= smallest and largest < np.inf and smallest > -np.inf):
@@ -238,9 +239,10 @@ class _PartArrays:
 def read_part(fields: Mapping[str, Any], stored: Stored, measure: Measure) -> IndexPart:
     """Read the part that these validated fields describe; the measure must already be fitted.
 
-    The norms and codes are read from the files and not computed again, unless the rows were packed
-    in another layout than the one for this CPU; in this case, the rows are packed again. If a file
-    is damaged, FastcosFormatError is raised, and its message names the file.
+    If the measure has the capability ``append``, saved norms are not computed again. If the rows
+    were packed in the layout that this CPU needs, the codes are read from the files; otherwise, the
+    rows are packed again. If a file is damaged, FastcosFormatError is raised, and its message names
+    the file.
     """
     arrays = _PartArrays(stored, fields["key"])
     bits = arrays.get("rows")

@@ -1,10 +1,11 @@
 """Exact search in NumPy while kernels are not compiled, with bit-for-bit the same results.
 
 For a batch of queries, the search reads the items once, in blocks. The matrix product of the
-queries and a block gives approximate scores, whose error is proved to be at most a margin. A pair
-of a query and an item is a candidate as long as its approximate score plus the margin is at least
-the k-th largest approximate score of the query minus the margin. The pairs that are still
-candidates after the last block are scored exactly, by sums in the same order as in
+queries and a block gives approximate scores, whose error is proved to be at most a margin. An
+approximate score minus the margin is a lower bound on the exact score; an approximate score plus
+the margin is an upper bound. A pair of a query and an item is a candidate as long as its upper
+bound is at least the k-th largest lower bound of the query. The pairs that are still candidates
+after the last block are scored exactly, by sums in the same order as in
 :mod:`fastcos.kernels.pair_scores`.
 
 The margin is derived as follows. Let u be the unit roundoff of the type of the product, x and y
@@ -13,8 +14,8 @@ operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) 
 Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz
 inequality). If the entries of both rows are first rounded to the type of the product, the rounding
 adds at most g(2) |x| |y| to the error. The score that the search calls exact is a float64 sum, so
-it has an error as well, which is at most g(d) |x| |y| with g(d) = d u / (1 - d u) for u = 2^-53. In
-total, the approximate score and the exact score differ by at most
+it has an error as well. The error of the float64 sum is at most g(d) |x| |y|, where u in g(d) is
+2^-53. In total, the approximate score and the exact score differ by at most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the
@@ -24,19 +25,19 @@ total, the approximate score and the exact score differ by at most
                 differences, g(d + 2) for the product, and g(d + 8) for both squared norms and their
                 sum.
 
-The approximate and the exact score therefore differ by less than the margin c S with c = 1.1 (4 d +
-24) u, where S is |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for
-euclidean, and the maxima are over the items of a block. The factor 1.1 in the margin covers the
-rounding of the norms and of S. If the norms of two rows are in the range of ``_SAFE_NORMS``, the
-inner product of the rows neither overflows nor loses more than the margin c S to underflow. In a
-block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a candidate.
+Let S be |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 for euclidean, where
+each maximum is taken over the items of a block. Then the approximate and the exact score differ by
+less than the margin c S with c = 1.1 (4 d + 24) u. The factor 1.1 in the margin covers the rounding
+of the norms and of S. If the norms of two rows are in the range of ``_SAFE_NORMS``, the inner
+product of the rows neither overflows nor loses more than the margin c S to underflow. In a block
+that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a candidate.
 
 The candidates include the k best items for the following reason. The approximate score of a pair
 minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
 query is at most the exact score of its k-th best item. An item that is among the k best, or ties
 with the k-th best, has an exact score of at least the k-th largest lower bound of the query. The
-approximate score of an item plus the margin is at least its exact score, so every item that is
-among the k best, or ties with the k-th best, remains a candidate.
+upper bound of an item is its approximate score plus the margin, and is at least its exact score.
+Therefore every item that is among the k best, or ties with the k-th best, remains a candidate.
 """
 
 from typing import Any, NamedTuple
@@ -58,8 +59,8 @@ _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 _ENTRIES_PER_CONVERSION = 1 << 23
 # While another process compiles the kernels, up to this number of queries are multiplied by
 # np.vecdot, in one thread, instead of BLAS. On a machine with two cores, a call of BLAS would wait
-# up to 10 ms for its second thread, which is 20 times as long as the product of one query with
-# 20,000 rows of 128 columns takes.
+# up to 10 ms for its second thread. Multiplying one query by 20,000 rows of 128 columns takes a
+# twentieth of these 10 ms.
 _MAX_QUERIES_OF_VECDOT = 2
 
 
@@ -176,9 +177,10 @@ def _approximate_scores(
 
     The exact and the approximate score of a pair differ by at most the margin of the query. If
     dtype is float32 and a norm is outside of the range that is safe for products in float32, the
-    scores are None. If dtype is float64 and the norm of a query, or of any item of the block, is
-    outside of the range that is safe for products in float64, the scores of that query, or of all
-    queries, are 0, and their margins are infinite.
+    scores are None. If dtype is float64, scores are returned even if a norm is outside of the range
+    that is safe for products in float64. A query whose norm is outside of the safe range gets
+    scores of 0 and an infinite margin. If the norm of any item of the block is outside of the safe
+    range, all queries get scores of 0 and infinite margins.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]

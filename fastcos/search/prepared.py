@@ -3,30 +3,31 @@
 A prepared search of one query takes about ten microseconds in addition to the time of its kernel.
 Validating and encoding the queries and planning the search would take longer than searching a small
 index. An index therefore stores the kernel calls of a search, with all of their arguments except
-the queries (``launch.Launch``), under the number of queries and k. The next search with the same
-number of queries and the same k passes its queries to the kernel without validating them; a launch
-only converts queries whose number type differs from that of the items. The kernel measures the
-norms of the queries, and reports queries with unusual norms.
+the queries (``launch.Launch``). The key of the stored calls consists of the number of queries and
+k. The next search with the same number of queries and the same k passes its queries to the kernel
+without validating them. Queries are converted only if their number type differs from that of the
+items. The kernel measures the norms of the queries, and reports queries with unusual norms.
 
 A search can be prepared under three conditions. If a search does not meet all three conditions,
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
 results.
 
 1. Only k and a mask of the items limit the results, and the caller sets no option except the number
-   of threads. ``SimilarityIndex.search`` checks this before it calls ``PreparedSearches.search``.
-   Ids that all queries may find, or must not find, also pass this check: they are converted to a
-   mask, or to a few items that are dropped from the results.
+   of threads. ``SimilarityIndex.search`` checks the first condition before it calls
+   ``PreparedSearches.search``. A search with ``allowed_ids`` or ``exclude_ids`` that hold for all
+   queries also meets the first condition: the ids are converted to a mask, or to a few items that
+   are dropped from the results.
 2. The plans of all parts of the index say that one launch is the whole search, and the measure
    compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. A launch can read the queries (``_can_be_read``), and the norms of the queries are neither zero
    nor very small or large. No plan contains the condition on the norms, because plans do not depend
    on the values of the queries.
 
-If launches are stored under the number of queries and k, ``PreparedSearches.search`` and the three
-methods below it are the whole search: they check that a launch can read the queries, find the
-stored launches, run them, and convert their results. ``_find_or_plan`` and the functions below it
-run only if no launches are stored under the number of queries and k, if the stored launches are
-outdated, or if the call has a mask or a number of threads.
+If an index has stored launches for the number of queries and k, ``PreparedSearches.search`` and the
+three methods that follow it in the code do all the work: they check that a launch can read the
+queries, find the stored launches, run them, and convert their results. ``_find_or_plan`` and the
+code after it run in only three cases: no launches are stored for the number of queries and k, the
+stored launches are outdated, or the call has a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -81,7 +82,7 @@ class PreparedSearches:
             and self._measure.metric_type == "cosine"
         )
 
-    # --- The path of every search; a search whose launches are stored needs no other method ---
+    # --- The path of every search; a search with stored launches needs only these methods ---
 
     def search(
         self, queries: Any, k: Any, n_threads: int | None = None, allowed: Any = None
@@ -95,8 +96,9 @@ class PreparedSearches:
         query_rows = validation.read_only(queries if queries.ndim == 2 else queries[np.newaxis])
         launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
-            # If the launches depend on the number of threads or on the memory, as in a search of
-            # many items, their key contains the options as well, and _find_or_plan finds them.
+            # In a search of many items, the launches depend on the number of threads or on the
+            # memory. The key of such launches contains the options as well, and _find_or_plan finds
+            # them.
             launches = self._find_or_plan(len(query_rows), k, as_options(n_threads, None), allowed)
         if launches is _NOT_PREPARABLE:
             return None
@@ -122,8 +124,8 @@ class PreparedSearches:
     def _can_be_read(self, queries: Any) -> bool:
         """Return whether the queries are C-contiguous rows of native float32 or float64.
 
-        The rows must have as many columns as the items. Other queries are first validated and
-        converted, which a prepared search does not do.
+        The rows must have as many columns as the items. A prepared search does not validate or
+        convert queries of any other form; they take the path of a search that is not prepared.
         """
         return (
             type(queries) is np.ndarray
@@ -139,8 +141,8 @@ class PreparedSearches:
     def _stored_launches(self, key: tuple[Any, ...]) -> _Launches | None:
         """Return the launches that are stored under a key, or None if nothing is stored.
 
-        If the rows of a part have been packed again since the launches were stored, because a
-        projection was added, the launches are outdated, and the result is None as well.
+        The result is also None if the launches are outdated. Launches are outdated if a projection
+        was added after they were stored, because the rows of a part were then packed again.
         """
         launches = self._launches.get(key)
         if launches:
@@ -162,7 +164,7 @@ class PreparedSearches:
             np.concatenate(positions, axis=1), np.concatenate(raw_scores, axis=1), k, 1
         )
 
-    # --- Planning a search whose launches are not stored under the number of queries and k ---
+    # --- Planning a search for which no launches are stored ---
 
     def _find_or_plan(self, n: int, k: int, options: ExecutionOptions, allowed: Any) -> _Launches:
         """Return stored launches, or plan the search and store its launches.

@@ -1,9 +1,8 @@
 """Validate the arguments of a search, and read its queries.
 
-``as_input_rows`` validates rows, ``as_threshold`` validates the minimal score, and ``as_request``
-validates the items that each query is allowed to find, and returns a ``SearchRequest``, which
-``execute`` answers. A prepared search (``prepared``) skips this module if its queries need no
-validation.
+``as_input_rows`` validates rows, and ``as_threshold`` validates the minimal score. ``as_request``
+validates the items that each query is allowed to find, and returns a ``SearchRequest`` for
+``execute``. A prepared search (``prepared``) skips this module if its queries need no validation.
 
 Queries in memory are validated before the search. Memory-mapped queries and low-precision queries
 are read and validated batch by batch (``SearchRequest.read_batch``). Every search method receives
@@ -56,7 +55,7 @@ class QueryBatch(NamedTuple):
     exclusions: ExcludedItems
 
     def take(self, places: Integers) -> "QueryBatch":
-        """Return a batch of only the queries with these ascending indices within this batch."""
+        """Return a batch of only the queries with these ascending indices in ``self``."""
         if len(places) == len(self.rows):
             return self
         return QueryBatch(
@@ -157,7 +156,7 @@ class Threshold(Protocol):
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
     """Return whether query i must not find item i.
 
-    If exclude_self is None, the result is True if the queries are the items (has_items is False).
+    If exclude_self is None, return whether the queries are the items (``not has_items``).
     """
     if exclude_self is None:
         return not has_items
@@ -255,8 +254,9 @@ def as_request(
     """Return the request of a search for the k best of n_items items, after validating its filters.
 
     If fewer than k items are allowed, the request has a smaller k, and the caller pads the results.
-    exclude_self=True means that query i is item i and must not find itself. lists and groups, which
-    SearchRequest describes, are already validated. If lists is not None, allowed is not used.
+    exclude_self=True means that query i is item i and must not find itself. The attributes of
+    SearchRequest describe lists and groups, which must already be validated. If lists is not None,
+    allowed is not used.
     """
     shape, allowed_positions = (Q.shape[0], n_items), None
     if validation.any_sparse(allowed):

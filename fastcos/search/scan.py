@@ -1,16 +1,16 @@
 """Search one segment by its plan, with one function for each method.
 
-``search_segment`` makes a plan, for which it looks up the facts on which the plan depends, and runs
-the method that the plan chooses. Most methods scan packed rows: tiles compute bounds on the scores
-from products of int8 codes, the bounds rule out most pairs of a query and a row, and the other
-pairs are scored in float64. All methods return bit-for-bit the same row numbers and raw scores. The
-best row comes first, rows with equal scores are ordered by row number, and the results are padded
-by -1 and -inf.
+``search_segment`` looks up the facts on which the plan of a search depends, makes the plan, and
+runs the method that the plan chooses. Most methods scan packed rows: tiles multiply int8 codes and
+compute bounds on the scores from the products. The bounds rule out most pairs of a query and a row;
+the remaining pairs are scored in float64. All methods return bit-for-bit the same row numbers and
+raw scores. The best row comes first, rows with equal scores are ordered by row number, and the
+results are padded by -1 and -inf.
 
-If the queries are the items, the matrix of scores is symmetric, but the search computes both
-halves. A search that computes only one half of a symmetric matrix of scores takes 1.1 to 1.3 times
-as much processor time (``docs/dev/costs.md``, "half a self-join"), because the candidates of all
-rows must be stored until the last block, and because the thresholds rise more slowly.
+If the queries are the items, the matrix of scores is symmetric, but the search computes both halves
+of this matrix. Computing only one half of a symmetric matrix of scores would take 1.1 to 1.3 times
+as much processor time (``docs/dev/costs.md``, "half a self-join"), for two reasons: the candidates
+of all rows would have to be stored until the last block, and the thresholds would rise more slowly.
 """
 
 from collections.abc import Callable
@@ -383,7 +383,7 @@ def _answer_zero_queries(
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest thresholds (m,) for the tiles that rule out none of the k best rows.
+    """Return thresholds (m,) for the tiles: the largest that rule out none of the k best rows.
 
     queries (m,) contains the numbers of m queries, and kth_scores (m,) contains the k-th best score
     of each of these queries among all panels. initial_thresholds (n,) contains one threshold for

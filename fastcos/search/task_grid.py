@@ -111,9 +111,10 @@ def one_by_one_is_faster(
     """Return whether comparing queries with the rows one by one is faster than as one block."""
     if not layout.quantised or n_queries > PANEL:
         return False
-    # With a projection, a block reads the codes that the projection cannot rule out once for all
-    # queries, and not once per query. A block is therefore faster than comparing the queries one by
-    # one if there are more than queries_per_reading queries.
+    # With a projection, only the codes of rows that the projection cannot rule out are read. A
+    # block reads these codes once for all of its queries, instead of once per query. A block is
+    # therefore faster than comparing the queries one by one if there are more than
+    # queries_per_reading queries.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -153,10 +154,10 @@ def plan_query_blocks(
     chosen so that the busiest thread ends early: two threads divide 192 queries into 96 and 96, and
     not into 64 and 128. If there are no more blocks than threads, the blocks have equal numbers of
     queries. If there are so few queries that some threads would have no block, the rows are divided
-    among the threads, and the queries are not (``share_rows``). If many threads would read large
-    codes once for each of many small blocks, the rows are also divided into ranges, so that blocks
-    are larger (``_divide_rows``). may_share says whether the rows may be divided. ValueError is
-    raised if the buffers of one query exceed the working memory.
+    among the threads instead of the queries (``share_rows``). With many threads and small blocks,
+    large codes would be read once for each of many blocks; ``_divide_rows`` then also divides the
+    rows into ranges, so that blocks can be larger. may_share says whether the rows may be divided.
+    ValueError is raised if the buffers of one query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
     # queries, which may be partly filled. All other buffers of ``search_block`` together take less
@@ -168,8 +169,8 @@ def plan_query_blocks(
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
-    # Even a block of one query needs the buffers of a panel and the large buffers of the query, and
-    # the other buffers of the block take up to twice as much memory as the large buffers.
+    # Even a block of one query needs the buffers of a panel and the large buffers of the query. All
+    # other arrays of the block together take at most twice as much memory as these large buffers.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
     per_query = large
@@ -243,9 +244,10 @@ def _divide_rows(
     """Return a grid that divides the rows as well as the queries, if this saves enough time.
 
     ``largest`` is the largest number of query panels in a block. The time of a search is estimated
-    as the time of scoring the candidates of every range, plus either the time of reading the codes
-    once for each query block, or the time of the products of the busiest thread, whichever is
-    longer. With two threads, dividing the rows saves no time.
+    as the sum of two times: the time of the scan, and the time of scoring the candidates of every
+    range. The time of the scan is the longer of the times of two steps: reading the codes once for
+    each query block, and computing the products of the busiest thread. With two threads, dividing
+    the rows saves no time.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -282,7 +284,7 @@ def _divide_rows(
 def guess_in_range(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, min_sample: int | None = None
 ) -> ThresholdSample:
-    """Return the sample of a range of panels from which the first threshold is estimated.
+    """Return which panels of a range are sampled to estimate the first threshold.
 
     The arguments are those of ``guess_rank``. min_sample is the smallest number of panels in the
     sample; None stands for the usual number, ``min_sampled_panels``.
@@ -302,20 +304,21 @@ def guess_rank(
     """Return which rank among the best scores of the sampled panels is the first threshold.
 
     Every ``stride``-th panel of a range of n_panels panels is sampled; with a stride of 1, all
-    panels are. Among the ``needed_rows`` best rows, k are allowed in the results; the range may
-    hold fewer rows. The rank is at most the number of sampled panels.
+    panels are. Among the ``needed_rows`` best rows, k are allowed in the results; ``needed_rows``
+    may exceed the number of rows in the range. The rank is at most the number of sampled panels.
 
-    For about one query in a hundred, the first threshold is too high. If the first threshold of a
-    query is too high, the kernel "few_queries" scores more slots, and multiplies no code again; the
-    kernel "projected_queries" compares the query with the full codes of all rows of the range; and
-    the kernels that compare blocks search the query once more, without an estimate.
+    For about one query in a hundred, the first threshold is too high. What happens if the first
+    threshold of a query is too high depends on the kernel. The kernel "few_queries" scores more
+    slots, and multiplies no code again. The kernel "projected_queries" compares the query with the
+    full codes of all rows of the range. The kernels that compare blocks search the query once more,
+    without an estimate.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)
     panels = max(1, n_panels // stride)
     expected = needed_rows / stride
-    # The number of the best rows in the sample has a binomial variance, because each of the best
-    # rows either is in the sample and allowed in the results, or is not.
+    # Each of the best rows is counted if it is in the sample and allowed in the results; otherwise,
+    # it is not counted. The number of counted rows therefore has a binomial variance.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
     # If all panels are read and every row is allowed, the deviation is 0, but the threshold may
     # still be too high, because codes have rounding errors.

@@ -75,9 +75,9 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
 
     The balanced factors have the smallest norm of all factors of users @ items.T. Training with
     weight decay on users and items converges to the balanced factors, and gradient descent from
-    small initial factors ends near them. The sign of each column is chosen such that, in this
-    column, the entry of the items with the largest magnitude is positive. If several singular
-    values are equal, their columns are determined only up to a rotation among these columns.
+    small initial factors ends near them. The sign of each column is chosen such that the largest
+    entry in this column of the items, by magnitude, is positive. If several singular values are
+    equal, their columns are determined only up to a rotation among these columns.
 
     Parameters
     ----------
@@ -160,17 +160,17 @@ def query_metric(
     """Return the inner product of items that is derived from users, or from queries.
 
     After ``transform``, the cosine of two items is the correlation, over all users, of the scores
-    that the model predicts for the two items; if ``centered`` is False, it is the cosine of the two
-    columns of predicted scores. The cosine after ``transform`` does not depend on the norms of the
-    items or on invertible maps of the factors. The query metric exists for every model whose scores
-    are dot products of users and items, or of queries and items, such as a dual encoder. The query
-    metric contains only C and its factor L, not the users.
+    that the model predicts for the two items. If ``centered`` is False, the cosine after
+    ``transform`` is the cosine of the two columns of predicted scores. The cosine after
+    ``transform`` does not depend on the norms of the items or on invertible maps of the factors.
+    The query metric exists for every model whose scores are dot products of users and items, or of
+    queries and items, such as a dual encoder. The query metric contains only C and its factor L,
+    not the users.
 
-    The cosines after ``transform`` change if the same vector is added to all items, but a loss that
+    If the same vector is added to all items, the cosines after ``transform`` change. A loss that
     only compares items with each other, such as BPR or a softmax over items, does not change
-    (theorem 10 in docs/explanation/proofs.md).
-    After training with a loss that only compares items, search the transformed items by the measure
-    "centered_cosine".
+    (theorem 10 in docs/explanation/proofs.md). After training with a loss that only compares items,
+    search the transformed items by the measure "centered_cosine".
 
     Parameters
     ----------
@@ -199,9 +199,9 @@ def query_metric(
     -----
     The factor is computed by a QR decomposition of the users in blocks of rows, which takes O(n k²)
     time. The QR decomposition is more precise than a factorisation of the Gram matrix, because the
-    condition number of the Gram matrix is the square of the condition number of the users. If the
-    estimate Ĉ of C has the relative error ε = ||C^-½ Ĉ C^-½ - I|| < 1, Fisher's z = artanh(cosine)
-    of any pair of items changes by at most ½ ln((1 + ε) / (1 - ε)).
+    condition number of the Gram matrix is the square of the condition number of the users. Let ε =
+    ||C^-½ Ĉ C^-½ - I|| be the relative error of an estimate Ĉ of C. If ε < 1, using Ĉ instead of C
+    changes Fisher's z = artanh(cosine) of any pair of items by at most ½ ln((1 + ε) / (1 - ε)).
 
     Examples
     --------

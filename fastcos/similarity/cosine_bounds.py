@@ -132,10 +132,10 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     products x_l y_l:
 
     - If some products are positive and some are negative, the range is -1 to 1.
-    - If some products are positive and none is negative, the upper end of the range is 1. If
-      exactly one of x_l and y_l is zero in some dimension, the lower end is 0; otherwise, the lower
-      end is 2 sqrt(r s) / (r + s), where r and s are the smallest and the largest ratio y_l / x_l
-      of nonzero entries.
+    - If some products are positive and none is negative, the upper end of the range is 1. The lower
+      end is 0 if, in some dimension, exactly one of x_l and y_l is zero. Otherwise, let r be the
+      smallest and s the largest ratio y_l / x_l of nonzero entries: the lower end is 2 sqrt(r s) /
+      (r + s).
     - If some products are negative and none is positive, the range is -b to -a, where a to b is the
       range for x and -y.
     - If all products are zero, the cosine is always 0.
@@ -206,12 +206,13 @@ def cosine_interval(
     Notes
     -----
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
-    cosine is positive, it is reached with weights that have only two values, the smallest and the
-    largest that are allowed. All dimensions with the larger weight have a positive product x_l y_l
-    of the entries of x and y. If the dimensions with a positive product are sorted by y_l / x_l,
-    the dimensions with the larger weight are adjacent. If the smallest cosine is not negative, it
-    equals the maximum, over a real parameter, of the minimum of a linear-fractional programme (Sion
-    1958, Dinkelbach 1967).
+    cosine is positive, weights with only two different values reach it: every weight is either the
+    smallest or the largest that is allowed. In every dimension with the larger of these two
+    weights, the product x_l y_l of the entries of x and y is positive. If the dimensions with a
+    positive product are sorted by y_l / x_l, the dimensions with the larger of the two weights are
+    adjacent. If the smallest cosine is not negative, it is computed by a linear-fractional
+    programme with a real parameter: it is the largest value, over all parameters, of the minimum of
+    this programme (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------
@@ -247,12 +248,13 @@ def cosine_interval(
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
-    Let x̂ and ŷ be x and y scaled to unit norm. The index is the total-variation distance between
-    two distributions over the dimensions, whose probabilities are proportional to the entries of
-    (x̂ + ŷ)² and of (x̂ - ŷ)². To first order, a rescaling D with the condition number κ changes
-    Fisher's z = artanh(cosine) by at most the index times ln κ. The contribution of dimension l is
-    the derivative of z with respect to ln w_l, where w = D^-2 are the weights of the dimensions in
-    the cosine. The index and the contributions depend on the basis of the embeddings.
+    Let x̂ and ŷ be x and y scaled to unit norm. The entries of (x̂ + ŷ)² and of (x̂ - ŷ)², each
+    divided by their sum, are two probability distributions over the dimensions. The index is the
+    total-variation distance between these two distributions. To first order, a rescaling D with the
+    condition number κ changes Fisher's z = artanh(cosine) by at most the index times ln κ. The
+    contribution of dimension l is the derivative of z with respect to ln w_l, where w = D^-2 are
+    the weights of the dimensions in the cosine. The index and the contributions depend on the basis
+    of the embeddings.
 
     Parameters
     ----------
@@ -263,7 +265,8 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     -------
     Sensitivity
         index and contributions. The index and the contributions are 0 for collinear pairs, because
-        no rescaling changes their cosine, and NaN for pairs with a zero row.
+        no rescaling changes the cosine of a collinear pair. For a pair with a zero row, the index
+        and the contributions are NaN.
 
     Examples
     --------
@@ -340,8 +343,8 @@ def as_condition(name: str, condition: Any) -> float:
 def _as_pairs(x: Any, y: Any) -> tuple[list[Floats], bool]:
     """Return x and y as float64 matrices (n, d), and whether both arguments are vectors (d,).
 
-    Each row is divided by its largest absolute entry, so that the squares of its entries neither
-    overflow nor underflow; dividing a row by a positive number changes no cosine.
+    Each row is divided by its largest absolute entry, so that squares of entries neither overflow
+    nor underflow. Dividing a row by a positive number changes no cosine.
     """
     sides = {"x": validation.as_array("x", x), "y": validation.as_array("y", y)}
     is_single = all(side.ndim == 1 for side in sides.values())

@@ -137,9 +137,9 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
     """Convert queries to the type in which the items are searched; all scores stay the same.
 
     If the items are not float32, queries are searched in float64, which represents all their
-    numbers exactly. If the items are float32, float64 queries are searched in float32 if float32
-    represents all of their numbers exactly, for example the output of a float32 model as a list of
-    Python floats.
+    numbers exactly. If the items are float32, float64 queries are searched in float32, provided
+    that float32 represents all numbers of the queries exactly. The output of a float32 model,
+    passed as a list of Python floats, is an example of such queries.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)

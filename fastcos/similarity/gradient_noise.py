@@ -1,12 +1,13 @@
 """Gradient noise: the scale of the dimensions to which stochastic gradient descent converges.
 
-One step of gradient descent on a loss f(PQ') changes the difference P'P - Q'Q of the Gram matrices
-of the users P and the items Q by exactly the squared step times the difference of the Gram matrices
-of the two gradients (Theorem 9 in docs/explanation/proofs.md). Over many steps, the small changes
-of P'P - Q'Q and the weight decay move the factors P and Q, but not the predictions PQ', until the
-changes that come from the users and the changes that come from the items cancel. Two d x d
-matrices, one for the users and one for the items, determine the factors at which the changes of
-P'P - Q'Q cancel, and the number of epochs that training takes to reach these factors.
+Let P be the users and Q the items of a model, trained by gradient descent on a loss f(PQ'). One
+step changes P'P - Q'Q, the difference of their Gram matrices. The change of P'P - Q'Q in one step
+is exactly the squared step times the difference of the Gram matrices of the two gradients (Theorem
+9 in docs/explanation/proofs.md). Over many steps, the small changes of P'P - Q'Q and the weight
+decay move the factors P and Q, while the predictions PQ' stay the same. The factors come to rest
+when the changes from the users and the changes from the items cancel. Two d x d matrices, one for
+the users and one for the items, determine these final factors, and how many epochs training takes
+to reach them.
 """
 
 from typing import Any, NamedTuple
@@ -33,11 +34,11 @@ class GradientNoise(NamedTuple):
     ----------
     item_weights : ndarray (p,), float64
     user_weights : ndarray (n,), float64
-        The weights of the items and of the users. The weight of an item or user is the step times
-        the sum of the squared slopes of its observations, plus twice its weight decay times the
-        number of its observations. In one epoch, an item or user with the row x and the weight w
-        changes the difference between the Gram matrices of users and items by the step times w
-        times xx'.
+        The weights of the items and of the users. The weight of an item is step * (sum of the
+        squared slopes) + 2 * decay * (number of observations), where both the sum and the number
+        refer to the observations of this item; the weight of a user is defined in the same way. In
+        one epoch, an item or user with the row x and the weight w changes the difference between
+        the Gram matrices of users and items by step * w * xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.
@@ -67,15 +68,15 @@ def gradient_noise(
 ) -> GradientNoise:
     """Predict the scale of the dimensions to which stochastic gradient descent (SGD) converges.
 
-    A loss that depends only on dot products does not determine the scale of the latent dimensions,
-    but in the long run, the noise of its gradients determines it. The function predicts the scale
-    of the dimensions, and also the number of epochs until the factors have reached it. At
-    convergence, the sum of w xx' over all items x, with w the weight of the item, equals the same
-    sum over all users; for fixed predictions, the two sums are equal for exactly one metric GG' of
-    the items. The metric GG' at convergence is the geometric mean of two matrices: the inverse of
-    the sum of w xx' over the items, and the sum of w xx' over the users. If the squared slopes of
-    all observations have the same mean, the converged factors are those that an audit calls
-    ``balanced_by_counts``.
+    A loss that depends only on dot products does not determine the scale of the latent dimensions.
+    In the long run, the noise of the gradients determines this scale. The function predicts the
+    scale, and also the number of epochs until the factors have reached it. Let w be the weight of
+    an item or user with the row x. At convergence, the sum of w xx' over all items equals the sum
+    of w xx' over all users. For fixed predictions, these two sums are equal for exactly one metric
+    GG' of the items. The metric GG' at convergence is the geometric mean of two matrices: the
+    inverse of the sum of w xx' over the items, and the sum of w xx' over the users. If the squared
+    slopes of all observations have the same mean, the converged factors are those that an audit
+    calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
@@ -112,21 +113,20 @@ def gradient_noise(
     ------
     ValueError
         Widths or shapes do not match; an array contains NaN or infinity; step is not positive or a
-        decay is negative; items or users have fewer than d linearly independent columns; or the
-        slopes of so many rows are 0 that, without decay, nothing changes the scale of some
-        dimension.
+        decay is negative; items or users have fewer than d linearly independent columns; or so many
+        slopes are 0 that no gradient noise acts on some dimension, and there is no decay either.
 
     Notes
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
     epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
-    rescaling of the factors fades exponentially, at a rate per epoch that lies between the step
-    times the smallest and the step times the largest generalised eigenvalue of the weighted and the
-    unweighted Gram matrices of users and items (Theorem 9c).
+    rescaling of the factors fades exponentially. Consider the generalised eigenvalues of the
+    weighted and the unweighted Gram matrices of users and items: the rate per epoch lies between
+    the step times the smallest and the step times the largest of these eigenvalues (Theorem 9c).
 
     In the 36 training runs of ``examples/scale_of_dimensions.py``, the measured number of epochs
-    differed from the predicted number by at most a factor of 1.4, and after four times the
-    predicted number of epochs, the condition number of the balancing map was at most 1.07. The
+    differed from the predicted number by at most a factor of 1.4. After four times the predicted
+    number of epochs, the condition number of the balancing map was at most 1.07 in all runs. The
     function assumes that the predictions of the model no longer change. If the decay is as strong
     as the curvature of the loss, a rescaling fades more slowly than predicted.
 
@@ -165,8 +165,8 @@ def gradient_noise(
         rank = np.linalg.matrix_rank(gram, hermitian=True)
         if rank < d:
             raise ValueError(f"{name} must have {d} linearly independent columns, got {rank}")
-    # A common factor of all weights, which may be far from 1, changes only the number of epochs, so
-    # the weights are divided by their largest value before the computation.
+    # Multiplying all weights by the same number changes only the number of epochs. The weights may
+    # be very large or very small, so they are divided by the largest weight before the computation.
     unit = float(max(item_weights.max(), user_weights.max())) or 1.0
     noise_of_items = _weighted_gram(Q, item_weights / unit)
     noise_of_users = _weighted_gram(P, user_weights / unit)

@@ -1,9 +1,9 @@
 """Similarities that reduce hubness: query normalisation, CSLS, local scaling and DisSim Local.
 
 Hubs are items that are near to very many other items. Each measure of this module corrects a score
-by statistics of the query and of the item. All measures of this module except query normalisation
-search the nearest neighbours of the items in ``fit``, so a search by any of them makes two passes
-over all pairs, or three passes if the queries are not items.
+by statistics of the query and of the item. For all measures of this module except query
+normalisation, ``fit`` searches the nearest neighbours of the items. A search by any of these
+measures therefore makes two passes over all pairs, or three passes if the queries are not items.
 """
 
 from typing import Any, ClassVar
@@ -126,9 +126,9 @@ class CSLS(_Local):
     The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
     words of two languages, r of an item is the mean of its cosines with the K nearest queries; to
     compute r in this way, pass ``other=queries``. If ``other`` is None, r of an item is the mean of
-    its cosines with the K nearest of the remaining items, so that a result does not depend on which
-    queries are searched together. Pitfall: a search makes two passes over all pairs of rows, or
-    three for queries that are not items. Source: Conneau et al. arXiv:1710.04087.
+    its cosines with the K nearest of the remaining items. The result for a query therefore does not
+    depend on which queries are searched together. Pitfall: a search makes two passes over all pairs
+    of rows, or three for queries that are not items. Source: Conneau et al. arXiv:1710.04087.
 
     Parameters
     ----------

@@ -310,7 +310,7 @@ class WhitenedCosine(_Whitened):
         self._whiten(gram_of(items, self.mean_))
 
 
-# Independent component analysis (ICA) rotates whitened rows, and a rotation changes no cosine, so
+# Independent component analysis (ICA) rotates whitened rows. A rotation changes no cosine, so
 # "ica_cosine" is a second name of WhitenedCosine. (Yamagiwa et al., arXiv:2406.10984, also split
 # the cosine into one part per axis; WhitenedCosine does not.)
 REGISTRY["ica_cosine"] = WhitenedCosine
@@ -399,8 +399,8 @@ class LearnedDiagonal(Mapped):
     """Σ w x y / sqrt(Σ w x² Σ w y²), where column weights w are fitted to labelled pairs.
 
     The weights maximise the correlation between the values of the measure and the targets. The
-    largest weight is at most κ² times the smallest weight, because the weights stand for rescalings
-    D = w^-½ with a condition number of at most κ. The optimisation starts from equal weights, for
+    weights w stand for a rescaling D = w^-½ with a condition number of at most κ, so the largest
+    weight is at most κ² times the smallest weight. The optimisation starts from equal weights, for
     which the measure is the plain cosine, and ends in a local maximum of the correlation. The
     correlation at the local maximum is never lower than that of the plain cosine. Pitfalls: the
     measure fits d numbers, so pass many more pairs than columns, and evaluate the measure on pairs

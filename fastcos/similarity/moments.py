@@ -12,8 +12,8 @@ from fastcos.validation import Floats, Rows
 # Number of entries in a block of rows, which takes 16 MiB in float64. The last bits of a sum over
 # rows depend on the size of the blocks.
 _ENTRIES_PER_BLOCK = 2**21
-# Number of rows in one QR decomposition, which is constant, so that sums are always added in the
-# same order, whatever the number of threads is.
+# Number of rows in one QR decomposition. The number is constant, so that sums are added in the same
+# order for any number of threads.
 _ROWS_PER_QR = 4096
 
 

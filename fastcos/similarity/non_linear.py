@@ -35,11 +35,11 @@ _RAW_SLACK = 1e-5
 _MIN_WEIGHT = 0.1
 # Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
-# For each cosine of this grid, MutualProximity stores the largest standardised value among all
-# items, where a cosine with an item is standardised by the mean and the standard deviation of all
-# cosines with that item. The largest standardised value is a maximum of increasing linear functions
-# of the cosine and therefore convex, so linear interpolation between two grid points is an upper
-# bound.
+# MutualProximity standardises a cosine with an item by the mean and the standard deviation of all
+# cosines with that item. For each cosine of this grid, it stores the largest standardised value
+# among all items. As a function of the cosine, the largest standardised value is a maximum of
+# increasing linear functions and therefore convex, so linear interpolation between two grid points
+# is an upper bound.
 _GRID = np.linspace(-1, 1, 65)
 # NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the distances at the
 # two ends of the curve that the docstring describes are equal.
@@ -72,9 +72,9 @@ class Recos(BaseMeasure):
     The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
     descending order if x·y < 0. The value is 1 if the same permutation sorts the entries of x and
     the entries of y. The magnitude of the value is never below the magnitude of the cosine. If the
-    denominator is 0, the value is 0. A search selects candidates by the candidate score x·y /
-    ((x↑·a) (y↑·a)), where the axis a is the mean direction of the sorted items, and x↑ is the row x
-    with sorted entries. The largest angle between the axis and a sorted item limits the difference
+    denominator is 0, the value is 0. Let x↑ be the row x with sorted entries, and let the axis a be
+    the mean direction of the sorted items. A search selects candidates by the candidate score x·y /
+    ((x↑·a) (y↑·a)). The largest angle between the axis and a sorted item limits the difference
     between the value and the candidate score. Pitfalls: the value depends on the basis, and a
     search computes many exact scores per query. Source: Ai arXiv:2602.05266.
     """
@@ -195,14 +195,15 @@ class MutualProximity(BaseMeasure):
         query_term = log_ndtr((raw - mean) / deviation)
         best = np.interp(raw, _GRID, self._largest)
         # The rounding error of an interpolated value is proportional to the magnitudes of the two
-        # grid values next to it, which are large if all cosines are nearly equal.
+        # neighbouring grid values. The magnitudes of grid values are large if all cosines are
+        # nearly equal.
         right = np.clip(np.searchsorted(_GRID, raw), 1, len(_GRID) - 1)
         largest_magnitude = np.maximum(*np.abs(self._largest[[right - 1, right]]))
         best += _SLACK * (1 + np.abs(best)) + _ROUNDING * largest_magnitude
         return (query_term + log_ndtr(best)) * (1 - _SLACK)
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:
-        """Return the products of two probabilities, whose logarithms are the raw scores."""
+        """Return exp(raw): the products of the two probabilities that define the measure."""
         return np.exp(raw)
 
     def _row_moments(self, rows: Rows) -> tuple[Floats, Floats]:
@@ -234,14 +235,14 @@ class NormAngleDistance(BaseMeasure):
     """-(||x| - |y|| + λ arccos(cosine)), where λ weighs the angle against the difference in norm.
 
     Some slides call this measure "WRD" and omit the absolute value around the difference of the
-    norms, but it is not Word Rotator's Distance. Candidates are selected by the squared
-    Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
-    differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². For a fixed s of at most
-    2, the pairs (g, θ) with this s form a curve, and g / λ + θ, the distance divided by λ, is
-    smallest at one of the two ends of the curve. At the two ends, g / λ + θ is 2 arcsin(s/2) and s
-    / w, and 2 arcsin(s/2) is never larger than s / w. For an s above 2, g / λ + θ is at least π,
-    and at least the value that g / λ has for an angle of π. Pitfall: a suitable λ depends on the
-    units of the rows. Source: You arXiv:2504.16318, corrected.
+    norms, but it is not Word Rotator's Distance. Candidates are selected by the squared Euclidean
+    distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows differ by g
+    and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ (g / λ + θ).
+    For a fixed s of at most 2, the pairs (g, θ) with this s form a curve, and g / λ + θ is smallest
+    at one of its two ends. At one end of this curve, g / λ + θ is 2 arcsin(s/2); at the other end,
+    it is s / w, which is never smaller. For an s above 2, g / λ + θ has two lower bounds: π, and
+    the value of g / λ for an angle of π. Pitfall: a suitable λ depends on the units of the rows.
+    Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------

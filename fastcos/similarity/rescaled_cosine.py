@@ -39,8 +39,8 @@ class RescaledCosine(Mapped):
     """Cosine of the items V_k S^½ D^-1 after a rescaling D of the symmetric solution V_k S^½.
 
     A named rescaling has the form D = S^c Σ^e with exponents c and e. Pitfall: the solutions for
-    all D have the same loss, but their cosines compare different properties of the items;
-    ``fastcos.rescalings()`` lists the meaning of the cosine under each named D. Sources:
+    all D have the same loss, but their cosines compare different properties of the items. The
+    function ``fastcos.rescalings()`` lists the meaning of the cosine under each named D. Sources:
     arXiv:2403.05440, Eq. 3; Levy et al. 2015 for the family of exponents.
 
     Parameters
@@ -86,9 +86,9 @@ class Eq2Cosine(Mapped):
     """Cosine of V_k sqrt((σ - λ)_+), the solution of objective (2) of the paper (Eq. 6).
 
     Columns with a σ of at most λ become zero. An item becomes a zero row if its entries in all
-    remaining columns are zero. Objective (2) determines its solution up to a rotation, so for rows
-    that already are its solution, the measure equals the plain cosine. Sources: arXiv:2403.05440,
-    Eq. 6; Zheng et al. arXiv:1804.05090.
+    remaining columns are zero. Objective (2) determines its solution up to a rotation, which
+    changes no cosine. If the rows already are its solution, the measure equals the plain cosine.
+    Sources: arXiv:2403.05440, Eq. 6; Zheng et al. arXiv:1804.05090.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Linear maps of rows that keep equal rows equal, bit for bit.
 
 A matrix product of BLAS may round a row differently if the row has another position in the matrix,
-or if the matrix has another size. Two equal rows may therefore have slightly different images, and
-rounding errors then decide which row is ranked first. With the functions of this module, the image
-of a row depends only on that row.
+or if the matrix has another size. If a matrix product maps the rows, two equal rows may therefore
+have slightly different images, and rounding errors then decide which row is ranked first. The
+functions of this module avoid this: the image of a row depends only on that row.
 """
 
 from typing import Any

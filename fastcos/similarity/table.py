@@ -1,10 +1,10 @@
 """A table of the measures without parameters, one row per measure.
 
-A search compares a transformed query with transformed items by their cosine, their inner product
-or their distance. Most measures of the literature differ from each other only in how they transform
-the rows. A row of the table names a function that transforms rows (``transform``), or a function
-that computes a centre and a scale from the items (``centre_and_scale``); in the latter case, the
-centre is subtracted from each row, and the result is multiplied by the scale. Measures that have
+A search compares a transformed query with transformed items by their cosine, their inner product or
+their distance. Most measures of the literature differ from each other only in how they transform
+the rows. A row of the table names one of two functions. The function ``transform`` transforms the
+rows; the function ``centre_and_scale`` computes a centre and a scale from the items, so that the
+centre is subtracted from each row and the difference is multiplied by the scale. Measures that have
 parameters, that treat queries and items differently or that are not inner products are classes in
 the other files of this package.
 """
