@@ -56,15 +56,16 @@ class Alignment(Record):
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
     old_items, old_users : ndarray (p', w), (n', w), float64, or None
         The old model in the common coordinates. If ``old_vectors_valid`` is true, ``old_items`` and
-        ``old_users`` are the input arrays, padded with zero columns to the width w; otherwise they
-        are the balanced factors of the old model.
+        ``old_users`` are the input arrays, padded with zero columns to the width w. If
+        ``old_vectors_valid`` is false, ``old_items`` and ``old_users`` are the balanced factors of
+        the old model.
     map, user_map : ndarray (d, w), float64, or None
         The maps from the coordinates of the new model to the old coordinates: ``items`` equals the
         input items @ map, and ``users`` equals the input users @ user_map. To map rows that the new
         model computes later, multiply item rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain comparable with the aligned vectors. If the
-        old factors were not balanced, the stored vectors are no longer valid; replace them once, by
+        old factors were not balanced, the stored vectors are no longer valid. Replace them once, by
         ``old_items`` and ``old_users`` or by the new vectors.
     shared, old_shared : ndarray (m,), int64
         Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
@@ -80,15 +81,16 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        The share of shared items that match themselves, after and before the alignment. An item
-        matches itself if, of all new vectors, its own new vector has the largest cosine with its
-        old vector; another item with an identical new vector also counts as a match. The self-match
-        rates are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if
-        the two versions have different numbers of columns.
+        The share of shared items that match themselves after the alignment, and the share before
+        the alignment. Let v be the old vector of an item. The item matches itself if no other new
+        vector has a larger cosine with v than the new vector of the item has; an identical new
+        vector of another item also counts as a match. The self-match rates are computed from at
+        most 2,000 shared items. ``self_match_rate_before`` is None if the two versions have
+        different numbers of columns.
     moved : ndarray, int64
-        Row numbers in ``items`` of shared items that changed much more than most shared items:
-        Fisher's z of the cosine between the old and the new vector is more than four robust
-        standard deviations below the median. The item that changed most comes first.
+        Row numbers in ``items`` of shared items that changed much more than most shared items. An
+        item is listed if Fisher's z of the cosine between its old and its new vector is more than
+        four robust standard deviations below the median. The item that changed most comes first.
     """
 
     items: Floats
@@ -161,12 +163,12 @@ def align(
     (:func:`fastcos.canonicalize`). Then the function rotates the new model, so that the new items
     are as near as possible to the old items with the same ids. The rotation is applied to users and
     items, so it changes neither predictions nor cosines. Old factors that are already balanced,
-    such as the result of an earlier call, are used unchanged, so that stored vectors remain valid.
+    such as the result of an earlier call, are used unchanged. Stored vectors of the old model then
+    remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
-    of the items. Omit the users if the scale of the dimensions is not arbitrary, for example for
-    vectors that ``QueryMetric.transform`` returns, and for vectors of a model that was trained on
-    the cosine.
+    of the items. Omit the users if the scale of the dimensions is not arbitrary, as in vectors that
+    ``QueryMetric.transform`` returns or in a model that was trained on the cosine.
 
     Alignment makes the vectors of two versions comparable. The rotation does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the lists more
@@ -182,8 +184,8 @@ def align(
         or neither of them. The two versions may have different users.
     ids, old_ids : array_like (p,), (p',), int or str, optional
         Ids of the items of the new and of the old version. Pass ``ids`` and ``old_ids`` together,
-        or neither of them. Without ids, row i is the same item in both versions, which must then
-        have the same number of items.
+        or neither of them. Without ids, both versions must have the same number of items, and row i
+        is the same item in both.
     random_state : int or Generator
         Seed of the random sample of at most 2,000 shared items on which the two self-match rates
         are computed.
@@ -209,7 +211,7 @@ def align(
 
     Notes
     -----
-    The QR decompositions of users and items take O((n + p) d²) time; the function also computes an
+    The QR decompositions of users and items take O((n + p) d²) time. The function also computes an
     SVD of a d x d' matrix. The balanced factors depend on the set of items: if a third of the items
     are new, the residual between two trainings of the same model is about 0.05.
 
@@ -309,7 +311,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return factors of both versions that differ only by a rotation if the predictions agree."""
+    """Return factors of both versions; if the predictions agree, they differ only by a rotation."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))

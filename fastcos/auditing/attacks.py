@@ -63,7 +63,7 @@ def vertex_attack(
 ) -> Attack:
     """For each nearest neighbour of an item, search for a rescaling that removes the neighbour.
 
-    The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``: the lowest
+    The attack is the counterpart of ``certified_neighbors(..., family="rescaling")``. The lowest
     condition number at which a rescaling can remove a neighbour lies between the radius of the
     certificate and the radius of the attack. If the attack finds no rescaling that removes a
     neighbour, such a rescaling may still exist.
@@ -83,10 +83,11 @@ def vertex_attack(
     Notes
     -----
     Random rescalings are weak attacks, because they remove almost no neighbour. ``vertex_attack``
-    gives each dimension the largest or the smallest weight, depending on the sign of the derivative
-    of z(item, competitor) - z(item, neighbour) with respect to the weight, where z is Fisher's z of
-    a cosine. The attack also tries the weights for which the certificate of ``family="rescaling"``
-    cannot prove that the neighbour stays among the k nearest.
+    gives each dimension the largest or the smallest weight. The sign of a derivative decides
+    between the two: the derivative of z(item, competitor) - z(item, neighbour) with respect to the
+    weight, where z is Fisher's z of a cosine. The attack also tries other weights: the ones for
+    which the certificate of ``family="rescaling"`` cannot prove that the neighbour stays among the
+    k nearest.
 
     Examples
     --------

@@ -43,23 +43,23 @@ class RobustnessPoint(Record):
     condition : float
         The largest condition number of the maps.
     certified_linear : float
-        Lower bound of the share of neighbours that survive every invertible linear map: the share
-        of the neighbours of all items that are certified to survive.
+        Lower bound of the share of neighbours that survive every invertible linear map. The bound
+        is the share of the neighbours of all items that are certified to survive.
     certified : float
-        Lower bound of the share of neighbours that survive every rescaling: the share of the
-        neighbours of sampled items that are certified to survive.
+        Lower bound of the share of neighbours that survive every rescaling. The bound is the share
+        of the neighbours of sampled items that are certified to survive.
     unbroken : float
-        Upper bound of the share of neighbours that survive every rescaling: the share of the
-        neighbours of sampled items that no attack removed.
+        Upper bound of the share of neighbours that survive every rescaling. The bound is the share
+        of the neighbours of sampled items that no attack removed.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
-        Upper bound of the share of neighbours that survive the worst single rescaling: the share of
-        neighbours that survive the worst rescaling that a search found
+        Upper bound of the share of neighbours that survive the worst single rescaling. The bound is
+        the share that survives the worst rescaling that a search found
         (:func:`fastcos.auditing.worst_rescaling`).
     worst_linear : float
-        Upper bound of the share of neighbours that survive the worst single linear map: the share
-        of neighbours that survive the worst linear map that a search found.
+        Upper bound of the share of neighbours that survive the worst single linear map. The bound
+        is the share that survives the worst linear map that a search found.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling, whose entries have uniformly
         distributed logarithms.
@@ -123,9 +123,9 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the cosines of this variant and of the audited embeddings are nearly equal.
 
-        The cosines are nearly equal if the condition number of the map from the audited embeddings
-        to the variant is close to 1, because this number bounds the change of the cosines (Theorem
-        3 of docs/explanation/theorems.md).
+        The condition number of the map from the audited embeddings to the variant bounds the change
+        of the cosines (Theorem 3 of docs/explanation/theorems.md), so the cosines are nearly equal
+        if this condition number is close to 1.
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit

@@ -49,8 +49,8 @@ class CertifiedNeighbors(NamedTuple):
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
         Condition number, at least 1, below which no map removes the neighbour from the k nearest
-        items. The radius is inf if no map removes the neighbour, whatever its condition number, and
-        NaN if the item or the neighbour is a zero row.
+        items. The radius is inf if no map of any condition number removes the neighbour, and NaN if
+        the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the argument ``condition``.
     """
@@ -77,8 +77,9 @@ def certified_neighbors(
     The radius of a neighbour is a condition number: no map of the family with a lower condition
     number removes the neighbour from the k nearest items. For the family "linear", the radius is a
     lower bound of the smallest condition number at which a map removes the neighbour. For the
-    family "rescaling", the logarithm of the radius is within 1 % of the logarithm of the lowest
-    condition number at which another item can become nearer than the neighbour.
+    family "rescaling", the radius approximates the lowest condition number at which another item
+    can become nearer than the neighbour. The logarithms of these two condition numbers differ by at
+    most 1 %.
 
     Parameters
     ----------
@@ -95,7 +96,8 @@ def certified_neighbors(
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
         "rescaling", the function takes longer and examines only condition numbers up to
-        ``condition``; a radius above ``condition`` in the result is the radius for "linear".
+        ``condition``. If a radius in the result is above ``condition``, it is the radius for
+        "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
 
@@ -116,12 +118,13 @@ def certified_neighbors(
     Notes
     -----
     A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
-    most ln κ. Neighbour j stays among the k nearest items of item i if z_ij - z_i(k+1) is larger
-    than 2 ln κ, where z_ij is Fisher's z of the cosine of i and j, and z_i(k+1) is Fisher's z of
-    the cosine of i and its (k + 1)-th nearest item. For rescalings, a linear programme for each
-    ratio of the norms of j and m decides whether neighbour j stays nearer to item i than another
-    item m. The function solves the linear programmes for the 4,096 items m that are nearest to item
-    i; for all other items, it uses the bound 2 ln κ.
+    most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
+    of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
+    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function compares
+    neighbour j with each other item m: for each ratio of the norms of j and m, a linear programme
+    decides whether j stays nearer to item i than m does. The function solves the linear programmes
+    for the 4,096 items m that are nearest to item i. For all other items m, the function uses the
+    bound 2 ln κ.
 
     Examples
     --------

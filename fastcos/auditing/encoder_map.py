@@ -1,10 +1,10 @@
 """A map from the vectors of a new text encoder to those of an old one, and its expected accuracy.
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
-encoder to the vector space of the old encoder, so that such queries can be searched in a corpus
-that only the old encoder has embedded. Cross-validation predicts the overlap, which is the share of
-neighbours that a search finds with a mapped query of the new encoder and also with the query of the
-old encoder. Source: Drift-Adapter, arXiv:2509.23471.
+encoder to the vector space of the old encoder. With mapped queries, you can search a corpus that
+only the old encoder has embedded. Cross-validation predicts the overlap of two searches, one with a
+mapped query of the new encoder and one with the query of the old encoder. The overlap is the share
+of neighbours that both searches find. Source: Drift-Adapter, arXiv:2509.23471.
 """
 
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ class EncoderMap(Record):
         Number of texts on which the map was fitted, number of texts in the old corpus, and number
         of neighbours per list.
     overlap : float
-        Predicted overlap. For a query that both encoders embed, the overlap is the share of the k
-        nearest texts that two searches of the old corpus have in common: one with the mapped vector
-        of the new encoder, and one with the vector of the old encoder.
+        Predicted overlap. For a query that both encoders embed, the old corpus is searched twice:
+        once with the mapped vector of the new encoder, and once with the vector of the old encoder.
+        The overlap is the share of the k nearest texts that the two searches have in common.
     overlap_low, overlap_high : float
         Ends of a 95 % interval for the overlap. The upper end takes into account that the final map
         is fitted on more texts than the maps of the cross-validation.

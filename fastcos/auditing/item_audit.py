@@ -75,17 +75,17 @@ def audit(
     """Report how far the cosines of items depend on the parametrisation of their model.
 
     A rescaling is a diagonal matrix D. Multiplying the users by D and the items by the inverse of D
-    changes no dot product of a user and an item, but it changes the cosines of items and therefore
+    changes no dot product of a user and an item. The cosines of items change, however, and so do
     their nearest neighbours. The report bounds the share of neighbours that stay among the k
-    nearest under rescalings, compares the neighbours in other parametrisations, and recommends
-    similarities that do not depend on D.
+    nearest under rescalings. The report also compares the neighbours in other parametrisations, and
+    recommends similarities that do not depend on D.
 
     The report assumes that the model uses the items only in dot products with users, queries or
     contexts, and that the loss does not determine the scale of the latent dimensions. The
     assumptions do not hold for models that were trained on the cosine, such as most sentence
-    encoders, or for vectors that are sums of items and contexts, such as the released GloVe
-    vectors. For vectors that violate the assumptions, the report shows how sensitive the neighbours
-    are to a rescaling, but not that the neighbours are arbitrary.
+    encoders. Vectors that are sums of items and contexts, such as the released GloVe vectors, also
+    violate the assumptions. For vectors that violate the assumptions, the report shows how
+    sensitive the neighbours are to a rescaling, but not that the neighbours are arbitrary.
 
     Parameters
     ----------
@@ -94,8 +94,9 @@ def audit(
         zero rows and leaves them out.
     users : array_like (n, d), optional
         User or query embeddings of the same model. If users are passed, the audit also compares the
-        neighbours of the items with their neighbours in the balanced factors and by the query
-        metric, because both depend on the users.
+        neighbours of the items with their neighbours in the balanced factors, and with their
+        neighbours by the query metric. The balanced factors and the query metric depend on the
+        users.
     labels : array_like (p,), int or str, optional
         Label of each item, such as its category; None for an item without a label. The audit tests
         whether cosines recover the labels.
@@ -104,8 +105,8 @@ def audit(
     activity : array_like (n,), optional
         Number of interactions of each user. With ``popularity`` and ``activity``, the audit
         recognises factors whose weight decay was weighted by the numbers of interactions, as in
-        ALS-WR. The audit also recognises factors after many epochs of stochastic gradient descent
-        in which all observations had equal noise.
+        ALS-WR. Even without ``popularity`` and ``activity``, the audit recognises the factors that
+        many epochs of stochastic gradient descent produce if all observations have equal noise.
     gradient_noise : GradientNoise, optional
         Gradient noise of the same items and users, from :func:`fastcos.auditing.gradient_noise`.
         With ``gradient_noise``, the audit recognises factors to which stochastic gradient descent
@@ -114,32 +115,33 @@ def audit(
         Number of neighbours per item.
     condition : float
         The verdict is about rescalings D whose largest entry is at most ``condition`` times the
-        smallest entry; the ratio of the two entries is the condition number of D. Two converged
-        trainings of one model that differ only in their random seed differ by a rescaling with a
-        condition number of about 1.2, which is the default. Two short trainings, or trainings with
-        different initial factors or optimisers, differ by condition numbers of 2 to 30
-        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
-        special cases of section 2.2 of the paper differ by a condition number of 5, and each of the
-        two differs from the factors without a rescaling by a condition number of 2.2.
+        smallest entry. The condition number of D is its largest entry divided by its smallest. The
+        default, about 1.2, is the condition number of the rescaling by which two converged
+        trainings of one model differ if only their random seeds differ. Two short trainings, or
+        trainings with different initial factors or optimisers, differ by condition numbers of 2 to
+        30 (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
+        special cases of section 2.2 of the paper differ by a condition number of 5. Each of the two
+        special cases differs from the factors without a rescaling by a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
-        was trained. Choose "ranking" if the loss depends only on the differences between the dot
-        products of one user with several items, as in BPR or a softmax over items, or if the model
-        trains a bias per user. With a ranking loss or with a bias per user, adding the same vector
-        to all items does not change the loss: the vector changes all scores of a user by the same
-        number, which cancels in the differences or is absorbed by the bias. If ``trained_on`` is
-        "ranking", the audit therefore also compares the items minus their mean, and subtracts this
-        mean before it applies the query metric.
+        was trained. Choose "ranking" if the model trains a bias per user. Also choose "ranking" if
+        the loss depends only on the differences between the dot products of one user with several
+        items, as in BPR or a softmax over items. With a ranking loss or with a bias per user,
+        adding the same vector to all items does not change the loss: the vector changes all scores
+        of a user by the same number. This number cancels in the differences of the scores, or the
+        bias of the user absorbs it. If ``trained_on`` is "ranking", the audit also compares the
+        items minus their mean, and subtracts this mean before it applies the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
         weights of the rows; pass "not both" if the loss had weight decay only on users, only on
         items, or on neither. If the loss had weight decay on users and items and training has
         converged, weight decay has determined the scale of each dimension, as in Eq. 2 of the
-        paper, and a rescaling D would increase the loss. If ``users`` are passed, the audit checks
-        whether the Gram matrices of users and items are equal, as they are after converged training
-        with weight decay on users and items. If the Gram matrices of users and items differ, the
-        report says so and assumes that D is arbitrary.
+        paper. If weight decay has determined the scale, a rescaling D would increase the loss.
+        After converged training with weight decay on users and items, the Gram matrices of users
+        and items are equal. If ``users`` are passed, the audit checks whether the Gram matrices are
+        equal. If the Gram matrices of users and items differ, the report says so and assumes that D
+        is arbitrary.
 
     n_threads, working_memory
         As in :func:`fastcos.top_k`.

@@ -58,11 +58,11 @@ def label_recovery_range(
     Notes
     -----
     Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2, within the
-    bounds that ``condition`` allows. The gradient is a weighted sum over pairs of items. The weight
-    of a pair with the same label is the density, at the cosine of this pair, of the cosines of
-    pairs with different labels. The weight of a pair with different labels is the density, at the
-    cosine of this pair, of the cosines of pairs with the same label. A step takes O(m² d) time for
-    m sampled items with d dimensions.
+    bounds that ``condition`` allows. The gradient is a weighted sum over pairs of items. If two
+    items have the same label and the cosine c, the weight of this pair is the density, at c, of the
+    cosines of pairs with different labels. If two items have different labels and the cosine c, the
+    weight of this pair is the density, at c, of the cosines of pairs with the same label. A step
+    takes O(m² d) time for m sampled items with d dimensions.
 
     Examples
     --------

@@ -48,9 +48,9 @@ class ModelDiff(Record):
         Share of the k nearest neighbours in the new version that are also among the k nearest in
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
-        The overlap after each column of the old items has been multiplied by a factor, so that it
-        fits the same column of the new items as well as possible; None if the two versions have
-        different numbers of columns.
+        The overlap after a rescaling of the old items: each old column is multiplied by the factor
+        that brings it as close as possible to the same column of the new items. The value is None
+        if the two versions have different numbers of columns.
     overlap_after_linear_map : float
         The overlap after the old items have been mapped by the linear map that fits them to the new
         items best. ``overlap_after_linear_map`` is 1 if the new items are a linear image of the old
@@ -80,8 +80,8 @@ class ModelDiff(Record):
         Relative change of the predictions in Frobenius norm; None unless users of both versions are
         passed and the two versions have the same number of users.
     most_changed : ndarray (m,), int64
-        Row numbers of the listed items whose lists differ most after the linear map, in descending
-        order of the difference, without items whose lists are equal.
+        Row numbers of the listed items whose lists differ most after the linear map. The items are
+        in descending order of the difference; items whose lists are equal are left out.
     """
 
     n_items: int

@@ -60,8 +60,9 @@ class Audit(Record):
     n_zero : int
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
-        Number of items whose row equals the row of an earlier item. Duplicates are not left out:
-        the neighbour lists contain them, in the order of their indices if their cosines are equal.
+        Number of items whose row equals the row of an earlier item. Duplicates are not left out of
+        the neighbour lists. If their cosines are equal, a list contains them in ascending order of
+        their indices.
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
@@ -74,14 +75,14 @@ class Audit(Record):
     equal_norms : bool
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
-        Name of the entry of ``parametrizations`` that equals the audited factors, up to a
-        negligible change of the cosines; None if no entry equals the audited factors, or if there
-        is only one dimension.
+        Name of the entry of ``parametrizations`` whose cosines differ only negligibly from the
+        cosines of the audited factors. The name is None if there is no such entry, or if there is
+        only one dimension.
     epochs_to_forget : float or None
         Predicted number of epochs in which stochastic gradient descent reduces the distance of the
-        factors from convergence to 1/e of its current value; None unless ``gradient_noise`` was
-        passed to the audit. The distance is the logarithm of the condition number of the map from
-        the audited factors to the converged factors.
+        factors from convergence to 1/e of its current value. The number is None unless
+        ``gradient_noise`` was passed to the audit. The distance is the logarithm of the condition
+        number of the map from the audited factors to the converged factors.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
         of a sampled item and one of its neighbours. To first order, a rescaling with the condition
@@ -99,8 +100,9 @@ class Audit(Record):
         Statistics of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
         Comparisons of the audited embeddings with the items in other parametrisations of the model,
-        which make the same predictions. If ``trained_on`` is "ranking", the last entry, "centered",
-        compares the embeddings with the items minus their mean, which have the same ranking loss.
+        which make the same predictions. If ``trained_on`` is "ranking", the last entry is
+        "centered". The entry "centered" compares the embeddings with the items minus their mean;
+        subtracting the mean does not change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.
@@ -255,9 +257,9 @@ class Audit(Record):
     def verdict(self) -> str:
         """The verdict of the audit in a few sentences.
 
-        The sentences state whether training has determined the scale of the dimensions, which share
-        of the neighbours survives rescalings, and how much the neighbours differ in other
-        parametrisations.
+        The verdict states whether training has determined the scale of the dimensions, and which
+        share of the neighbours survives rescalings. The verdict also states how much the neighbours
+        differ in other parametrisations.
 
         The verdict is for readers who do not know the meaning of D or of condition numbers.
         """

@@ -141,9 +141,9 @@ def invariant_baselines(
     """Yield the variants whose cosines do not depend on the parametrisation of the model.
 
     Whitening needs only the moments of the items; the query metric needs the users. If is_ranking
-    is true, the mean of the items is subtracted before the query metric is applied, so that adding
-    the same vector to all items does not change the cosines of the query metric (Theorem 10 of
-    docs/explanation/theorems.md).
+    is true, the mean of the items is subtracted before the query metric is applied. After this
+    subtraction, adding the same vector to all items does not change the cosines of the query metric
+    (Theorem 10 of docs/explanation/theorems.md).
     """
     if users is not None:
         metric = metric_factor(users)
@@ -166,8 +166,8 @@ def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the parametrisation that the audited items already have, or None.
 
     If the items have several parametrisations, the function returns the one to which the map from
-    the items has the lowest condition number, because the condition number of a map bounds the
-    change of every cosine (Theorem 3 of docs/explanation/theorems.md).
+    the items has the lowest condition number. The condition number of a map bounds the change of
+    every cosine (Theorem 3 of docs/explanation/theorems.md).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None

@@ -2,8 +2,7 @@
 
 Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so each
 edge may be removed by a rescaling D of its own. The search of this module looks for one map that is
-applied to all items, because another parametrisation of the model also maps all items in the same
-way.
+applied to all items. Another parametrisation of the model also applies one map to all items.
 """
 
 from collections.abc import Sequence
@@ -84,8 +83,8 @@ class WorstRescaling(NamedTuple):
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
         Number of items whose neighbours were counted. If there are more than 1,000 items, only the
-        neighbours of a sample are counted, which the search did not use except to choose the best
-        of four linear maps.
+        neighbours of a sample are counted. The search for the map does not use this sample, except
+        to choose the best of four linear maps.
     map : ndarray (d,) or (d, d), float64
         The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped
         items are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items
@@ -111,10 +110,11 @@ def worst_rescaling(
 ) -> WorstRescaling:
     """Search for the single map of bounded condition number that replaces the most neighbours.
 
-    :func:`certified_neighbors` proves which neighbours survive every map, but each neighbour that
-    is not certified may be removed by a map of its own. A model uses only one parametrisation at a
-    time, so ``worst_rescaling`` searches for the worst single map. The share of replaced neighbours
-    that the function returns is a lower bound, because a longer search may find a worse map.
+    :func:`certified_neighbors` proves which neighbours survive every map. A neighbour that is not
+    certified may be removed by some map, but different neighbours may require different maps. A
+    model uses only one parametrisation at a time, so ``worst_rescaling`` searches for the worst
+    single map. The share of replaced neighbours that the function returns is a lower bound, because
+    a longer search may find a worse map.
 
     Parameters
     ----------
@@ -138,11 +138,11 @@ def worst_rescaling(
     The algorithm is an iterated local search for the weights w = D^-2 of the dimensions. Each
     weight has either its smallest or its largest allowed value. The search flips one weight at a
     time to its other value, and undoes the flip if fewer neighbours are removed. If no single flip
-    removes more neighbours, the search flips three random weights of the best D so far and
-    continues. In the first starting points, the gradient of a smoothed number of removed neighbours
-    determines which of the two values each weight has; in the remaining starting points, the values
-    are random. For a linear map G, the search runs in the basis of the eigenvectors of the gradient
-    with respect to the metric GG'.
+    removes more neighbours, the search returns to the best D so far, flips three random weights,
+    and continues. A starting point has one of two values for each weight. In the first starting
+    points, the gradient of a smoothed number of removed neighbours chooses the values. In the
+    remaining starting points, the values are random. For a linear map G, the search runs in the
+    basis of the eigenvectors of the gradient with respect to the metric GG'.
 
     If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
     for all items. If there are more than 1,000 items, the search uses a sample of at most 500
@@ -254,7 +254,7 @@ class MapSearch:
         return float(np.mean([self.count(map_, condition).replaced for map_ in np.exp(logs)]))
 
     def count(self, map_: Floats, condition: float) -> WorstRescaling:
-        """Return the share of neighbours that a map (d,) or (d, d) replaces, as a WorstRescaling.
+        """Return a WorstRescaling that states which share of neighbours a map replaces.
 
         ``condition`` is the condition number of the map.
         """
@@ -367,8 +367,9 @@ class _Edges:
     def lengths(self, gap: float, condition: float) -> Integers:
         """Return how many items of each list a map may bring nearer than the k-th neighbour.
 
-        A map with the condition number ``condition`` may bring an item of the list nearer if its
-        z = artanh(cosine) is at most ``gap`` times ln(condition) below the z of the k-th neighbour.
+        In the list of an item, a map with the condition number ``condition`` can move another item
+        ahead of the k-th neighbour only if the gap between their values of z = artanh(cosine) is at
+        most ``gap`` times ln(condition).
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

@@ -318,8 +318,9 @@ def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str])
     """Return the candidates under every rescaling that may change their scores.
 
     If a rescaling does not change the scores of a measure, the measure is evaluated only under the
-    first rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of
-    Eq. 1, so it is evaluated with every measure that does not require a model of Eq. 1.
+    first rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq.
+    1. Every measure that does not require a model of Eq. 1 is therefore also evaluated on the
+    solution of Eq. 2.
     """
     return [
         replace(candidate, rescaling=rescaling)

@@ -91,9 +91,10 @@ def fit_models(
 ) -> FittedModels:
     """Fit a model for each chosen objective; all models share one factorisation of X.
 
-    If `preprocessing` is not "none", X is transformed before the models are fitted. For a
-    transformed X, the regularisation strengths in `settings` have no effect, because they are on
-    the scale of the original X; the default strengths for the transformed X are used instead.
+    If `preprocessing` is not "none", X is transformed before the models are fitted. The
+    regularisation strengths in `settings` are on the scale of the original X, so they have no
+    effect on models of a transformed X. Models of a transformed X use the default strengths
+    instead.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X

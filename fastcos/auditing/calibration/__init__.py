@@ -8,7 +8,7 @@ of the following modules:
 - ``calibrate`` draws samples of the rows, and makes passes over the scores of all their pairs.
 - ``histogram`` counts the scores in 2^16 bins, and counts the high scores of each row.
 - ``tail`` fits a generalised Pareto distribution to the highest scores.
-- ``threshold_range`` searches how far rescalings D move the threshold.
+- ``threshold_range`` searches for the range in which rescalings D move the threshold.
 - ``distribution`` computes thresholds, p-values, expected numbers of false positives and false
   discovery rates.
 - ``result`` adds intervals, a verdict and notes, and ``files`` saves and loads the result as JSON.
@@ -17,6 +17,6 @@ of the following modules:
 
 A threshold is an ordinary score: you can pass it as ``min_score`` to :func:`fastcos.top_k` or as
 ``threshold`` to :func:`fastcos.neighbors_above`. The intervals of a calibration take into account
-that the rows are a sample: several pairs contain the same row, so even a large number of pairs is
-weak evidence if the number of rows is small.
+that the rows are a sample. Several pairs contain the same row, so if the number of rows is small,
+even a large number of pairs is weak evidence.
 """

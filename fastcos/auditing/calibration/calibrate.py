@@ -70,14 +70,14 @@ def calibrate(
         Default: all rows. The method ``rate_interval`` of the result returns an interval for the
         sampling error.
     condition : float, optional
-        If a condition number is passed, the function also searches how far rescalings D of at most
-        this condition number move the threshold for the rate ``fpr``
+        If a condition number is passed, the function also searches for the range in which the
+        threshold for the rate ``fpr`` moves under rescalings D of at most this condition number
         (:func:`fastcos.auditing.threshold_range`). A condition number can only be passed with the
         measure "cosine" and without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
-        stored with the result, and an index that stores the name of another model raises an error
-        if this calibration is passed to it.
+        stored with the result. An index may store the name of its model, too; it raises an error if
+        you pass a calibration of another model.
     progress : callable, optional
         Function that is called as progress(done, total), with two numbers of queries, each summed
         over all passes.

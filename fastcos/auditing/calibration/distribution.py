@@ -151,8 +151,8 @@ class PairDistribution(Record):
     def expected_false(self, scores: Any, *, n_items: int, n_queries: int = 1) -> Floats:
         """Return, for each score, how many random pairs a search is expected to find above it.
 
-        For a search of n_items items by n_queries queries, the expected number of random pairs with
-        at least a score is n_queries x n_items x p_value(score). In sequence search, the expected
+        For a search of n_items items by n_queries queries, the expected number of random pairs that
+        reach a score is n_queries x n_items x p_value(score). In sequence search, the expected
         number of random pairs above a score is called the E-value (Karlin and Altschul 1990).
         """
         n_items = validation.as_count("n_items", n_items)
@@ -163,11 +163,10 @@ class PairDistribution(Record):
         """Return Benjamini-Hochberg adjusted p-values of the neighbours of a set of queries.
 
         If you accept all neighbours with an adjusted p-value of at most q, the share of random
-        pairs among the accepted neighbours is at most q on average. The number of tests is the
-        number of all pairs of a query and an item, because the pairs that the lists do not contain
-        were tested, too. Calibrate with unrelated pairs, such as queries to which no item is
-        relevant, because every related pair in the calibration increases the number of pairs that
-        are expected by chance.
+        pairs among the accepted neighbours is at most q on average. The procedure counts all pairs
+        of a query and an item as tests, because the pairs that are not in the lists were tested,
+        too. Calibrate with unrelated pairs, such as queries to which no item is relevant. Every
+        related pair in the calibration increases the number of pairs that are expected by chance.
 
         Source: Benjamini and Hochberg 1995, computed by ``scipy.stats.false_discovery_control``.
 

@@ -40,8 +40,8 @@ class LabelledCalibration(Record):
         For isotonic regression, ``knots`` contains ascending scores, and ``probabilities`` contains
         the probability of relevance at each of these scores. The probability is linear between two
         knots, and constant beyond the first and the last knot. For Platt scaling, ``probabilities``
-        contains the slope and the intercept of the log odds as a function of the score, and
-        ``knots`` contains the lowest and the highest score.
+        contains the slope and the intercept of the log odds as a function of the score. For Platt
+        scaling, ``knots`` contains the lowest and the highest score.
     """
 
     method: str
@@ -152,9 +152,9 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
 
     Notes
     -----
-    The function uses scikit-learn: ``roc_curve`` for the error rates, and for the probabilities
-    either ``IsotonicRegression`` or ``LogisticRegression`` without a penalty, which is fitted to
-    Platt's smoothed targets (Platt 1999).
+    The function uses ``roc_curve`` of scikit-learn for the error rates. The probabilities come from
+    ``IsotonicRegression``, or from ``LogisticRegression`` without a penalty. The logistic
+    regression is fitted to Platt's smoothed targets (Platt 1999).
 
     Examples
     --------

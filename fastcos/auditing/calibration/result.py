@@ -53,8 +53,9 @@ class Calibration(PairDistribution):
         The false-positive rate to which the verdict refers.
     low, width : float
         Bin b contains the scores from low + b width up to the next edge; the last bin includes its
-        upper edge. A score may be counted in the neighbouring bin if its distance from an edge is
-        smaller than its rounding error, which is about (d + 8) 2^-52 times the scale of the score.
+        upper edge. A score may be counted in the neighbouring bin if its rounding error is larger
+        than its distance from the edge of the bin. The rounding error is about (d + 8) 2^-52 times
+        the scale of the score.
     counts : ndarray (65536,), int64
         Number of pairs in each bin.
     n_queries, n_items : int
@@ -73,7 +74,8 @@ class Calibration(PairDistribution):
         Number of scores of each query that reach each of the thresholds in ``levels``.
     independent : ndarray (6,), float64
         For each threshold in ``levels``, the number of independent pairs that would determine its
-        rate as precisely as the pairs above the threshold, several of which contain the same row.
+        rate as precisely as the pairs above the threshold do. The pairs above a threshold are not
+        independent, because several of them contain the same row.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
@@ -108,10 +110,10 @@ class Calibration(PairDistribution):
         """Return an interval for the true false-positive rate of ``threshold(fpr)``.
 
         Several pairs contain the same row, so the pairs above the threshold count as a smaller
-        number of independent pairs, which is treated as a Poisson count. The interval assumes that
-        rows are drawn independently from one population. The interval takes hubs into account, but
-        it is too narrow if the rows contain one tight cluster; in this case, ``notes`` contains a
-        warning.
+        number of independent pairs. The interval treats this smaller number as a Poisson count. The
+        interval assumes that rows are drawn independently from one population. The interval takes
+        hubs into account, but it is too narrow if the rows contain one tight cluster; in this case,
+        ``notes`` contains a warning.
 
         Parameters
         ----------
@@ -143,7 +145,7 @@ class Calibration(PairDistribution):
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval for the threshold of a false-positive rate.
 
-        The ends of the interval are the thresholds for the ends of :meth:`rate_interval` (Woodruff
+        The interval ends at the thresholds for the two ends of :meth:`rate_interval` (Woodruff
         1952).
         """
         rates = self.rate_interval(fpr, confidence=confidence)
@@ -153,10 +155,10 @@ class Calibration(PairDistribution):
     def independent_pairs(self, fpr: float) -> float:
         """Return how many independent pairs would determine a rate as precisely as all pairs.
 
-        The result is the number of pairs above the threshold for the rate, divided by the number of
-        pairs that count as one independent pair. The number of pairs that count as one independent
-        pair is computed at about 3 times the rate, because the number at the rate itself would be
-        too small for samples that lack a hub by chance.
+        The number of independent pairs is the number of pairs above the threshold for the rate,
+        divided by the number of pairs that count as one independent pair. The number of pairs that
+        count as one independent pair is computed at about 3 times the rate. If it were computed at
+        the rate itself, the number would be too small for samples that lack a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -173,9 +175,9 @@ class Calibration(PairDistribution):
         The linear maps have a condition number of at most ``condition``. The condition number of a
         linear map is its largest singular value divided by its smallest. Rescalings D are linear
         maps, so the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a
-        pair by at most ln(condition), so the cosine can move from one side of ``score`` to the
-        other only if Fisher's z of the cosine differs from Fisher's z of ``score`` by at most
-        ln(condition).
+        pair by at most ln(condition). The cosine of a pair can therefore move from one side of
+        ``score`` to the other only if its Fisher's z differs from Fisher's z of ``score`` by at
+        most ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])

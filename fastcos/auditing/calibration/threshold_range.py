@@ -1,4 +1,4 @@
-"""The function ``threshold_range``, which searches how far rescalings move a threshold."""
+"""The function ``threshold_range``, which finds how far rescalings can move a threshold."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -115,7 +115,7 @@ def threshold_range(
     sample: int | None = SAMPLE,
     random_state: int | np.random.Generator = 0,
 ) -> ThresholdRange:
-    """Search how far rescalings D move the cosine threshold for a false-positive rate.
+    """Search for the range in which rescalings D move the threshold for a false-positive rate.
 
     The threshold for the rate ``fpr`` is the cosine that a share ``fpr`` of all pairs reaches.
     Among all rescalings D with a condition number of at most ``condition``, the function searches
@@ -124,9 +124,9 @@ def threshold_range(
     threshold, which hold for every linear map with a condition number of at most ``condition``.
 
     The logarithms of the entries of all allowed D form a box. The derivatives of the cosines of the
-    pairs near the threshold point to one vertex of the box. The search makes steps towards the
-    vertex to which the derivatives point, and then uses Powell's method. If the items have at most
-    3 columns, the algorithm DIRECT searches the whole box before Powell's method is used.
+    pairs near the threshold determine the direction of a step, and therefore a vertex of this box.
+    The search first makes steps towards vertices of the box, and then uses Powell's method. If the
+    items have at most 3 columns, the algorithm DIRECT first searches the whole box.
 
     Parameters
     ----------
