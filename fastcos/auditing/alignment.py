@@ -31,8 +31,8 @@ _MAX_SEARCHED = 2000
 # Old factors count as balanced if the Gram matrices of their users and items differ, in Frobenius
 # norm, by at most _BALANCED times the norm of the users' Gram matrix.
 _BALANCED = 1e-3
-# An item counts as moved if Fisher's z of the cosine between its old and its new vector is below
-# the median over all items by more than _MOVED robust standard deviations.
+# An item counts as moved if Fisher's z of the cosine between its old and its new vector is more
+# than _MOVED robust standard deviations below the median over all items.
 _MOVED = 4.0
 # For a normal distribution, the standard deviation is _NORMAL_MAD times the median absolute
 # deviation.

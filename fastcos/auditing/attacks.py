@@ -16,8 +16,8 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # To remove a neighbour, an attack first looks for weights that bring all of the next k items of the
-# list nearer to the item at once. The attack then looks for weights that bring a single competing
-# item nearer, and tries this with at most _COMPETITORS competing items.
+# list nearer to the item at once. If this fails, the attack looks for weights that bring a single
+# competing item nearer than the neighbour; at most _COMPETITORS competing items are tried.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.

@@ -15,12 +15,12 @@ CENTERED = "centered"
 # The audited factors count as having a form if the condition number of the map from the factors to
 # the form is below SAME_CONDITION. A map with a condition number of 1.05 changes Fisher's z of a
 # cosine by at most 0.05. SAME_CONDITION is high enough for the factors that gradient training or a
-# randomized SVD returns, which differ slightly from the exact form, and low enough to tell apart
-# two forms that differ by a rescaling with a condition number of 1.1.
+# randomized SVD returns, because such factors differ slightly from the exact form. SAME_CONDITION
+# is low enough to tell apart two forms that differ by a rescaling with a condition number of 1.1.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher, because the factors fluctuate around this form during
-# training: in the 232 trainings of examples/scale_of_dimensions.py, the condition number of the map
+# training. In the 232 trainings of examples/scale_of_dimensions.py, the condition number of the map
 # from the factors to the form was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of

@@ -57,8 +57,8 @@ def robustness_curve(
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
         # number, and every rescaling is a linear map. The largest share of neighbours that a map
-        # replaces therefore cannot decrease from one condition number to a higher one, or from
-        # rescalings to linear maps.
+        # replaces is therefore at least as large for a higher condition number, and at least as
+        # large for linear maps as for rescalings.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

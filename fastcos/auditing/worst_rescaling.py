@@ -38,10 +38,11 @@ N_STARTS, _MAX_STARTS = 16, 1000
 # rows and dimensions. For 1,000 items with 50 dimensions, an audit uses 4 starting points, which
 # replace 0.2 percentage points more of the neighbours than 2 starting points.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips of weights per dimension in one search. A search on a sample makes half as
-# many flips, because more flips replace no more neighbours of the items outside the sample. A
-# search for a linear map also makes half as many flips, because twice as many flips replace only
-# 0.3 percentage points more of the neighbours of 1,000 items with 50 dimensions.
+# Number of trial flips of weights per dimension in one search. A search on a sample makes half of
+# _FLIPS_PER_DIMENSION flips, because more flips replace no more neighbours of the items outside the
+# sample. A search for a linear map also makes half of _FLIPS_PER_DIMENSION flips. For 1,000 items
+# with 50 dimensions, twice as many flips would replace only 0.3 percentage points more of the
+# neighbours.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
@@ -53,15 +54,15 @@ _FLIPPED_TOGETHER = 3
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The first starting points follow from the gradient of a smoothed number of removed edges, because
 # the number itself is a step function without a useful gradient. _WIDTHS contains one width of the
-# smoothing for each of the first starting points, as a multiple of the largest change of a score
-# that a map can cause.
+# smoothing for each of the first starting points. The widths are multiples of the largest change of
+# a score that a map can cause.
 _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step of the search uses the next
 # width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # Number of trial flips of weights per dimension in the searches of a robustness curve that start
-# from the map found for another condition number; 1, 2 and 4 flips per dimension yield the same
-# share of replaced neighbours to within 1 %.
+# from the map found for another condition number. With 1, 2 or 4 flips per dimension, the share of
+# replaced neighbours is the same to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5

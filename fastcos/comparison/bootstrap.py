@@ -63,7 +63,8 @@ class Evaluation:
       estimates this score.
     - `failure`: the first words of the conclusion if no test is significant.
     - `chance`: a function that estimates the score of a trivial answer, which the best candidate
-      must exceed; None if the task itself has tested the candidates, with the results `outcomes`.
+      must exceed. `chance` is None if the task itself has tested the candidates; `outcomes` then
+      contains the results.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
     - `trivial_scores`: functions that estimate further scores of the trivial answer, by name.
@@ -109,7 +110,7 @@ def rank(
     """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
     The conclusion uses cross-fitting: one half of the units chooses the best candidate, and the
-    other half measures its lead, so that the choice among many candidates does not inflate the
+    other half measures its lead. The choice among many candidates therefore does not inflate the
     lead.
     """
     n = evaluation.n_units
@@ -250,8 +251,8 @@ def _tied(
 class _Samples:
     """Bootstrap samples of the units whose entry in `mask` (1, n) is 1.
 
-    A sample is stored as one uint16 count per unit. The samples are drawn in blocks, because the
-    counts that NumPy draws are int64 and take four times as much memory.
+    A sample is stored as one uint16 count per unit. The samples are drawn in blocks, because NumPy
+    draws the counts as int64, which take four times as much memory as uint16.
     """
 
     def __init__(self, mask: Floats, random: np.random.Generator) -> None:

@@ -36,8 +36,8 @@ DEFAULT_MEASURES = frozenset((
 USER_ITEM = ("user_item_dot", "user_item_cosine")
 # The measures that compare rows of users with each other.
 USER_USER = ("project_back_users",)
-# The measures that compute the same scores as the plain cosine under another rescaling, and are
-# therefore not candidates by default.
+# The measures that are not candidates by default, because they compute the same scores as the plain
+# cosine under another rescaling.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # _EQUAL maps a measure to another measure that ranks the items for every query in the same order.
 # For each query, angular and query_normalized are monotone functions of the cosine, and ica_cosine
@@ -233,13 +233,14 @@ def select_candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Return the candidates, of which the first is the cosine, and the measures that are left out.
 
-    If `measures` is a list, the measures in the list are compared, and the function raises an error
-    if the embeddings lack the data that one of them requires. If `measures` is None, all measures
-    are compared, and if it is "default", twelve measures that rank items differently are compared;
-    in these two cases, a measure is left out if the embeddings lack the data that it requires. The
-    second result is a dict that maps each measure that is left out to the data that it requires.
+    If `measures` is a list, the measures in the list are compared. The function raises an error if
+    the embeddings lack the data that a measure in the list requires. If `measures` is None, all
+    measures are compared. If `measures` is "default", twelve measures that rank items differently
+    are compared. With None and with "default", a measure is left out if the embeddings lack the
+    data that it requires. The second result is a dict of the measures that are left out, each with
+    the data that it requires.
 
-    Measures of users are accepted only if `with_users` is true, with one exception: if there is no
+    If `with_users` is false, measures of users are rejected, with one exception. If there is no
     model, the rows may belong to users, so measures that compare rows of users with each other are
     accepted.
     """
@@ -304,7 +305,7 @@ def _candidate(choice: str | Measure, argument: str = "measures") -> Candidate:
 
 
 def representative(candidate: Candidate) -> Candidate:
-    """Return the candidate whose scores are also the scores of `candidate`.
+    """Return the candidate that replaces `candidate`, because both have the same scores.
 
     The two candidates rank the items equally, so only one of them is evaluated.
     """

@@ -53,13 +53,13 @@ from fastcos.validation import Integers
 
 # If items are sampled to score the rescalings, RANKED_PER_SAMPLED times as many items are ranked to
 # score the measures. The ranked items have a label or have been seen by one of the evaluated users.
-# If 2,000 items are sampled, 10,000 items are ranked, so that even a label carried by 0.2 % of the
-# items occurs 20 times.
+# If 2,000 items are sampled, 10,000 items are ranked. Among 10,000 ranked items, a label that 0.2 %
+# of the items share occurs 20 times.
 RANKED_PER_SAMPLED = 5
-# Bytes of memory per entry of X while the columns of X are compared without a model: the entry in
-# float32, once among all columns and once among the labelled columns, and the entry in float64 as
-# it was converted, normalised and packed. With the default working memory of 1 GiB, columns are
-# compared if X has at most 2^25 entries.
+# Bytes of memory per entry of X while the columns of X are compared without a model. Each entry is
+# stored in float32 twice, among all columns and among the labelled columns. Each entry is also
+# stored in float64 three times: converted, normalised and packed. With the default working memory
+# of 1 GiB, columns are compared if X has at most 2^25 entries.
 BYTES_PER_COLUMN_ENTRY = 32
 
 
@@ -93,16 +93,17 @@ def compare(
 
     With labels, the task is to find items with the same label as a query item. Up to 1,000 labelled
     items are queries, distributed evenly over the labels. As in :func:`fastcos.audit`, permutations
-    of the labels test whether the best candidate recovers the labels locally (whether the ten
-    nearest items have the label of the query), globally (AUC of pairs with the same label), or for
-    a single label.
+    of the labels test whether the best candidate recovers the labels. There are three tests: a
+    local one (whether the ten nearest items have the label of the query), a global one (AUC of
+    pairs with the same label), and one for each single label.
 
-    Without labels, the task is to predict a fifth of the interactions of each of up to 5,000 users
-    from the other interactions. For a measure of items, each item that a user has seen votes for
-    its 20 nearest items, with weight 1 / log2(1 + rank). For ``user_item_dot`` and
-    ``user_item_cosine``, the items with the highest scores are recommended without votes. For
-    ``project_back_users``, the 20 nearest users vote for the items that they have seen. The best
-    measure must score higher than a recommendation of the most popular items to all users.
+    Without labels, the task is to predict a fifth of the interactions of each user from the user's
+    other interactions; up to 5,000 users are evaluated. For a measure of items, each item that a
+    user has seen votes for its 20 nearest items, with weight 1 / log2(1 + rank). For
+    ``user_item_dot`` and ``user_item_cosine``, the items with the highest scores are recommended
+    without votes. For ``project_back_users``, the 20 nearest users vote for the items that they
+    have seen. The best measure must score higher than a recommendation of the most popular items to
+    all users.
 
     The baseline is the cosine under D = I, or the cosine of Eq. 2 if Eq. 2 is the only objective.
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
@@ -125,10 +126,10 @@ def compare(
         the square of singular value number k/5; for the simulation of the paper, this default is
         close to the value 10,000 that the paper uses.
     weight_decay : float, optional
-        The regularisation strength λ of Eq. 2, on the scale of singular values. Default: the square
-        root of ``regularization``, so that both objectives begin to suppress directions at the same
-        singular value; half of the largest singular value if this square root would make all
-        columns of the embeddings zero.
+        The regularisation strength λ of Eq. 2, on the scale of singular values. By default, λ is
+        the square root of ``regularization``, so that both objectives begin to suppress directions
+        at the same singular value. If this square root would make all columns of the embeddings
+        zero, the default is half of the largest singular value.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         The compared objectives: both, only Eq. 1 ("dropout"), or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
@@ -143,16 +144,16 @@ def compare(
         compared except those that require data that neither X nor the model provides. "default"
         stands for twelve measures that rank items differently and take O(queries p k) time. If you
         omit ``measures`` or pass "default", the leaderboard also contains the cosine and the
-        correlation of the columns of X, which need no model, provided that 32 n p bytes fit into
-        the setting ``working_memory``. A measure that requires further data must be passed as an
-        object, such as ``get_measure("soft_cosine", matrix=S)``.
+        correlation of the columns of X, which need no model. These two measures are left out if 32
+        n p bytes do not fit into the setting ``working_memory``. A measure that requires further
+        data must be passed as an object, such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
         Number of items that are sampled at random to score the rescalings. To score the measures
         with labels, 5 ``n_sampled`` labelled items are ranked. To score the measures without
-        labels, users are drawn until together they have seen about 5 ``n_sampled`` items, but at
-        least 500 users are drawn. By default, no items are sampled: all items are used.
+        labels, at least 500 users are drawn. More users are drawn until all drawn users together
+        have seen about 5 ``n_sampled`` items. By default, no items are sampled: all items are used.
     n_examples : int, default 0
         Number of popular items whose neighbours under every candidate are stored in the
         leaderboard, for the page that :func:`fastcos.plots.html.leaderboard_page` returns.
@@ -162,9 +163,9 @@ def compare(
     on_rescalings : callable, optional
         Called with the scores of the named rescalings before the measures are evaluated.
     progress : callable, optional
-        Function that is called as progress(done, total): first with numbers of columns of the
-        factorisations, as in :meth:`fastcos.LinearMF.fit`; then, starting from 0 again, with
-        numbers of rescalings and candidates.
+        Function that is called as progress(done, total). During the factorisations, both numbers
+        count columns, as in :meth:`fastcos.LinearMF.fit`; afterwards, both start from 0 again and
+        count rescalings and candidates.
     random_state : int, default 0
         Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
         interactions, and the bootstrap.
@@ -187,9 +188,10 @@ def compare(
     -----
     Fitting the model takes O(nnz k) time, and scoring a rescaling (AUC, MAP@R and neighbours) takes
     O(p² k) time. Evaluating a candidate takes O(queries p k) time with labels, and O(p² k) time
-    without labels or if the method ``fit`` of the measure searches for neighbours. No p x p array
-    is allocated. :func:`fastcos.set_config` sets the number of threads and the working memory.
-    Source: Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440), sections 2 and 4.
+    without labels. If the method ``fit`` of the measure searches for neighbours, the evaluation
+    also takes O(p² k) time. No p x p array is allocated. :func:`fastcos.set_config` sets the number
+    of threads and the working memory. Source: Steck, Ekanadham, Kallus 2024 (arXiv:2403.05440),
+    sections 2 and 4.
 
     Examples
     --------
@@ -370,7 +372,7 @@ def _candidates(
 
     The candidates are the measures under every rescaling, the same measures after every
     preprocessing and, if `with_columns` is true, measures of the columns of X, which need no model.
-    The second result is a dict that maps each measure that is left out to the data or the memory
+    The second result is a dict of the measures that are left out, each with the data or the memory
     that it requires.
     """
     names = [variant.name for variant in named]

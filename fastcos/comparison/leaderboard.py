@@ -34,9 +34,9 @@ class LeaderboardRow(NamedTuple):
     ----------
     candidate : Candidate
     score : BootstrapInterval
-        The score by which the candidates are ranked, over all units.
+        The score by which the candidates are ranked, computed from all units.
     gain : BootstrapInterval
-        The score of the candidate minus the score of the baseline, with an interval from the
+        The score of the candidate minus the score of the baseline. The interval comes from the
         differences of the two scores on the same bootstrap samples. The gain of the baseline itself
         is 0.
     other_scores : dict of str to float
@@ -76,13 +76,14 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate. If the task is to predict held-out interactions, one more row, which
-        is not a candidate, contains the scores of recommending the most popular items to all users.
+        One row per candidate. If the task is to predict held-out interactions, there is one more
+        row, which is not a candidate. This row contains the scores of recommending the most popular
+        items to all users.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float
-        For the name of each tested score, the score of a trivial answer: the score by chance, or
-        the score of recommending the most popular items.
+        A dict from the name of each tested score to the score of a trivial answer. The trivial
+        answer is a random one, or a recommendation of the most popular items.
     n_units : int
         Number of items, users or pairs on which the table and the conclusion are based.
     unit : str
@@ -103,8 +104,8 @@ class Leaderboard(Record):
         that the measure requires.
     not_distinguishable : list of Candidate
         Candidates whose score does not differ significantly from the score of the recommended
-        candidate, because the 95 % interval of the difference contains 0. The candidates are in
-        descending order of their scores.
+        candidate (the 95 % interval of the difference contains 0). The candidates are in descending
+        order of their scores.
     best_of_items : Candidate or None
         The best candidate that compares items with each other, chosen in the same way as
         ``recommended``; None if all candidates compare items, or if ``beats_chance`` is false.

@@ -34,8 +34,8 @@ class RankChoice:
         For each rank, the mean over users of the NDCG@20 with which the model of this rank predicts
         held-out interactions.
     ndcg_error : ndarray (m,), float64
-        Standard error over users of the difference between the NDCG of a rank and the NDCG of the
-        best rank, for each of the ranks.
+        For each of the ranks, the standard error over users of the difference between two NDCGs:
+        that of the rank and that of the best rank.
     singular_values : ndarray (k,), float64
         Singular values of the interactions on which the models were trained, in descending order; k
         is the largest rank.
@@ -72,12 +72,12 @@ def choose_rank(
 ) -> RankChoice:
     """Return three recommendations for the number of latent dimensions of a model.
 
-    Choose the number of dimensions before you compare rescalings D, because a cosine depends on all
-    dimensions, and dimensions that contain only noise add noise to the cosine. The three
+    Choose the number of dimensions before you compare rescalings D. A cosine depends on all
+    dimensions, so dimensions that contain only noise add noise to the cosine. The three
     recommendations are based on the prediction of held-out interactions, on the largest gap between
-    singular values, and on a comparison with random interactions; none of them uses labels. The
-    three recommendations may disagree, because superfluous dimensions harm a cosine more than they
-    harm predictions.
+    singular values, and on a comparison with random interactions. None of the three uses labels.
+    The three recommendations may disagree, because superfluous dimensions harm a cosine more than
+    they harm predictions.
 
     Parameters
     ----------
@@ -150,9 +150,9 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
     """Return a model of Eq. 1; by default, its λ is the square of the tenth singular value."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # By default, ``compare`` sets λ to the square of singular value number rank / 5, which is
-        # the tenth singular value for the rank 50 of the paper. The tenth singular value is used
-        # here for every rank.
+        # By default, ``compare`` sets λ to the square of singular value number rank / 5. For the
+        # rank 50 of the paper, singular value number rank / 5 is the tenth. The tenth singular
+        # value is used here for every rank.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 
@@ -173,9 +173,9 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return the number of values before the first one that is not above the noise, at least 2.
+    """Return the number of values before the first one that is not above the noise, but at least 2.
 
-    `noise` contains, for each value, the value that would result from noise.
+    `noise` contains, for each value, the value that noise alone would produce.
     """
     return max(2, int(np.append(values > noise, False).argmin()))
 

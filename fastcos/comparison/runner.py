@@ -71,7 +71,7 @@ def rank_results(
 
     If the evaluation of a candidate has failed and the caller has chosen the measures
     (`are_chosen`), the function raises the error of the evaluation. If the caller has not chosen
-    the measures, the candidate whose evaluation has failed is left out.
+    the measures, a candidate whose evaluation has failed is left out.
     """
     candidates: list[Candidate] = []
     scores: list[Any] = []

@@ -45,8 +45,8 @@ def raw_score_blocks(
 
     `queries` (n,) and `pool` (m,) contain row numbers. For each query, the raw scores rank the
     items of the pool in the same order as the scores of the measure do. If the rows do not fit into
-    the setting ``working_memory``, all rows are read once per slice of queries, so a slice contains
-    as many queries as memory permits.
+    the setting ``working_memory``, all rows are read once per slice of queries. A slice then
+    contains as many queries as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)

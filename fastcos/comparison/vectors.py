@@ -47,13 +47,13 @@ def compare_vectors(
 
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
     pairs, the task is to agree with people's ratings of pairs. The score is Spearman's correlation
-    between the values of a measure and the ratings, and no measure is recommended unless this
+    between the values of a measure and the ratings. No measure is recommended unless this
     correlation is significantly above 0. With held_out, the task is to predict interactions that
     the model has not seen, as in :func:`fastcos.compare` without labels. No measure is recommended
     unless the best measure scores higher than a recommendation of the most popular items. Use
-    held_out to judge a model, such as ALS or BPR in the library implicit, both by its
-    recommendations (the scores of users and items) and by its similar items. The lead of the best
-    measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
+    held_out to judge a model, such as ALS or BPR in the library implicit, in two ways: by its
+    recommendations, which are ranked by the scores of users and items, and by its similar items.
+    The lead of the best measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
@@ -71,8 +71,8 @@ def compare_vectors(
     labels : sequence (p,) of int or str, optional
         One label per row; None leaves a row out. Pass exactly one of labels, pairs and held_out.
     pairs : (pairs, ratings), optional
-        The array ``pairs`` (m, 2) contains the row numbers of m pairs, and ``ratings`` (m,)
-        contains a rating of each pair, which is larger for more similar pairs.
+        The array ``pairs`` (m, 2) contains the row numbers of m pairs. The array ``ratings`` (m,)
+        contains one rating per pair; more similar pairs have larger ratings.
     held_out : sparse matrix or array_like (n, p), optional
         Interactions of n users with p items that were not used to train the model. Every non-zero
         marks an item to predict, whatever its value is. At most 5,000 users are evaluated.
@@ -80,8 +80,8 @@ def compare_vectors(
         The items that each user had seen before the held-out interactions; required with held_out.
         A user's earlier items vote for similar items, and are never recommended to the user.
     users : array_like (n, d), optional
-        Embeddings of the users, which some measures require: ``query_metric_cosine`` and, with
-        held_out, ``user_item_dot`` and others.
+        Embeddings of the users. ``query_metric_cosine`` requires them and, with held_out,
+        ``user_item_dot`` and others do, too.
     measures : sequence of str or Measure, or "default", optional
         The measures to compare, or "default" for twelve measures that rank items differently. If
         omitted, all measures are compared except those that require data that were not passed.

@@ -1,6 +1,6 @@
 """Scores of embeddings, and of neighbour lists that the caller passes.
 
-No function of this package allocates an items x items matrix, and none searches for neighbours: the
+No function of this package allocates an items x items matrix, and none searches for neighbours. The
 caller passes neighbour lists, which come from ``top_k`` or from another system. The inputs of the
 functions are:
 
@@ -15,10 +15,11 @@ functions are:
 - two models: ``model_change``.
 
 A metric of rows and labels validates its arguments, leaves out zero rows and divides the other rows
-by their norms (``labelled_rows``). For p rows of width k, a metric of rows and labels is computed
-either from sums of rows, in O(p k k) time, or by a kernel of ``kernels.pair_reductions``, which
-reads packed rows (``packed``) and computes the cosines of all pairs in tiles, in O(p p k) time and
-O(p k) memory.
+by their norms (``labelled_rows``). A metric of rows and labels for p rows of width k is computed in
+one of two ways. Some metrics are computed from sums of rows, in O(p k k) time. Other metrics use a
+kernel of ``kernels.pair_reductions``, in O(p p k) time and O(p k) memory. A kernel of
+``kernels.pair_reductions`` reads packed rows (``packed``) and computes the cosines of all pairs in
+tiles.
 
 The metrics of rows compare rows by their cosine. To use another similarity measure, pass the rows
 to which the measure maps the items. Results are bit-for-bit identical for any number of threads.

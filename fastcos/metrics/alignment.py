@@ -144,12 +144,12 @@ def model_change(
     P1 and P2 are the user factors of the models, Q1 and Q2 are their item factors, and |.| is the
     Frobenius norm.
 
-    The distance depends only on the predictions, so rescalings and other invertible maps of the
-    factors that preserve the predictions do not change it. If the distance is about 0, the factors
-    of the two models differ only by a map that preserves the predictions. The n x p matrix of
-    predictions is never formed: the distance is computed from the triangular factors of (P1, -P2)
-    and (Q1, Q2), so that rounding errors are proportional to the predictions and not to their
-    squares. The function takes O((n + p) k k) time.
+    The distance depends only on the predictions. Rescalings and other invertible maps of the
+    factors do not change the distance if they preserve the predictions. If the distance is about 0,
+    the factors of the two models differ only by a map that preserves the predictions. The n x p
+    matrix of predictions is never formed: the distance is computed from the triangular factors of
+    (P1, -P2) and (Q1, Q2). The rounding errors of the distance are therefore proportional to the
+    predictions, not to the squares of the predictions. The function takes O((n + p) k k) time.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
 
 
 def _basis(rows: Floats) -> Floats:
-    """Return an orthonormal basis of the columns, ignoring directions that are rounding errors."""
+    """Return an orthonormal basis of the columns, without directions that are rounding errors."""
     with parallel.blas_lock():
         Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     return Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
@@ -247,8 +247,8 @@ def rsa(
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
     B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines
-    in A sum to |sum of the rows of A|^2 - p, their squares sum to |A'A|^2 - p, and the products of
-    the cosines in A and in B sum to |A'B|^2 - p, where |.| is the Frobenius norm. Spearman's
+    in A sum to |sum of the rows of A|^2 - p, and their squares sum to |A'A|^2 - p, where |.| is the
+    Frobenius norm. The products of the cosines in A and in B sum to |A'B|^2 - p. Spearman's
     correlation r is computed from n_pairs pairs of items that are drawn with replacement, or from
     all pairs if there are at most n_pairs. The confidence interval of Spearman's correlation is
     computed from Fisher's z, with the variance (1 + r^2 / 2) / (n_pairs - 3). A rescaling of the
@@ -377,10 +377,10 @@ def trustworthiness(
 
     The trustworthiness is 1 - 2 / (n k (2n - 3k - 1)) Σ_i Σ_{j in U_k(i)} (r(i, j) - k), where n is
     the number of items with non-zero rows. The set U_k(i) contains the items that are among the k
-    nearest items of i in the embedding but not among the k nearest items of i in the original, and
-    r(i, j) is the rank of j among the neighbours of i in the original. The continuity is the
-    trustworthiness after exchanging the original and the embedding. Neighbours are ranked by cosine
-    and, for equal cosines, by ascending row number.
+    nearest items of i in the embedding but not in the original. The number r(i, j) is the rank of j
+    among the neighbours of i in the original. The continuity is the trustworthiness after
+    exchanging the original and the embedding. Neighbours are ranked by cosine and, for equal
+    cosines, by ascending row number.
 
     For embeddings of d columns, the function takes O(n n d) time, and O(n) memory per thread
     besides copies of the inputs. Results are bit-for-bit identical for any number of threads.

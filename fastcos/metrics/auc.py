@@ -2,12 +2,13 @@
 
 The following modules compute AUCs of other pairs or for other purposes:
 
-- ``metrics.label_permutation`` computes the AUC over the pairs of a sample of items from ranks, for
-  each permutation of the labels, as a mean over labels that gives all labels the same weight.
+- ``metrics.label_permutation`` computes, for each permutation of the labels, the AUC over the pairs
+  of a sample of items. This AUC is computed from ranks, and gives all labels the same weight.
 - ``comparison.tasks.label_recovery`` computes the AUC of the ranking of all items for one query, by
   the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
-- ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, together with its derivative
-  with respect to each cosine, for a gradient ascent whose result ``pair_auc`` evaluates.
+- ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
+  AUC with respect to each cosine. A gradient ascent uses these derivatives; ``pair_auc`` evaluates
+  its result.
 - ``auditing.calibration.labelled`` computes the AUC of the scores of pairs that the caller
   labelled, by ``roc_auc_score`` of scikit-learn.
 """
@@ -65,13 +66,13 @@ def pair_auc(
 
     The pairs are unordered pairs of different rows. If ``exact`` is false, the function counts the
     cosines in 2^16 bins of equal width. If two cosines lie in different bins, the cosine in the
-    higher bin counts as larger. A comparison of two cosines is undecided if they lie in the same
-    bin, or if a rounding error, which is at most (k + 8) 2^-51, may have moved one of them into a
-    neighbouring bin. ``low`` is the AUC if the same-label pair has the lower cosine in all
-    undecided comparisons, and ``high`` is the AUC if the same-label pair has the higher cosine in
-    all undecided comparisons. Apart from rounding errors, each bin widens the interval by the
-    product of two shares: the share of all same-label pairs that lie in the bin, and the share of
-    all different-label pairs that lie in the bin.
+    higher bin counts as larger. A comparison of two cosines is undecided if both lie in the same
+    bin. The comparison is also undecided if a rounding error, which is at most (k + 8) 2^-51, may
+    have moved one of them into a neighbouring bin. ``low`` is the AUC if the same-label pair has
+    the lower cosine in all undecided comparisons, and ``high`` is the AUC if the same-label pair
+    has the higher cosine in all undecided comparisons. Apart from rounding errors, each bin widens
+    the interval by the product of two shares: the share of all same-label pairs that lie in the
+    bin, and the share of all different-label pairs that lie in the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
     errors count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact`` is true,
@@ -192,12 +193,12 @@ def _rounding(rows: Floats) -> float:
 
 
 def _row_ends(grouped: LabelledRows) -> Integers:
-    """Return, for every row, the end of the range of rows that have the label of the row."""
+    """Return, for every row, the end of its label's range of rows; rows are sorted by label."""
     return validation.read_only(grouped.starts[grouped.codes + 1])
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of strips of rows, each of which contains about one task for every part."""
+    """Yield ranges of strips of rows; a range contains about one task for each of `parts` parts."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):
@@ -207,7 +208,7 @@ def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
 def _n_parts(n_threads: int | None) -> int:
     """Return the number of histograms that threads fill in parallel, before they are added.
 
-    The number of histograms does not affect their sum, because their entries are integers.
+    Any number of histograms gives the same sum, because the entries of a histogram are integers.
     """
     if n_threads is None:
         return 2 * config.n_threads()
@@ -280,10 +281,10 @@ def stratified_auc(
     """Return the AUC of :func:`pair_auc` within strata of pairs that have similar popularity.
 
     The strata prevent a few popular items from dominating the score. The popularity of a pair is
-    the geometric mean of the popularities of its two items. All strata contain the same number of
-    pairs (by default, a stratum is a decile), except that pairs of equal popularity are always in
-    the same stratum. Cosines are counted in 2^14 bins; :func:`pair_auc` describes the resulting
-    interval. The function takes O(p p k) time and O(p k) memory.
+    the geometric mean of the popularities of its two items. By default, the strata are deciles of
+    the pairs. All strata contain the same number of pairs, except that pairs of equal popularity
+    are never divided between two strata. Cosines are counted in 2^14 bins; :func:`pair_auc`
+    describes the resulting interval. The function takes O(p p k) time and O(p k) memory.
 
     Parameters
     ----------

@@ -122,9 +122,9 @@ def popularity_bias(
 ) -> PopularityBias:
     """Return how strongly cosines, norms and neighbour lists depend on the popularity of items.
 
-    The result is exact. The function takes O(p k) time and reads the lists once, because the mean
-    cosine of a row with all other rows follows from the inner product of the row with the sum of
-    all unit rows.
+    The result is exact. The function takes O(p k) time and reads the lists once. The mean cosine of
+    a row with all other rows follows from the inner product of the row with the sum of all unit
+    rows.
 
     Source: Zhou et al., ACL 2022, arXiv:2205.05092, who relate the frequency of words to cosines.
 

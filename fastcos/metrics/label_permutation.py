@@ -18,8 +18,8 @@ from fastcos.kernels import label_permutations as kernels
 from fastcos.reports import Record, Section, Table
 from fastcos.validation import Floats, Integers
 
-# Each of the three tests is significant if its p-value is at most SIGNIFICANT, so that for shuffled
-# labels, the probability that at least one of the tests is significant is at most 0.5 %.
+# Each of the three tests is significant if its p-value is at most SIGNIFICANT. For shuffled labels,
+# the probability that at least one of the tests is significant is therefore at most 0.5 %.
 SIGNIFICANT = 0.005 / 3
 # Number of permutations of the labels. The smallest possible p-value, 1 / 600, is significant.
 _PERMUTATIONS = 599
@@ -167,14 +167,15 @@ class ClassTest(Record):
     n_items : int
         Number of items with the label.
     precision, chance : float
-        ``precision`` is the share of the labelled neighbours of the items with this label that have
-        this label, too. ``chance`` is the mean of ``precision`` over the permutations of the
-        labels.
+        ``precision`` belongs to the items with this label: it is the share of their labelled
+        neighbours that have this label, too. ``chance`` is the mean of ``precision`` over the
+        permutations of the labels.
     p : float
         p-value, corrected for the number of labels. The deviation of a label is the difference
         between its precision and its chance level, in standard deviations over the permutations.
-        The p-value is the share of the permutations in which the largest deviation of any label is
-        at least as large as the deviation of this label for the unpermuted labels.
+        The p-value is the share of the permutations in which the largest deviation of any label
+        reaches the deviation of this label. The deviation of the label itself is computed for the
+        unpermuted labels.
     """
 
     label: str
@@ -225,8 +226,9 @@ def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
     """Return twice the rank of each entry of `scores` (m, m) within its row, in ascending order.
 
     The diagonal of `scores` contains the scores of items with themselves; it is overwritten, and
-    its ranks are 0. Equal scores have the same rank, the mean of their places. Because a mean of
-    places may be half of an odd number, the ranks are doubled, so that they are integers.
+    its ranks are 0. Equal scores have the same rank: the mean of the places that they occupy in
+    ascending order. The rank of equal scores may be half of an odd number, so the ranks are doubled
+    in order to be integers.
     """
     np.fill_diagonal(scores, -np.inf)
     twice_ranks = 2 * (scipy.stats.rankdata(scores, axis=1) - 2)
@@ -248,7 +250,8 @@ def permute_labels(
     - `rankings`: one ``Ranking`` per similarity, which contains neighbour lists and ranks.
     - `queries` (n,), `units` (m,): the ascending indices of the items to which the neighbour lists
       and the ranks belong. Queries and units may be chosen by their labels, because labels are
-      permuted among the queries, among the items that are not queries, and among the units.
+      permuted within three groups of items: the queries, the items that are not queries, and the
+      units.
     - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
       permutations.
     - `names`: the names of the labels, indexed by label code.
@@ -256,7 +259,7 @@ def permute_labels(
     The deviation of a similarity is the difference between its value and the mean of this value
     over the permutations, in standard deviations. The similarity with the largest deviation is the
     best one. The p-value of a deviation is the share of the permutations whose largest deviation is
-    not smaller than this deviation. The largest deviation of a permutation is taken over all
+    at least as large as this deviation. The largest deviation of a permutation is taken over all
     similarities and, in the test of single labels, over all labels.
     """
     labelled_items = np.flatnonzero(codes >= 0)

@@ -140,12 +140,12 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return how much the depths beyond k could change the RBO, by the overlap at depth k.
+    """Return, for each overlap at depth k, how much the depths beyond k could change the RBO.
 
-    Entry i of the result, for an overlap of i items at depth k, is the difference between the
-    largest and the smallest contribution to the RBO that the depths beyond k can make. The
-    contribution is largest if, at every depth beyond k, the next item of each list also occurs in
-    the other list, until the two lists contain the same items at depth 2k - overlap.
+    For an overlap of i items at depth k, the depths beyond k can contribute more or less to the
+    RBO. Entry i of the result is the difference between the largest and the smallest possible
+    contribution. The contribution is largest if, beyond depth k, each further item of one list also
+    occurs in the other list. Both lists then contain the same items at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps

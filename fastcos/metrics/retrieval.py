@@ -27,7 +27,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     (1/R) Σ_{i <= R} rel(i) P(i).
 
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
-    ascending row number; the cosine of a zero row is 0. The relevance rel(i) is 1 if the row at
+    ascending row number. The cosine of a zero row is 0. The relevance rel(i) is 1 if the row at
     rank i has the label of the item, and 0 otherwise; P(i) is the mean of rel over the first i
     ranks. The sum over ranks is divided by R, not by the number of relevant rows among the first R
     ranks. The function takes O(p p k) time and O(p k) memory. Results are bit-for-bit identical for
@@ -130,7 +130,7 @@ def neighbor_purity(
 
 
 def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> Integers:
-    """Return the code of each query label, which is the code of the item labels equal to it."""
+    """Return, for each query label, the code of the same label among the item labels."""
     array = np.asarray(query_labels)
     validation.check_shape("query_labels", array.shape, (length,))
     if item_labels.dtype.kind == "O":
@@ -245,8 +245,8 @@ def mrr_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
     """Return the mean average precision (MAP) at k: the mean over users of (1/R) Σ P(i).
 
-    The sum Σ P(i) is over the hits, which are the recommended items at ranks i <= k that were held
-    out, and P(i) is the share of hits among the first i items. The divisor R is the number of all
+    A hit is a recommended item at a rank i <= k that was held out. The sum Σ P(i) is over the hits,
+    and P(i) is the share of hits among the first i items. The divisor R is the number of all
     held-out items of the user, as in trec_eval and ranx; the variant that Kaggle uses divides by
     min(k, R).
 

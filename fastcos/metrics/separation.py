@@ -33,8 +33,9 @@ class WithinBetween(NamedTuple):
         Mean cosine of pairs with different labels.
     contrast : float
         The contrast d' = (within - between) / sqrt((v_w + v_b) / 2), where v_w and v_b are the
-        variances of the cosines within clusters and between clusters. If v_w and v_b are 0, the
-        contrast is infinite if ``within`` and ``between`` differ, and 0 if they are equal.
+        variances of the cosines within clusters and between clusters. If both variances v_w and v_b
+        are 0, the contrast is infinite if ``within`` and ``between`` differ, and 0 if they are
+        equal.
     n_left_out : int
         Number of zero rows.
     """
@@ -49,10 +50,9 @@ def within_between(items: Any, labels: Any) -> WithinBetween:
     """Return the mean cosines within and between clusters, and their contrast d'.
 
     The result is exact, and the function does not enumerate pairs. For a cluster c with n_c unit
-    rows B_c, the sum of the cosines of pairs within the cluster is (|S_c|^2 - n_c) / 2, where S_c
-    is the sum of the rows, and the sum of the squared cosines is (|G_c|^2 - n_c) / 2, where
-    G_c = B_c'B_c is the Gram matrix of the rows. The function takes O(p k k) time and O(p k)
-    memory.
+    rows B_c, let S_c be the sum of the rows, and let G_c = B_c'B_c be the Gram matrix of the rows.
+    The cosines of the pairs within the cluster sum to (|S_c|^2 - n_c) / 2, and the squares of these
+    cosines sum to (|G_c|^2 - n_c) / 2. The function takes O(p k k) time and O(p k) memory.
 
     Parameters
     ----------
@@ -121,10 +121,11 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
     For a row, a is its mean distance from the other rows of its cluster, and b is the smallest mean
     distance of the row from the rows of another cluster. The result is exact, and takes O(p k C)
-    time for C clusters: if S_c is the sum of the n_c unit rows of cluster c, the mean distance of a
-    unit row x from the rows of the cluster is 1 - x'S_c / n_c or, if x itself belongs to the
-    cluster, (n_c - x'S_c) / (n_c - 1). The silhouette of a row is 0 if the row is the only one in
-    its cluster, or if a and b are both at most 1e-13, and therefore 0 except for rounding errors.
+    time for C clusters. Let S_c be the sum of the n_c unit rows of cluster c. The mean distance of
+    another unit row x from the rows of the cluster is 1 - x'S_c / n_c. If x itself belongs to the
+    cluster, its mean distance from the other rows is (n_c - x'S_c) / (n_c - 1). If the row is the
+    only one in its cluster, its silhouette is 0. The silhouette is also 0 if a and b are both at
+    most 1e-13, because they may then be rounding errors of 0.
 
     Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987).
 
@@ -157,7 +158,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Return the silhouette of every row; `sums` (n, C) contains sums of its cosines by cluster.
+    """Return the silhouette of every row, from the sums (n, C) of its cosines with each cluster.
 
     The array `sums` is overwritten.
     """

@@ -63,7 +63,7 @@ class FactorModel(
       the name of an array without the final underscore, and a value contains one letter per axis of
       the array. Axes with the same letter have the same length, and the letter p stands for the
       items. If a value ends with "?", the array may be None, in which case it is not stored;
-    - ``_saved_fields``, which returns the data to save that are not arrays, as a JSON document that
+    - ``_saved_fields``, which returns everything to save except the arrays, as a JSON document that
       contains the validated "parameters";
     - ``_restore``, which sets the attributes that ``_saved_fields`` has saved.
     """
@@ -131,8 +131,9 @@ class FactorModel(
         k : int
             Number of items per user, from 1 to p.
         exclude_seen : bool
-            If true, a user is not recommended items with a non-zero entry in the user's row of X.
-            If fewer than k items remain, the indices are padded with -1 and the scores with -inf.
+            If true, the recommendations of a user contain no item with a non-zero entry in the
+            user's row of X. If fewer than k items remain, the indices are padded with -1 and the
+            scores with -inf.
         n_threads : int, optional
             Number of threads. Default: the setting ``n_threads``.
         progress : callable, optional

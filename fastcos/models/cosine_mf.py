@@ -58,9 +58,9 @@ class CosineMF(FactorModel):
         Number k of latent dimensions.
     similarity : {"cosine", "layer_norm", "dot"}, default "cosine"
         The function that compares a user with an item. "layer_norm" is the cosine after layer
-        normalisation over the k dimensions without gain and offset, which subtracts the mean of
-        every row (arXiv:1607.06450). "dot" is the inner product of rows that are not normalised;
-        use "dot" to measure the effect of the normalisation.
+        normalisation over the k dimensions (arXiv:1607.06450). The layer normalisation subtracts
+        the mean of every row; gain and offset are not used. "dot" is the inner product of rows that
+        are not normalised; use "dot" to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
         The loss of an interaction. "info_nce" is the negative logarithm of the softmax over the
         item and the items that were drawn at random (arXiv:1807.03748). "negative_sampling" is the
@@ -85,11 +85,12 @@ class CosineMF(FactorModel):
         users to the power of ``negative_exponent`` (arXiv:1310.4546). If ``negative_exponent`` is
         0, all items that have users are equally probable.
     propensity_exponent : float, default 0.0
-        The weight of an interaction in the loss is its value divided by a propensity, which is the
-        number of users of the item to the power of ``propensity_exponent`` (arXiv:1602.05352). If
-        ``propensity_exponent`` is 0, the weight of an interaction is its value.
+        The weight of an interaction in the loss is its value divided by a propensity. The
+        propensity is the number of users of the item to the power of ``propensity_exponent``
+        (arXiv:1602.05352). If ``propensity_exponent`` is 0, the weight of an interaction is its
+        value.
     norm_penalty : float, default 0.0
-        Weight, in the loss, of the penalty Σ (|row| - 1)^2, a sum over the rows of P and B
+        Weight, in the loss, of the penalty Σ (|row| - 1)^2. The sum is over the rows of P and B
         (arXiv:2504.16318).
     learning_rate : float, default 0.3
         Length of the first step by which training changes a row of A or B. The optimiser, Adagrad,
@@ -102,8 +103,8 @@ class CosineMF(FactorModel):
         Share of each user's interactions that is held out for early stopping; 0 to train without
         early stopping.
     n_iter_no_change : int, default 3
-        Number of passes without a decrease of the held-out loss after which training stops. The
-        fitted model is the model after the pass with the smallest held-out loss.
+        Training stops after this number of passes in a row without a decrease of the held-out loss.
+        The fitted model is the model after the pass with the smallest held-out loss.
     random_state : int or numpy.random.Generator, default 0
         Seed for the initial parameters, the held-out interactions, the order of the users and the
         negative samples. Results with the same seed are bit-for-bit identical.

@@ -35,7 +35,8 @@ _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
 # The default λ suppresses the directions whose singular values are smaller than singular value
-# number _KNEE_SHARE * k, as the λ of the paper does in its simulation.
+# number _KNEE_SHARE * k. In its simulation, the paper uses a λ that suppresses about the same
+# directions.
 _KNEE_SHARE = 0.2
 
 
@@ -74,15 +75,15 @@ class LinearMF(FactorModel):
         f of the users, multiply λ by f for Eq. 1, and by f^½ for Eq. 2. Default: the result of
         :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
-        The means that are subtracted from X: the column means (True), the row means ("rows"), or
-        row and column means, after which the rows and the columns sum to 0 ("both"). X remains
-        sparse, because the means are handled as separate matrices of rank one.
+        The means that are subtracted from X. True subtracts the column means, and "rows" the row
+        means. "both" subtracts row and column means, so that all rows and all columns sum to 0. X
+        remains sparse, because the means are handled as separate matrices of rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
         The method that computes the SVD. "direct" computes the eigendecomposition of the smaller
-        Gram matrix, X'X or X X', to the precision of float64; if both dimensions of X exceed 2,048,
-        "direct" uses the Lanczos method for this purpose. "randomized" stops as soon as the
-        relative residual of every singular triplet is at most ``tol``. "auto" chooses "direct" if
-        the smaller dimension of X is at most 1,024, and "randomized" otherwise.
+        Gram matrix, X'X or X X', to the precision of float64. If both dimensions of X exceed 2,048,
+        "direct" uses the Lanczos method for the eigendecomposition. "randomized" stops as soon as
+        the relative residual of every singular triplet is at most ``tol``. "auto" chooses "direct"
+        if the smaller dimension of X is at most 1,024, and "randomized" otherwise.
     tol : float, default 1e-3
         Largest relative residual of a singular triplet that the solver "randomized" accepts.
     random_state : int or numpy.random.Generator, default 0
@@ -115,8 +116,8 @@ class LinearMF(FactorModel):
     Warns
     -----
     AmbiguousSolutionWarning
-        Issued if σ_k = σ_{k+1} > 0, because another k-dimensional subspace then has the same loss;
-        only the solver "direct" issues this warning.
+        Issued by the solver "direct" if σ_k = σ_{k+1} > 0. If σ_k = σ_{k+1}, another k-dimensional
+        subspace has the same loss.
 
     See Also
     --------
@@ -126,9 +127,10 @@ class LinearMF(FactorModel):
     Notes
     -----
     If the smaller dimension m of X is at most 2,048, the solver "direct" takes O(nnz m + m³) time
-    and O(m²) memory; for a larger m, it makes several passes over X per component. Without
-    centring, the embeddings of users and items that have no interactions are zero. The largest
-    magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12), because squares are summed.
+    and O(m²) memory. If both dimensions of X exceed 2,048, "direct" makes several passes over X per
+    component. Without centring, the embeddings of users and items that have no interactions are
+    zero. The largest magnitude in X must be from 1e-60 to 1e60 (float32: 1e-12 to 1e12), because
+    squares are summed.
 
     If λ = 0 and the rank of X is below p, other matrices AB' fit X equally well; the solution is
     the matrix with the smallest norm.
@@ -186,9 +188,8 @@ class LinearMF(FactorModel):
             Interactions of n users with p items.
         y : None, not used
         progress : callable, optional
-            Function that is called as progress(done, total), in the same way as by
-            :func:`fastcos.randomized_svd`. The solver "direct" calls progress only once, at the
-            end.
+            Function that is called as progress(done, total); :func:`fastcos.randomized_svd`
+            describes the calls. The solver "direct" calls progress only once, at the end.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -210,8 +211,8 @@ class LinearMF(FactorModel):
                     stacklevel=2,
                 )
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # The embedding of an item without interactions may contain rounding errors of 1e-17, and is
-        # set to 0, because normalising the embedding would turn the rounding errors into an
+        # The embedding of an item without interactions may contain rounding errors of 1e-17. Such
+        # an embedding is set to 0, because normalising it would turn the rounding errors into an
         # arbitrary direction.
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
@@ -244,12 +245,12 @@ class LinearMF(FactorModel):
     def default_regularization(self, objective: str) -> float:
         """Return the λ at which an objective begins to suppress direction number k/5.
 
-        In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so that both
-        objectives suppress directions whose singular value is below about 100; about 10 of the 50
-        singular values are above 100. Accordingly, the default λ is singular value number k/5 for
-        Eq. 2, and the square of this singular value for Eq. 1. For Eq. 2 with k up to 5, λ is half
-        of the largest singular value, because singular value number k/5 would make all columns of
-        the solution zero.
+        In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
+        suppress directions whose singular value is below about 100. About 10 of the 50 singular
+        values are above 100. The default λ is singular value number k/5 for Eq. 2, and the square
+        of this singular value for Eq. 1. For Eq. 2 with k up to 5, λ is half of the largest
+        singular value, because singular value number k/5 would make all columns of the solution
+        zero.
 
         Examples
         --------
@@ -302,8 +303,8 @@ class LinearMF(FactorModel):
         ndarray (m, k), float32 or float64
             The user embeddings, in the wider type of X and ``components_``. If ``center`` is True
             or "both", the vector ``mean_`` is subtracted from every row of X before the
-            multiplication; if ``center`` is "rows" or "both", the mean of every row is subtracted
-            from the row.
+            multiplication. If ``center`` is "rows" or "both", the mean of each row of X is
+            subtracted from the row.
         """
         check_is_fitted(self)
         return self._embed(self._as_matrix(X, reset=False), rescaling)
@@ -365,7 +366,7 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k singular triplets, or k + 1 from the direct solver, to detect σ_k = σ_{k+1}."""
+    """Return k singular triplets. The direct solver returns one more, to detect σ_k = σ_{k+1}."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)

@@ -2,8 +2,8 @@
 
 All transformers of this module keep X sparse and follow the conventions of scikit-learn: ``fit``
 learns parameters from X, and ``transform`` applies them to the same or other rows. Subtracting
-means would make X dense, so :class:`StandardizeColumns` only scales the columns, and provides their
-means for the argument ``center=`` of :func:`fastcos.matmul` and of the SVD.
+means would make X dense, so :class:`StandardizeColumns` only scales the columns. To subtract the
+means nevertheless, pass them as ``center=`` to :func:`fastcos.matmul` or to the SVD.
 """
 
 import itertools
@@ -40,10 +40,10 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     """Return the row means and the column means of a validated matrix or of InteractionShards.
 
     The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
-    Subtracting row means r and column means m is called double centring: the rows and columns of
-    X - r 1' - 1 m' + mean sum to 0, where mean is the overall mean. If the function returns row
-    means and column means, it therefore subtracts the overall mean from the column means. Source:
-    arXiv:2403.05440, footnote 1.
+    Subtracting row means r and column means m is called double centring. If mean is the overall
+    mean, the rows and columns of X - r 1' - 1 m' + mean sum to 0. If the function returns both row
+    means and column means, only the row means contain the overall mean; it is subtracted from the
+    column means. Source: arXiv:2403.05440, footnote 1.
 
     Examples
     --------
@@ -217,8 +217,8 @@ class PopularityWeights(_Transformer):
     ----------
     column_power : float, default 0.5
         Exponent of the popularities; a negative exponent favours popular items. The exponent 3/4 of
-        word2vec is not ``column_power``: it is the exponent of the distribution of negative
-        samples, which is ``negative_exponent`` in ``CosineMF``.
+        word2vec is not ``column_power``, but the exponent of the distribution of negative samples
+        (``negative_exponent`` in ``CosineMF``).
     row_power : float, default 0
         Exponent of the activities of the users.
 
@@ -256,7 +256,7 @@ class PopularityWeights(_Transformer):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the rows X (m, p), weighted by activity and popularity."""
+        """Return the rows X (m, p), weighted by activity of users and popularity of items."""
         check_is_fitted(self)
         X = self._as_matrix(X, reset=False)
         columns, rows = _power(self.popularity_, -self.column_power), None
@@ -268,16 +268,16 @@ class PopularityWeights(_Transformer):
 class ShiftedPPMI(_Transformer):
     """Transformer that multiplies X by the shifted positive pointwise mutual information (PPMI).
 
-    The co-occurrence count #(i,j) of the items i and j is Σ x_i x_j over the rows of X, which is
-    the number of rows that contain both items if X is binary. The count #(i) of an item i is the
-    sum of #(i,j) over all other items j. The shifted PPMI of the items i and j is
-    max(0, ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift), where the sum is over all items c.
+    The co-occurrence count #(i,j) of the items i and j is Σ x_i x_j over the rows of X. If X is
+    binary, this count is the number of rows that contain both items. The count #(i) of an item i is
+    the sum of #(i,j) over all other items j. The shifted PPMI of the items i and j is max(0,
+    ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift), where the sum is over all items c.
 
-    ``fit`` computes the shifted PPMI of every pair of different items, and stores it in ``ppmi_``,
-    a CSR matrix (p, p) that is symmetric only for β = 1. ``transform`` returns the product of X and
-    ``ppmi_``. The SVD of ``ppmi_`` approximates skip-gram with negative sampling: skip-gram
-    factorises the same matrix without the maximum and with a weighted loss, and the two
-    factorisations are the same only if the rank is large enough.
+    ``fit`` computes the shifted PPMI of every pair of different items, and stores the values in
+    ``ppmi_``. ``ppmi_`` is a CSR matrix (p, p), which is symmetric only for β = 1. ``transform``
+    returns the product of X and ``ppmi_``. The SVD of ``ppmi_`` approximates skip-gram with
+    negative sampling. Skip-gram factorises the same matrix without the maximum and with a weighted
+    loss, so the two factorisations are the same only if the rank is large enough.
 
     Parameters
     ----------

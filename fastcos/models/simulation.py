@@ -134,7 +134,7 @@ def simulate_interactions(
     All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p
     numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
-    separate random streams, so a different choice for one of them does not change the random
+    separate random streams. A different choice for one of them therefore does not change the random
     numbers of the others.
 
     Parameters
@@ -144,15 +144,15 @@ def simulate_interactions(
     n_clusters : int
         Number C of clusters, from 1 to n_items. Some clusters may be tiny or empty.
     item_exponent : (float, float)
-        The lower and the upper end of the interval from which β_c is drawn, each from 0 to 20, or
-        from 0.1 to 20 unless popularity_distribution is "rank_zipf".
+        The lower and the upper end of the interval from which β_c is drawn. Both ends must be from
+        0 to 20 or, unless popularity_distribution is "rank_zipf", from 0.1 to 20.
     user_exponent : float
-        Exponent of the distribution of the numbers k_u of interactions, from 0 to 20, or from 0.1
-        to 20 if activity_distribution is "pareto_clipped".
+        Exponent of the distribution of the numbers k_u of interactions. The exponent must be from 0
+        to 20 or, if activity_distribution is "pareto_clipped", from 0.1 to 20.
     preset : str
         A name in ``fastcos.models.presets()``. The default "zipf_bounded" applies the power laws of
-        the paper to the ranks of the items by popularity, and to the numbers of interactions of
-        users, from 1 to n_items.
+        the paper to ranks: the popularity of an item depends on its rank in its cluster. The
+        numbers of interactions of users follow a power law on the numbers from 1 to n_items.
     cluster_probabilities : {"uniform", "dirichlet"} or array_like (C,), optional
         Probabilities with which items are assigned to the clusters: all equal ("uniform"), drawn
         from a Dirichlet distribution of concentration 1 ("dirichlet"), or proportional to an array.
@@ -174,8 +174,8 @@ def simulate_interactions(
     activity_distribution : {"bounded_power", "pareto_clipped"}, optional
         The distribution of the numbers k_u of interactions. With "bounded_power", P(k_u = x) is
         proportional to x^-user_exponent for x from 1 to p. With "pareto_clipped", k_u is
-        U^(-1/user_exponent), rounded down and limited to p / 2 (but at least 1), where U is
-        uniformly distributed from 0 to 1.
+        U^(-1/user_exponent), where U is uniformly distributed from 0 to 1. The number k_u is
+        rounded down and limited to p / 2, but it is at least 1.
     interactions_per_user : int, optional
         Number of interactions k_u of every user, from 1 to n_items. By default, k_u is drawn from
         activity_distribution.

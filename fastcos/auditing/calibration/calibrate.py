@@ -139,8 +139,8 @@ def calibrate(
     bins = bins_of(pairs)
     counts = count_scores(pairs, bins)
     above = np.append(np.cumsum(counts[::-1])[::-1], 0)
-    # For each rate, find the lowest edge of a bin for which the share of the pairs with a score at
-    # or above this edge is at most the rate.
+    # For each rate, find the lowest bin edge such that the share of the pairs with scores at or
+    # above the edge is at most the rate.
     levels = np.array([bins.edges[np.argmax(above <= rate * pairs.total)] for rate in RATES])
     query_counts, item_counts = count_rows(pairs, levels)
     rescaling = None

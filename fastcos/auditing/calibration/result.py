@@ -26,9 +26,9 @@ _MIN_EXPECTED_PAIRS = 2
 # distance of 0.1, the probabilities that the tail model returns are wrong by about 10 %.
 _POOR_FIT = 0.1
 # For the interval of a false-positive rate, the ratio of pairs to independent pairs is computed at
-# _RATE_FACTOR times the rate, which is halfway, on the logarithmic scale, to the next higher rate
-# in RATES. The ratio at the rate itself would yield intervals that are too narrow, as
-# `tests.robustness.calibrated_rates held_out` shows.
+# _RATE_FACTOR times the rate. On the logarithmic scale, _RATE_FACTOR times a rate is halfway to the
+# next higher rate in RATES. At the rate itself, the ratio of pairs to independent pairs would yield
+# intervals that are too narrow, as `tests.robustness.calibrated_rates held_out` shows.
 _RATE_FACTOR = 10**0.5
 
 

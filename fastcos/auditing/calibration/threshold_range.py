@@ -20,10 +20,10 @@ _NEAR = 200
 # rescaling`.
 _VERTEX_STEPS = 8
 # Largest number of rescalings D that Powell's method evaluates for each end of the range, after the
-# steps towards a vertex.
+# steps towards a vertex of the box.
 _TRIALS = 400
 # If there are at most _FEW_COLUMNS columns, the algorithm DIRECT searches the whole box of allowed
-# rescalings before Powell's method, with _GLOBAL_TRIALS evaluations per column.
+# rescalings before Powell's method. DIRECT makes _GLOBAL_TRIALS evaluations per column.
 # `tests.robustness.calibrated_rates rescaling` compares other values of _GLOBAL_TRIALS.
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000
@@ -172,7 +172,7 @@ def threshold_range(
     unscaled_threshold = pairs.threshold(np.zeros(unit.shape[1]))
     ends = []
     for sign in (-1.0, 1.0):
-        # ``point`` contains the logarithms of the weights w = D^-2 of the columns, each of which
+        # ``point`` contains the logarithms of the weights w = D^-2 of the columns. Each logarithm
         # lies between 0 and 2 ln(condition).
         best_threshold, point = unscaled_threshold, np.zeros(unit.shape[1])
         for _ in range(_VERTEX_STEPS):

@@ -159,14 +159,14 @@ class LabelTask:
         """Return the precision@k of each row of `scores` (b, m), and its k highest-scoring columns.
 
         Row i of `scores` belongs to a query. The column positions[i], which contains the score of
-        the query with itself, is left out, and its score is overwritten. If too many columns have
-        the k-th highest score, so that not all of them can be among the k columns, each of them
-        counts as the same fraction of a column.
+        the query with itself, is left out, and its score is overwritten. If more columns share the
+        k-th highest score than fit among the k columns, each column with this score counts as the
+        same fraction of a column.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
-        # The columns are divided into groups, and the k-th largest of the maxima of these groups is
-        # a lower bound of the k-th score, which is faster to compute than a partition of all
+        # The columns are divided into groups. The k-th largest of the maxima of these groups is a
+        # lower bound of the k-th score. The bound is faster to compute than a partition of all
         # columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)

@@ -11,7 +11,7 @@ from fastcos.validation import Floats, Integers
 
 
 def tie_groups(values: Floats) -> Integers:
-    """Return the tie group of each value, which is its rank among the distinct values, from 0."""
+    """Return the tie group of each value: its rank among the distinct values, counted from 0."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
@@ -19,7 +19,8 @@ def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> flo
     """Return the weighted Spearman correlation of two vectors, each given by its tie groups.
 
     Entry i of each vector has the weight weights[i]. Entries in the same tie group have the same
-    rank, the mean of their places. If one of the two vectors is constant, the correlation is 0.
+    rank: the mean of the places that they occupy in ascending order. If one of the two vectors is
+    constant, the correlation is 0.
     """
     x, y = (_mean_ranks(groups, weights) for groups in (first, second))
     total = weights.sum()
