@@ -21,11 +21,11 @@ class _MissingAttribute:
 
 
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a class decorator; access to any attribute in ``replacements`` then raises an error.
+    """Return a class decorator after which access to any attribute in ``replacements`` is an error.
 
-    ``replacements`` maps each missing attribute to the attribute to use instead, which the error
-    message names. The error is an AttributeError, so ``hasattr`` returns False for these names, on
-    the class and on its instances.
+    ``replacements`` maps the name of each missing attribute to the attribute that the error message
+    suggests. The error is an AttributeError, so ``hasattr`` returns False for these names, on the
+    class and on its instances.
     """
 
     def decorate(cls: Class) -> Class:

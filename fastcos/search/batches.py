@@ -51,8 +51,9 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the bytes that blocks of low-precision rows may take after conversion to float32.
 
-    n_bytes is the size of all original rows. The result is n_bytes or a fixed minimum, whichever is
-    larger, so a search of many low-precision rows at most doubles the memory that the rows take.
+    n_bytes is the size of all original rows. The result is the larger of two numbers: n_bytes and a
+    fixed minimum. A search of many low-precision rows therefore at most doubles the memory that the
+    rows take.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

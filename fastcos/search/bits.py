@@ -40,10 +40,10 @@ def bit_top_k(
 ) -> Neighbors:
     """Return the nearest neighbours of each query among rows of packed bits.
 
-    The queries and the items are uint8 arrays (n, b) and (m, b), in which each byte holds eight
-    bits, as np.packbits returns them and as FAISS expects them. The arguments and the result are
-    those of ``top_k``. The search takes O(n m b) time. Rows are copied only if they are not
-    C-contiguous or b is not a multiple of eight.
+    The queries (n, b) and the items (m, b) are uint8 arrays. Each byte holds eight bits, in the
+    format that np.packbits returns and FAISS expects. The arguments and the result are those of
+    ``top_k``. The search takes O(n m b) time. Rows are copied only if they are not C-contiguous or
+    b is not a multiple of eight.
     """
     query_bytes = _as_bytes("queries", queries, or_vector=items is not None)
     item_bytes = query_bytes if items is None else _as_bytes("items", items)

@@ -1,9 +1,9 @@
 """The numbers by which searches are planned, and by which their time is estimated.
 
-``fastcos.search.plan`` compares the sizes of a search with the thresholds of this module to decide
-how the search runs, and ``fastcos.search.estimate`` computes from the rates of this module how long
-the search takes. The numbers were measured by ``python -m bench.lab.search_plan`` and
-``python -m bench.lab.explain``; ``docs/dev/costs.md`` contains the measurements.
+To decide how a search runs, ``fastcos.search.plan`` compares its sizes with the thresholds of this
+module. To estimate how long a search takes, ``fastcos.search.estimate`` uses the rates of this
+module. The numbers were measured by ``python -m bench.lab.search_plan`` and ``python -m
+bench.lab.explain``; ``docs/dev/costs.md`` contains the measurements.
 """
 
 import dataclasses
@@ -58,14 +58,14 @@ class CostModel:
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
     bytes_beside_codes: int = 160
-    # If exclude_ids excludes at most this many items for all queries, the search finds as many
-    # additional neighbours, from which the excluded items are then removed. If exclude_ids excludes
-    # more items, the search uses a mask of allowed items, whose construction takes time
-    # proportional to the number of all items.
+    # If exclude_ids excludes at most this many items for all queries, the search finds one
+    # additional neighbour for each excluded item, and the excluded items are then removed from the
+    # results. If exclude_ids excludes more items, the search uses a mask of allowed items. Making a
+    # mask takes time proportional to the number of all items.
     max_dropped_ids: int = 64
-    # Equal rows are grouped only if each row occurs at least this many times on average, where the
-    # average is over all rows. If rows occur fewer times on average, most groups are single rows,
-    # and grouping takes longer than it saves.
+    # Equal rows are grouped only if a row of the data occurs at least this many times on average.
+    # If rows occur fewer times on average, most groups are single rows, and grouping takes longer
+    # than it saves.
     min_average_copies: float = 2.0
 
     # --- Groups of items, of which each query searches one ----------------------------------------
@@ -83,15 +83,16 @@ class CostModel:
     min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
-    # A search with at most this many queries is one launch: if there are fewer panels of queries
-    # than threads, the threads divide the rows; otherwise, the threads divide the queries.
+    # A search with at most this many queries is one launch. The threads divide the rows if there
+    # are fewer panels of queries than threads; otherwise, they divide the queries.
     max_queries_sharing_rows: int = 64
     # A search uses a further thread only if the thread has at least this many bytes of codes to
     # read. If a thread reads fewer bytes, waking it and merging its results takes longer than it
     # saves.
     min_bytes_per_thread: int = 1 << 23
     # Reading the codes one more time takes as long as comparing them with this many queries. The
-    # number is larger for AMX, whose tiles compare a whole panel of queries at once.
+    # number of queries is larger for AMX, because a tile of AMX compares a whole panel of queries
+    # at once.
     queries_per_reading: int = 4
     queries_per_reading_amx: int = PANEL
     # The largest number of panels in a range. Ranges should be long, because each range has
@@ -106,8 +107,8 @@ class CostModel:
     # candidate for several queries of a block is read from memory only once, and reading wide rows
     # takes much time.
     wide_columns: int = 768
-    # The overhead in seconds of a block of queries, which does not depend on the number of its
-    # queries, and the overhead in seconds of each query that is compared by itself, without a tile.
+    # Two overheads in seconds: of a block of queries, for any number of queries in the block; and
+    # of a query that is compared by itself, without a tile.
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, in units of the time in which a panel of queries is
@@ -115,9 +116,10 @@ class CostModel:
     # larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides only the queries among the threads if there are at most
-    # max_threads_without_ranges threads. With more threads, the search also divides the rows into
-    # ranges if this is estimated to take less than max_share_of_time_in_ranges times the time
-    # without ranges. Ranges must save much time, because each range collects its own candidates.
+    # max_threads_without_ranges threads. With more threads, the search may also divide the rows
+    # into ranges. Ranges are used if the estimated time with ranges is less than
+    # max_share_of_time_in_ranges times the estimated time without ranges. Ranges must save much
+    # time, because each range collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. Another pass, in which
@@ -146,12 +148,13 @@ class CostModel:
     candidates_besides: int = 64
     min_capacity: int = 1024
     # The first threshold of a query is a score that probably at least k rows reach. To estimate the
-    # first threshold, the best score of each panel in a sample is computed; the threshold is the
-    # score with a certain rank among the best scores. The rank is the expected number of the k best
-    # rows that are in the sample, plus this many standard deviations of that number, so that the
-    # threshold is too high for only one query in a hundred. If the first threshold of a query is
-    # too high, a block search repeats the search of the query, and a search that compares the query
-    # by itself repeats only one step (``task_grid.guess_rank``).
+    # first threshold, the best score of each panel in a sample is computed. The first threshold is
+    # the score that has a certain rank among these best scores. To compute the rank, let N be the
+    # number of the k best rows that are in the sample: the rank is the expected value of N plus
+    # threshold_deviations standard deviations of N. The first threshold is then too high for only
+    # one query in a hundred. If the first threshold of a query is too high, a block search repeats
+    # the search of the query, and a search that compares the query by itself repeats only one step
+    # (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one in this number of panels is in the sample.
     max_sample_stride: int = 16
@@ -160,15 +163,15 @@ class CostModel:
     # sampled, because a search of very few queries scores the sampled panels twice.
     min_sampled_panels: int = 32
     # Because the codes have rounding errors, a number is added to the rank of the first threshold:
-    # the first number if the sample contains only some of the panels, and the second number if it
-    # contains all panels.
+    # rank_margin_of_sample if the sample contains only some of the panels, and rank_margin_of_all
+    # if the sample contains all panels.
     rank_margin_of_sample: float = 1.5
     rank_margin_of_all: float = 4.5
 
     # --- The projection: short codes along the leading principal axes ----------------------------
-    # A projection stores for each row a second, shorter code, which consists of the coordinates of
-    # the row along a few principal axes of the rows. The short codes rule out most rows, so that
-    # the full codes of only the remaining rows must be compared with the query.
+    # A projection stores for each row a second, shorter code: the coordinates of the row along a
+    # few principal axes of the rows. The short codes rule out most rows. Only the full codes of the
+    # remaining rows must then be compared with the query.
 
     # The number of axes onto which rows are projected: None stands for the number that a sample of
     # the rows suggests, and 0 for no projection. Tests and benchmarks set other numbers of axes.
@@ -181,9 +184,9 @@ class CostModel:
     # index have performed this number of multiply-adds.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
-    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier, after this
-    # share of min_work_to_project, if k is at most the smaller number in usual_k; for a larger k,
-    # the share of min_work_to_project grows in proportion to k until it is 1.
+    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier: after this
+    # share of min_work_to_project if k is at most the smaller number in usual_k. For a larger k,
+    # the share grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
     # axes to the number of columns. A projection onto more axes saves too little time.
@@ -201,9 +204,9 @@ class CostModel:
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
-    # threshold_ranks contains a number k, and the rank that the threshold has, on average over a
-    # search, among all scores of the query. The number of axes is chosen by the mean cost over the
-    # values of k in usual_k.
+    # threshold_ranks contains a number k and a rank: on average over a search for k neighbours, the
+    # threshold has this rank among all scores of the query. The number of axes is chosen by the
+    # mean cost over the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
@@ -215,11 +218,10 @@ class CostModel:
     tile_overhead_columns: float = 22
     pair_overhead_columns: float = 2200.0
     pair_cost_per_column: float = 2.0
-    # A projection is added only if the tiles are estimated to be at least this many times as fast
-    # with the projection as without it; the first number is for searches with few queries, and the
-    # second number is for searches with many queries. The tiles must become much faster, because a
-    # projection does not reduce the time for the float64 scores, and because every query must be
-    # projected.
+    # A projection is added only if it is estimated to make the tiles at least this many times as
+    # fast. The first number is for searches with few queries, and the second number is for searches
+    # with many queries. The tiles must become much faster, because the float64 scores take the same
+    # time as without a projection, and because every query must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------
@@ -230,11 +232,11 @@ class CostModel:
     batch_share: float = 0.25
     # The bytes that a query takes in addition to its columns and its k results.
     batch_bytes_per_query: int = 128
-    # If items are read in blocks, segment_search_share of the working memory is reserved for
-    # searching a segment, the queries of a batch may take at most read_queries_share, and the rest
-    # of the working memory is for a segment of items. Batches and segments should be large, because
-    # all items are packed again for every batch, and all queries of a batch are packed again for
-    # every segment.
+    # If items are read in blocks, the working memory is divided into three shares. The share
+    # segment_search_share is reserved for searching a segment, the queries of a batch may take at
+    # most the share read_queries_share, and the rest is for a segment of items. Batches and
+    # segments should be large, because all items are packed again for every batch, and all queries
+    # of a batch are packed again for every segment.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
@@ -264,11 +266,11 @@ class CostModel:
     # --- Measures for which an inner product is only an upper bound (filter_refine) ---------------
     # For each query, the measure scores this many candidates in addition to k.
     extra_candidates: int = 14
-    # If k + extra_candidates candidates do not suffice for a query, all items whose bound is high
-    # enough are collected in a list, which has this capacity at first.
+    # If k + extra_candidates candidates do not suffice for a query, a list collects all items whose
+    # bound is high enough. The list of a query has this capacity at first.
     refined_capacity: int = 256
-    # If the list of a query is too short for the items whose bound is high enough, they are
-    # collected again, in a list whose capacity is this many times as large.
+    # If the list of a query is too short for all items whose bound is high enough, these items are
+    # collected again. The capacity of the new list is this many times as large.
     refined_growth: int = 8
     # The bytes that a candidate takes while the measure scores it.
     refined_bytes_per_candidate: int = 128

@@ -29,8 +29,8 @@ class DuplicateGroups(NamedTuple):
 
     first (u,) contains the lowest row number of each of the u groups. group_of (p,) contains, for
     each of p rows, the number of its group. The row numbers of group g are members[starts[g] :
-    starts[g + 1]], in ascending order; members has the shape (n,) for n grouped rows, and starts
-    has the shape (u + 1,).
+    starts[g + 1]], in ascending order. For n grouped rows, members has the shape (n,) and starts
+    the shape (u + 1,).
     """
 
     first: Integers
@@ -94,8 +94,8 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
     """Return a hash of each row and its bias.
 
-    The hash is the sum, modulo 2^64, of the words of the row and of the bits of its bias, each
-    multiplied by a fixed random 64-bit weight.
+    Each word of the row and the bits of its bias are multiplied by fixed random 64-bit weights; the
+    hash is the sum of these products, modulo 2^64.
     """
     words = encoded.rows.view(f"u{min(4, encoded.rows.itemsize)}")
     weights = np.random.default_rng(0).integers(2**64, size=words.shape[1] + 1, dtype=np.uint64)

@@ -507,7 +507,7 @@ def _bytes(value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Return a number as text, with two digits or with all digits before the point."""
+    """Return a number as text with two significant digits, or with all digits before the point."""
     if value <= 0:
         return "0"
     digits = max(0, 1 - math.floor(math.log10(value)))

@@ -27,8 +27,8 @@ from fastcos.validation import Floats, Integers
 
 # _min_raw_scores lowers a raw score at most this many times, by steps that double each time.
 _DOUBLINGS = 40
-# After it has lowered the raw score, _min_raw_scores bisects the last step this many times, which
-# reduces the error to less than 2 % of the step.
+# After it has lowered the raw score, _min_raw_scores bisects the last step this many times. The
+# error is then less than 2 % of the last step.
 _HALVINGS = 6
 
 
@@ -65,7 +65,7 @@ def filter_and_refine(
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
         # If there are as many candidates as items, or if the last candidate of a query is padding,
-        # then the candidates are all items that the query may find, so no item is missing.
+        # the candidates are all items that the query may find. Such a query is finished.
         places = np.flatnonzero(candidates[:, -1] >= 0) if width < n_items else batch[:0]
         if len(places):
             bounds = measure.upper_bound(part.rows[places], last_scores[batch[places]])
@@ -129,8 +129,8 @@ def _refine_all(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
-    The function computes the exact score of an item if the raw score of its bound is at least the
-    entry of the query in min_raw_scores (n,).
+    min_raw_scores (n,) contains one raw score per query. The function computes the exact score of
+    an item if the raw score of its bound is at least this number.
     """
     n = len(queries.rows)
     n_items = len(segment.live_row_numbers) if allowed_rows is None else allowed_rows.count
@@ -167,10 +167,10 @@ def _min_raw_scores(
 ) -> Floats:
     """Return, for each query, the lowest raw score of the bound with which items are scored.
 
-    No item with a raw score below the returned number has an exact score of at least min_scores
-    (n,). The function starts at last_scores (n,), the raw scores of the last candidates. The
-    function lowers the raw score by steps that double each time, until the upper bound that follows
-    from the raw score is below min_scores, and bisects the last of these steps. The result is -inf
+    Every item with an exact score of at least min_scores (n,) has at least the returned raw score.
+    The function starts at last_scores (n,), the raw scores of the last candidates. The function
+    lowers the raw score by steps that double each time. When the upper bound that follows from the
+    raw score is below min_scores, the function stops and bisects the last step. The result is -inf
     if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9

@@ -1,8 +1,8 @@
 """Restrict what queries can find: excluded pairs of a query and an item, and allowed items.
 
-``as_filters`` combines the filters of an index search, by position or by id, into filters by
-position. ``ExcludedItems`` and ``AllowedRows`` are the filters of one segment, by row number, and
-``kernel_filters`` converts them to the record that kernels read.
+An index search may filter items by position or by id; ``as_filters`` combines both kinds into
+filters by position. ``ExcludedItems`` and ``AllowedRows`` are the filters of one segment, by row
+number, and ``kernel_filters`` converts them to the record that kernels read.
 """
 
 import itertools
@@ -55,7 +55,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return ExcludedItems by which each of n queries excludes nothing, or query i only item i.
+    """Return ExcludedItems for n queries that exclude nothing, or of which query i excludes item i.
 
     exclude_self says whether query i excludes item i.
     """

@@ -253,8 +253,9 @@ class SimilarityIndex:
         items : array_like (new, d)
             The new rows, whose type may differ from the type of the rows in the index.
         ids : array_like (new,), int64 or str, of the same type as the ids of the index
-            The ids of the new items, none of which may be in the index. Default: the positions, if
-            the ids of the other items are their positions as well.
+            The ids of the new items, none of which may be in the index. If the ids of all other
+            items are their positions, the default is that the ids of the new items are their
+            positions, too.
         groups : array_like (new,), int64 or str, of the same type as the groups of the index
             The group of each item. Required if the index has groups.
 
@@ -657,7 +658,8 @@ class SimilarityIndex:
         -------
         Rescored
             indices (n, k) int64, which are positions; scores (n, k) float32; and missing (n,)
-            int64, the number of the k nearest items of each query that are not in indices.
+            int64. For each query, missing contains how many of its k nearest items are not in
+            indices.
 
         Raises
         ------
@@ -695,9 +697,9 @@ class SimilarityIndex:
         path : path-like
             A new directory, or a directory to which an index was saved before.
         canaries : array_like (c, d), optional
-            The rows of a few fixed inputs, embedded by the model of this index, with which
-            ``check_canaries`` later compares new embeddings of the same inputs. The canaries stay
-            in the directory until you pass other canaries.
+            The rows that the model of this index computes for a few fixed inputs. Later,
+            ``check_canaries`` compares the canaries with new embeddings of the same inputs. The
+            canaries stay in the directory until you pass other canaries.
         replace : bool
             Whether this index may replace an index of another model in the directory. Two indexes
             are of different models if their numbers of columns differ, or if the old index has a
@@ -708,9 +710,9 @@ class SimilarityIndex:
         Raises
         ------
         TypeError
-            The rows are memory-mapped; or the measure cannot be stored, because its class is not
-            registered, or because it contains objects other than names, numbers and arrays, such as
-            a model.
+            The rows are memory-mapped, or the measure cannot be stored. A measure cannot be stored
+            if its class is not registered, or if one of its parameters is an object such as a
+            model, and not a name, a number or an array.
         ValueError
             The directory contains files that are not an index, or an index of another model, or a
             version that another process has saved since this index was opened or saved.
@@ -807,9 +809,10 @@ class SimilarityIndex:
         ------
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
-            if the directory now contains an index of another model: its number of columns differs,
-            or this index has a model name and the saved index has another name or none. After a
-            ValueError, searches continue to use the old items.
+            if the directory now contains an index of another model. Two indexes are of different
+            models if their numbers of columns differ, or if this index has a model name and the
+            saved index has another name or none. After a ValueError, searches continue to use the
+            old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()

@@ -1,8 +1,8 @@
 """The items of an index at one moment.
 
-An ``IndexState`` never changes. To change an index, a new state is computed, which replaces the old
-state in a single assignment. A search that is running during the assignment finishes with the old
-state.
+An ``IndexState`` never changes. To change an index, a new state is computed, and a single
+assignment replaces the old state by it. A search that is running during the assignment finishes
+with the old state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -147,7 +147,7 @@ class IndexState:
         return vectors
 
     def with_ids(self, neighbors: Neighbors) -> IndexNeighbors:
-        """Return neighbours (positions and scores) with the ids of the items added."""
+        """Return these neighbours (positions and scores) together with the ids of the items."""
         return IndexNeighbors(*neighbors, self.ids_at(np.asarray(neighbors.indices)))
 
     def contents(self) -> Contents:

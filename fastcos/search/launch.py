@@ -1,4 +1,4 @@
-"""The launch of a kernel for few queries: a planned search in which only the queries are missing.
+"""The launch of a kernel for few queries: a planned search that only needs the queries to run.
 
 If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch: a single
 call of the kernel that the plan names. With several threads, a launch is one call for each range of
@@ -64,9 +64,9 @@ class Launch(NamedTuple):
         """Return row numbers and raw scores (n, k) of the best rows for each query (n, d).
 
         The queries must be C-contiguous, read-only rows. The kernel computes the norms of the
-        queries. If the launch was made with ``must_check`` and the norm of a query is zero, not
-        finite or far from 1, the kernel writes a status instead of the first row number, and the
-        result is None.
+        queries. If the launch was made with ``must_check``, the kernel checks the norms of the
+        queries. If a norm is zero, not finite or far from 1, the kernel writes a status instead of
+        the first row number, and the result is None.
         """
         packed, grid = self.packed, self.grid
         query_rows = match_row_type(queries, packed.arrays.rows.dtype)

@@ -40,16 +40,16 @@ _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # take less time than packing 1,000 items. From the second sample, the mean of the rows is computed.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # At least this many directions are compared. From 1,024 items on, one direction per 32 items is
-# compared, up to 128 directions: comparing 128 of 1,000 items would take 0.4 ms, as long as packing
-# all of these items.
+# compared, up to 128 directions. Comparing 128 of 1,000 items would take 0.4 ms, as long as packing
+# all 1,000 items.
 _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
 _MIN_ITEMS = 256
-# Two directions count as close if their cosine is at least this number, which differs from 1 by
-# 0.02, about the error of a cosine that is computed from codes.
+# Two directions count as close if their cosine is at least this number. The difference to 1 is
+# about the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
-# If one direction has at least this share of all directions close to it, the centre of these close
+# If at least this share of all directions is close to one of them, the centre of these close
 # directions becomes the shift.
 _MIN_CLOSE_SHARE = 0.15
 # If the mean of the unit rows has at least this length, the direction of the mean becomes the
@@ -84,8 +84,8 @@ class ItemScaling(NamedTuple):
         of the tiles; empty if there are no offsets. The offset of an item is its bias or, if rows
         are compared by distance or shifted, a number that is computed from the row.
     unit, offset_unit : float
-        The factors by which rows and offsets are multiplied, which are powers of two; for cosines,
-        rows are divided by their norms, and unit is 1.
+        Two powers of two: rows are multiplied by unit, and offsets by offset_unit. For cosines,
+        rows are divided by their norms instead, and unit is 1.
     """
 
     rows: RowScaling
@@ -299,10 +299,10 @@ def packed_items(
         scaling=validation.read_only(scaling),
         projection=projection,
     )
-    # A bound on the float64 rounding errors in the score, in two coefficients, and in the rows
-    # minus their components along the shift. Each of the bounded quantities is a sum of `depth`
-    # terms whose magnitudes sum to at most 2. The same bound holds for the difference between the
-    # squared norm of the shift and 1.
+    # A bound on three float64 rounding errors: of the score, of two coefficients, and of the rows
+    # after their components along the shift have been subtracted. Each of the bounded quantities is
+    # a sum of `depth` terms whose magnitudes sum to at most 2. The same bound holds for the
+    # difference between the squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in records.ARRAYS_OF_ITEMS]
@@ -411,9 +411,10 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # The mean of the rows is not always the best shift. If the caller has already subtracted the mean
 # of other rows, for example of users, many rows are short, and all short rows point in the
 # direction opposite to the mean that was subtracted. The cosines of short rows that point in one
-# direction differ by less than the error of the filter, so nearly all pairs would be scored in
-# float64, which takes 60 times as long as searching the original rows (bench.lab.measure_costs). A
-# direction to which many rows are close is therefore preferred to the mean.
+# direction differ by less than the error of the filter. If the mean were subtracted from such rows,
+# nearly all pairs would be scored in float64, and a search would take 60 times as long as a search
+# of the original rows (bench.lab.measure_costs). A direction to which many rows are close is
+# therefore preferred to the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
@@ -441,8 +442,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
-    # To approach the direction around which the rows are densest, the half of the rows that is
-    # nearest to their mean is selected repeatedly.
+    # The shift should be the direction around which the rows are densest. To approach it, the half
+    # of the rows that is nearest to their mean is selected, several times in succession.
     cluster = compared_rows[are_close[np.argmax(sizes)]]
     while len(cluster) > 8:
         distances = np.square(cluster - cluster.mean(axis=0)).sum(axis=1)

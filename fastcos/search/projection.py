@@ -163,8 +163,8 @@ def add_or_warn(
 ) -> PackedItems:
     """Return the result of ``add_projection``; if it fails, warn and return the packed items.
 
-    A search or a ``fit`` must not fail because a projection could not be computed, for example for
-    lack of memory: searches return the same results without a projection, but take longer.
+    Computing a projection may fail, for example for lack of memory. A search or a ``fit`` must not
+    fail for this reason: without a projection, searches return the same results but take longer.
     """
     try:
         return add_projection(packed, items, n_threads, progress)
@@ -334,12 +334,13 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     if len(arrays.small_offsets):
         offsets = arrays.small_offsets[places]
     weighted_offsets = scaled_queries.scaling.weights[:, np.newaxis] * offsets
-    # The product is computed in float64, because a ratio may exceed the range of float32 if the
-    # measure is dot and the norm of the query is small.
+    # If the measure is dot and the norm of a query is small, a ratio may exceed the range of
+    # float32, so the product is computed in float64.
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
-    # A fork of the process waits for the lock of BLAS, so no code that takes another lock may run
-    # while this thread holds the lock of BLAS. BLAS is not limited to one thread, because the limit
-    # would apply to the whole process, and the user's code may run at the same time.
+    # A fork of the process waits for the lock of BLAS. While this thread holds the lock of BLAS, it
+    # must therefore not run code that waits for another lock. BLAS is not limited to one thread,
+    # because the limit would apply to the whole process, and the user's code may run at the same
+    # time.
     with blas_lock():
         directions = _directions(sample, queries, weighted_offsets, n)
     return None if directions is None else as_axes(*directions)

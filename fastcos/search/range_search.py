@@ -47,10 +47,10 @@ def neighbors_above(
 ) -> sp.csr_array:
     """Return all pairs of a query and an item that score at least min_score, as a sparse matrix.
 
-    The result is exact: a pair is returned if its score, rounded to float32, is at least min_score,
-    which is also rounded to float32. The pairs that may qualify are counted before memory for them
-    is allocated. Counting takes O(n m d) time, and scoring takes as much time again in the worst
-    case.
+    The result is exact: the score of each pair and min_score are rounded to float32, and a pair is
+    returned if its rounded score is at least the rounded min_score. The pairs that may qualify are
+    counted before memory for them is allocated. Counting the pairs takes O(n m d) time, and scoring
+    them takes as long again in the worst case.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def neighbors_above(
     Raises
     ------
     ValueError
-        The pairs do not fit into working_memory; the rows contain NaN or infinity, or the queries
-        and items have different numbers of columns; or the calibration is for another measure.
+        The pairs do not fit into working_memory, the rows contain NaN or infinity, the queries and
+        items have different numbers of columns, or the calibration is for another measure.
 
     Examples
     --------
@@ -201,9 +201,9 @@ class _RawScoreBounds:
     """Two thresholds for the raw scores of each query, as two arrays (n,).
 
     ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
-    threshold that the exact raw score of a candidate must reach. The two thresholds differ only if
-    the scores of the measure are not inner products; in this case, the tiles compare the raw scores
-    of an upper bound on the scores, which are inner products.
+    threshold that the exact raw score of a candidate must reach. The two thresholds are equal if
+    the scores of the measure are inner products. For any other measure, an upper bound on the
+    scores is an inner product, and the tiles compare its raw scores with ``candidates``.
     """
 
     exact: Floats
@@ -377,7 +377,8 @@ def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
 def _smallest_qualifying(
     reach: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Return, for each query, the smallest raw score for which reach is True, or inf if none is.
+    """Return each query's smallest raw score for which ``reach`` is True, or inf without such a
+    score.
 
     ``reach`` maps one raw score per query (n,) to one boolean per query (n,). If ``reach`` is True
     for a raw score, it must be True for every higher raw score of the same query.

@@ -79,9 +79,9 @@ def rescore(
 
     The returned items are certainly the k nearest items if the k-th score exceeds every score that
     an item outside of the candidates could have. If you know an upper bound on the scores of all
-    items outside of the candidates, pass the bound as ``upper_bounds``: for example, the lowest
-    approximate score among the candidates plus the largest error of the approximation.
-    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds, because it searches for the true
+    items outside of the candidates, pass it as ``upper_bounds``. For example, the lowest
+    approximate score among the candidates plus the largest error of the approximation is an upper
+    bound. :meth:`fastcos.SimilarityIndex.rescore` needs no bounds, because it searches for the true
     neighbours.
 
     Parameters

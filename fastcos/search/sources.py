@@ -80,7 +80,7 @@ class ItemSource(Protocol):
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
 
-        The result is None if every search of this source packs only the allowed rows anyway.
+        The result is None if all searches of this source pack only the allowed rows.
         """
 
     def tasks(
@@ -180,7 +180,7 @@ class MappedItems:
         return block_sizes(self.rows, request, self.measure, options).queries
 
     def restricted_to(self, positions: Integers) -> FittedItems | None:
-        """Return None, because every search packs only the allowed rows of each block anyway."""
+        """Return None, because searches of this source pack only the allowed rows of each block."""
         return None
 
     def tasks(

@@ -58,11 +58,11 @@ def sparse_top_k(
     """Return the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
 
     Inner products of rows of whole numbers are exact; inner products of any other rows are summed
-    in float64, in the order of the columns. The time for a query is proportional to the number of
-    non-zeros that all items have in the columns in which the query has non-zeros. The function
-    needs memory for one or two copies of the non-zeros, whatever the number of columns, and O(m)
-    memory per thread. If ``working_memory`` is too small for all threads, fewer threads are used. A
-    CSC matrix is searched as fast as a CSR matrix.
+    in float64, in the order of the columns. A query takes time proportional to the total number of
+    non-zeros of all items in those columns in which the query has a non-zero. The function needs
+    memory for one or two copies of the non-zeros, whatever the number of columns, and O(m) memory
+    per thread. If ``working_memory`` is too small for all threads, fewer threads are used. A CSC
+    matrix is searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)
@@ -104,8 +104,9 @@ def sparse_top_k(
     if min_score is not None:
         min_score = as_min_score(min_score, get_measure(measure))
         min_float32 = rounded_scores(validation.as_real("min_score", min_score))
-    # The kernel keeps pairs whose float64 score is above the next smaller float32 number, because
-    # such a score may round to the smallest float32 score that qualifies.
+    # A float64 score that is a little below the smallest float32 score that qualifies may still
+    # round to it. The kernel therefore keeps all pairs whose float64 score is above the next
+    # smaller float32 number.
     bound = float(np.nextafter(min_float32, np.float32(-np.inf)))
     indptr, columns, _ = query_rows.by_row
     exclude_arrays = csr_arrays(exclude)
@@ -142,8 +143,8 @@ def sparse_neighbors_above(
     """Return all pairs of sparse rows with a score of at least min_score, for ``neighbors_above``.
 
     SciPy multiplies a block of queries at a time with all items. Products are summed in float64, in
-    the order of the columns. Two rows that have no non-zero in the same column have the score 0,
-    which is not computed, so min_score must be above 0.
+    the order of the columns. If two rows have no non-zero in the same column, their score is 0 and
+    is not computed, so min_score must be above 0.
     """
     import scipy.sparse as sp
 

@@ -139,9 +139,9 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # SciPy selects the rows from a matrix whose values are positions in the array data, and the
-        # selected positions are used to look up the values in data, which may have any type or be
-        # None.
+        # The array data may have any type or be None. SciPy therefore selects rows from a matrix
+        # whose values are the positions 0, 1, 2, ... in data, and the selected positions are then
+        # used to look up the values.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]
@@ -158,9 +158,9 @@ class SparseRows:
 def without_unused_columns(*matrices: SparseRows) -> tuple[SparseRows, ...]:
     """Return the matrices without the columns that are empty in all of them, if this saves memory.
 
-    All matrices must have the same number of columns. Inverted lists need memory for every column,
-    which would be most of the memory if there are many more columns than non-zeros. The scores stay
-    bit-for-bit the same, because the remaining columns keep their order.
+    All matrices must have the same number of columns. Inverted lists need memory for every column.
+    If there are many more columns than non-zeros, most of the memory would be for empty columns.
+    The scores stay bit-for-bit the same, because the remaining columns keep their order.
     """
     n_columns = matrices[0].shape[1]
     if n_columns <= sum(rows.nnz for rows in matrices):
@@ -231,10 +231,10 @@ def _empty_entries(
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
     """Return three new arrays for inverted lists: the packed entries, the items and the values.
 
-    There are packed entries only if with_values is True and the item numbers have 16 bits: the
-    arrays of items and values are then views of the two halves of the packed 32-bit entries. If
-    there are no packed entries, the first of the three arrays is None. If with_values is False,
-    because all values are 1, the values are None.
+    There are packed entries only if with_values is True and the item numbers have 16 bits. If there
+    are packed entries, the arrays of items and values are views of the two halves of these 32-bit
+    entries. If there are no packed entries, the first of the three arrays is None. If with_values
+    is False, because all values are 1, the values are None.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)
