@@ -49,7 +49,7 @@ def to_vertex(slopes, K, w):
 
 @kernel
 def is_lost(x, units, edge, k, w):
-    """Return whether at least k rows of units are nearer to x than units[edge], in metric diag(w).
+    """Return whether at least k rows are nearer to x than units[edge] is, in the metric diag(w).
 
     The rows that follow units[edge] are compared first.
     """
@@ -69,10 +69,11 @@ def attack_towards(x, units, edge, first, last, k, K, w):
     """Return whether an edge is lost at a vertex w that is chosen to bring other rows nearer to x.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
-    units[edge]. A vertex is chosen by the gradient of the mean Fisher z of the rows
-    units[first:last] minus the Fisher z of units[edge]. The weight is K in each dimension in which
-    the gradient is positive, and 1 elsewhere. The gradient at w = 1 gives the first vertex. If the
-    edge is not lost at the first vertex, the gradient at the first vertex gives a second vertex.
+    units[edge] is. A vertex is chosen by the gradient of a difference: the mean Fisher z of x with
+    the rows units[first:last], minus the Fisher z of x with units[edge]. At the vertex, the weight
+    is K in each dimension with a positive gradient, and 1 elsewhere. The gradient at w = 1 gives
+    the first vertex. If the edge is not lost at the first vertex, the gradient at the first vertex
+    gives a second vertex.
     """
     slopes = np.empty_like(w)
     w[:] = 1.0
@@ -92,8 +93,8 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a search finds weights w at which units[edge] is not among the k nearest.
 
     The search first tries to bring all of the k rows that follow units[edge] nearer to x. The
-    search then tries to bring each of the n_targets nearest competitors nearer to x, and tries the
-    counterexample that ``certificates.beats`` finds for the competitor.
+    search then tries to bring each of the n_targets nearest competitors nearer to x. For each of
+    these competitors, it also tries the counterexample that ``certificates.beats`` finds.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):
@@ -111,9 +112,9 @@ def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
     """Write, for each edge of rows[lo:hi], the lowest level at which an attack succeeds.
 
     `sample` is a SampledRows, and `attacks` is an Attacks. `neighbors` (n, m) holds the neighbours
-    of each row by descending cosine, and the first k neighbours of a row form its edges. `radii`
-    (n, k) float64 receives the levels: inf for an edge that no attack drops, and NaN for an edge of
-    a zero row. `weights` (n, k, d) float64 receives the counterexamples. The weights of a
+    of each row, sorted by descending cosine, and the first k neighbours of a row form its edges.
+    `radii` (n, k) float64 receives the levels: inf for an edge that no attack drops, and NaN for an
+    edge of a zero row. `weights` (n, k, d) float64 receives the counterexamples. The weights of a
     counterexample are between 1 and radius²; if there is no counterexample, all weights are 1.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows

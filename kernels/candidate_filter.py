@@ -96,9 +96,9 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
     The result is 1 less than the smallest product with which an item of the panel may reach the
     threshold. The first four arguments are the bound terms of the query. If residual_norm and
     code_norm are 0, the threshold is compared with the product itself instead of an upper bound of
-    the product. `statistics` (panels, 5) is described in ItemPanels. The products of up to 1,024
-    columns are represented exactly in float32; ``packing.SLACK`` covers the rounding errors of
-    larger products.
+    the product. `statistics` (panels, 5) is described in ItemPanels. The products of codes of up to
+    1,024 columns are represented exactly in float32; ``packing.SLACK`` covers the rounding errors
+    of larger products.
     """
     bound = threshold - residual_norm * statistics[panel, MAX_NORM]
     bound -= code_norm * statistics[panel, MAX_RESIDUAL]
@@ -110,9 +110,10 @@ def product_below(threshold, residual_norm, code_norm, weight, statistics, panel
 def estimate_panels(first, n_panels, largest_products, statistics, weight, panel_estimates):
     """Estimate the largest K of a query in each of n_panels panels, from panel `first` on.
 
-    The estimate for panel p follows from the largest product, largest_products[p] (int32). Divided
-    by the step of the query, like the bound terms, the estimate is written to panel_estimates[p]
-    (float32). `weight` is the bound term by which the query multiplies the offsets of items.
+    The estimate for panel p follows from the largest product, largest_products[p] (int32). The
+    estimate is divided by the step of the query, as the bound terms are, and is written to
+    panel_estimates[p] (float32). `weight` is the bound term by which the query multiplies the
+    offsets of items.
     """
     for p in range(n_panels):
         panel = first + p

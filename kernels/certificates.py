@@ -152,12 +152,12 @@ def piece_certificate(x, y, m, K, first, last, w):
 
 @kernel
 def refined_certificate(x, y, m, K, ratios, depth, w):
-    """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
+    """Return 1 if y is certified to beat competitor m, -1 if w is a counterexample, else 0.
 
-    `ratios` holds the ends of the range of the norm ratio ρ. A piece of the range that
-    piece_certificate cannot decide is bisected at its geometric mean, up to `depth` times. If
-    piece_certificate cannot decide a piece of the smallest size, y cannot be certified, and the
-    remaining pieces are searched only for a counterexample w.
+    `ratios` holds the ends of the range of the norm ratio ρ. If piece_certificate cannot decide a
+    piece of the range, the piece is bisected at its geometric mean, up to `depth` times. If
+    piece_certificate cannot decide a piece of the smallest size, y cannot be certified. The
+    remaining pieces are then searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -179,7 +179,7 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 
 @kernel
 def beats(x, y, m, K, depth, w):
-    """Return 1 if y is certified to beat m on the box, -1 if w is a counterexample, else 0.
+    """Return 1 if y is certified to beat competitor m, -1 if w is a counterexample, else 0.
 
     The function joint_certificate, which takes O(d) time, is tried before refined_certificate. The
     competitor m may be a zero row, whose cosine is 0 for every w.
@@ -198,9 +198,10 @@ def beats(x, y, m, K, depth, w):
 def certified_level(x, y, m, bound, radius, levels, depth, w):
     """Return the largest condition up to which y is certified to beat m.
 
-    The function first tries the condition `radius`, and then bisects the ascending `levels` between
-    `bound` and `radius`. The caller guarantees that y beats m up to the condition `bound`; the
-    function returns `bound` if it can certify no level above `bound`.
+    The function first tries to certify y up to the condition `radius`. If this fails, the function
+    bisects the ascending `levels` between `bound` and `radius`. The caller guarantees that y beats
+    m up to the condition `bound`; the function returns `bound` if it can certify no level above
+    `bound`.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -220,9 +221,9 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 def competitor_threshold(x, y, condition, w):
     """Return a Fisher z below which no competitor beats y under a rescaling up to `condition`.
 
-    The result is the smallest Fisher z of x and y on the box minus ln(condition), because a
-    rescaling with a condition of at most `condition` cannot increase the Fisher z of any pair by
-    more than ln(condition).
+    The result is the smallest Fisher z of x and y on the box, minus ln(condition). A rescaling with
+    a condition of at most `condition` cannot increase the Fisher z of any pair by more than
+    ln(condition).
     """
     highest_cosine(x, -y, condition * condition, w)
     cosine = weighted_cosine(x, y, w) - SLACK
@@ -231,7 +232,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map changes which of two rows is nearer.
+    """Return the condition below which no linear map makes the farther of two rows the nearer one.
 
     `near` is the Fisher z of an item and the nearer row, and `far` is the Fisher z of the item and
     the farther row.
@@ -245,10 +246,11 @@ def separation(near, far):
 def linear_radii(lo, hi, sample, neighbors, z, radii):
     """Write the certified radius of every edge of rows[lo:hi] under all linear maps.
 
-    `sample` is a SampledRows. `neighbors` (n, m) holds the neighbours of each row by descending
-    cosine; m is k + 1, or k if there are only k other items. The outputs are the radii `radii` (n,
-    k) and the Fisher z of each row with its neighbours, `z` (n, m), both in float64. The radius of
-    an edge of a zero row is NaN. The kernel takes O(m d) time per row.
+    `sample` is a SampledRows. `neighbors` (n, m) holds the neighbours of each row, sorted by
+    descending cosine; m is k + 1, or k if there are only k other items. The float64 outputs are
+    `radii` (n, k), the radii of the edges, and `z` (n, m), the Fisher z of each row with each of
+    its neighbours. The radius of an edge of a zero row is NaN. The kernel takes O(m d) time per
+    row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d, m, k = items.shape[1], neighbors.shape[1], radii.shape[1]
@@ -270,14 +272,14 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     """Write the certified radius of each edge of rows[lo:hi] under rescalings of the dimensions.
 
     `sample` is a SampledRows, and `search` is a CertificateSearch. `neighbors` (n, m) holds the
-    neighbours of each row by descending cosine, and the first k neighbours of a row form its edges.
-    `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds an upper
-    limit of each radius; after a call, `partial` holds the radius that is certified against the
-    competitors of all calls so far. The radius that is certified against all items is written to
-    `radii` (n, k) float64, or NaN for an edge of a zero row. The Fisher z of a row and an item that
-    is not in the list of the row is at most that of the row and the last item in the list.
-    `truncated` (n,) uint8 is set to 1 for each row in which the radius of an edge is limited by the
-    Fisher z of the last item in the list.
+    neighbours of each row, sorted by descending cosine, and the first k neighbours of a row form
+    its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
+    an upper limit of each radius; after a call, `partial` holds the radius that is certified
+    against the competitors of all calls so far. The radius that is certified against all items is
+    written to `radii` (n, k) float64, or NaN for an edge of a zero row. An item that is not in the
+    list of a row has at most the Fisher z of the last item in the list. `truncated` (n,) uint8 is
+    set to 1 for each row in which the radius of an edge is limited by the Fisher z of the last item
+    in the list.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

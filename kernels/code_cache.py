@@ -5,8 +5,8 @@ cache has three faults. First, Numba watches only the file that defines the comp
 after an upgrade, Numba may run an outdated helper function of another file (see ``fingerprint``).
 Second, two processes that save at the same time can corrupt the index of Numba's cache. Third, the
 import of a cached function fails if no directory is writable. This module avoids the faults of
-Numba's cache, because it saves every signature in a separate file without an index, and turns disk
-errors into warnings.
+Numba's cache: it saves every signature in a separate file without an index, and turns disk errors
+into warnings.
 
 Each file in the cache is a pickle, so anybody who can write such a file can make this process run
 arbitrary code. Only the user has access to the directories that this module creates. A file is not
@@ -62,7 +62,7 @@ def cache_directory():
     """Return the cache directory, which need not exist yet, or None if it cannot be determined.
 
     The cache directory cannot be determined if FASTCOS_CACHE_DIR and HOME are not set and the
-    system does not know the user, as in a container that runs under an arbitrary user id.
+    system does not know the user. This happens in a container that runs under an arbitrary user id.
     """
     if _directory is not None:
         return _directory
@@ -356,7 +356,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock, until the stack is closed, the byte of the lock file that corresponds to a path."""
+    """Lock the byte of the lock file that corresponds to a path, until the stack is closed."""
     import fcntl
 
     _make_private(path.parent.parent)
@@ -403,7 +403,7 @@ warned = set()
 def warn(event, cause):
     """Warn of an event only once per process.
 
-    Without this limit, a full disk would cause a warning for every kernel.
+    If every event caused a warning, a full disk would cause a warning for every kernel.
     """
     if event not in warned:
         warned.add(event)

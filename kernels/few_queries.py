@@ -11,15 +11,17 @@ If kernels are compiled and rows are packed, a search of one query is one call o
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
    kernel stores the product of each slot in 4 bytes, and the largest product of each panel of 32
    slots.
-4. The slots with the largest products are scored in float64 (``find_best``). To compare products of
-   different panels, the kernel multiplies a product by the quantisation step of its panel and, if
-   items have offsets, adds the largest weighted offset of the panel. A slot is scored if the result
-   for its product reaches a *guessed* threshold, which is the r-th largest of the results for the
-   largest product of each panel. In the code, r is called `rank`, and the first value of r is
-   called `first_rank`. The planner estimates how many panels contain all of the k best slots, and
-   chooses this number as the first value of r (``fastcos.search.task_grid.guess_rank``): a little
-   more than k if there are many panels, and fewer if a panel often contains several of the k best
-   slots. The rank r is at most the number of panels.
+4. The slots with the largest products are scored in float64 (``find_best``). The products of
+   different panels cannot be compared directly. The kernel therefore multiplies each product by the
+   quantisation step of its panel, which gives an *estimate*. If items have offsets, the largest
+   weighted offset of the panel is added to the estimate. The *guessed* threshold is computed from
+   the largest estimate of each panel: it is the r-th largest of these estimates. A slot is scored
+   if its estimate reaches the guessed threshold. In the code, r is called `rank`, and the first
+   value of r is called `first_rank`. The planner estimates how many panels contain all of the k
+   best slots, and chooses this number as the first value of r
+   (``fastcos.search.task_grid.guess_rank``). The first value of r is a little more than k if there
+   are many panels, and less than k if a panel often contains several of the k best slots. The rank
+   r is at most the number of panels.
 5. The k-th best float64 score of step 4 is a lower bound of the k-th best score of all slots, so it
    is a *proved* threshold. Of the slots that step 4 did not score, only those whose upper bounds
    reach the proved threshold are scored in float64. ``candidate_filter`` proves that a slot whose
@@ -28,28 +30,29 @@ If kernels are compiled and rows are packed, a search of one query is one call o
    number.
 
 The guessed threshold only decides how many slots are scored before a threshold is proved, so every
-r gives the same neighbours. If step 4 finds fewer than k rows, because the guessed threshold was
-too high or because a filter excludes rows, step 4 is repeated: r is multiplied by 4, and the slots
-that reach the lower threshold are scored as well, until k rows are found or every slot has been
-scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
+r gives the same neighbours. Step 4 may find fewer than k rows, because the guessed threshold was
+too high or because a filter excludes rows. In this case, r is multiplied by 4, and step 4 is
+repeated with the lower threshold, until k rows are found or every slot has been scored. When step 4
+is repeated, no product is computed again, and no slot is scored twice.
 
 A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
 *slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides
 the panels into ranges, one for each task. Products are numbered within a range: the product at
 position j belongs to slot 32 lo + j, where lo is the first panel of the range.
 
-The result is exact for three reasons: by the proof at the top of ``candidate_filter``, the slots
-that are not scored cannot be among the best; the scores of all other slots are computed in float64
-from the original rows (``pair_scores``); and equal scores have a fixed order (``select``).
+The result is exact for three reasons. First, the slots that are not scored cannot be among the
+best, by the proof at the top of ``candidate_filter``. Second, the score of every slot that is
+scored is computed in float64 from the original rows (``pair_scores``). Third, equal scores have a
+fixed order (``select``).
 
 To understand a search, read this file, the proof at the top of ``candidate_filter``, the records
 Items and Queries in ``records``, the names of statistics and bound terms in ``simd.panel``, and
-``query_encoding.scale_queries``. The other functions that this file calls do what their first line
-says: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one row,
-``score_pairs`` computes float64 scores, the functions of ``select`` partition and sort short lists,
-and the functions of ``simd`` contain the vector instructions of one operation each. The docstring
-of ``fastcos.search`` describes one search as an example, with the number of panels and products of
-each step.
+``query_encoding.scale_queries``. For the other functions that this file calls, it is enough to know
+their first lines: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one
+row, ``score_pairs`` computes float64 scores, and the functions of ``select`` partition and sort
+short lists. Each function of ``simd`` contains the vector instructions of one operation. The
+docstring of ``fastcos.search`` describes one search as an example, with the number of panels and
+products of each step.
 
 If the items have a projection, ``projected_queries`` takes the same steps, except that in step 3 it
 skips the codes of most slots.
@@ -126,7 +129,7 @@ class Buffers(NamedTuple):
     best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
         The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
-        The numbers of the products in one panel that reach a threshold.
+        The numbers of those products of one panel that reach a threshold.
     panel_estimates : float32 array (panels,)
         For each panel, an estimate of its largest K (see ``candidate_filter``), divided by the step
         of the query.
@@ -145,13 +148,14 @@ class Buffers(NamedTuple):
 def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores, rows):
     """Find the best k rows of panels lo to hi for each query.
 
-    addresses is an ItemAddresses, query_rows (n, d) holds at most 32 queries, filters is a
-    QueryFilters, and settings is a FewQuerySettings. The number of the task is lo //
-    settings.panels_per_range, and its results are written to scores[task] and rows[task], padded
-    with -inf and -1; scores and rows have the shape (tasks, n, k). If settings.must_check is true
-    and the norm of a query is not ordinary (``query_encoding.are_ordinary``), rows[task, 0, 0]
-    becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel computes O(n m d) products of
-    codes, and allocates 4 bytes per slot and query.
+    `addresses` is an ItemAddresses, `query_rows` (n, d) holds at most 32 queries, `filters` is a
+    QueryFilters, and `settings` is a FewQuerySettings. The number of the task is lo //
+    settings.panels_per_range. The results of the task are written to scores[task] and rows[task],
+    padded with -inf and -1. The arrays scores and rows have the shape (tasks, n, k). If
+    settings.must_check is true and the norm of a query is not ordinary
+    (``query_encoding.are_ordinary``), rows[task, 0, 0] becomes STATUS_NOT_ORDINARY and nothing is
+    searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
+    query.
     """
     task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -187,9 +191,9 @@ def empty_buffers(n_panels, k):
 
 @borrowing_kernel
 def write_best_rows(n_best, buffers, scores, rows):
-    """Sort the first n_best entries of buffers.best_rows, and write the first k to scores and rows.
+    """Sort the first n_best entries of buffers.best_rows, and write the best k to scores and rows.
 
-    scores and rows have the shape (k,).
+    The arrays scores and rows have the shape (k,).
     """
     best_scores, best_rows, k = buffers.best_scores, buffers.best_rows, rows.shape[0]
     n_best = keep_best(best_scores, best_rows, n_best, k, buffers.scratch)
@@ -239,9 +243,9 @@ def multiply_codes(
 ):
     """Multiply the codes of every slot of panels first to last by the codes of some queries.
 
-    The products and the largest product of each panel are written to products and largest_products,
-    in which panel lo is the first panel. A run of panels is compared with all queries before the
-    next panels are read, so each panel is read from memory only once.
+    The products are written to `products`, and the largest product of each panel is written to
+    `largest_products`. In both arrays, panel lo is the first panel. A run of panels is compared
+    with all queries before the next panels are read, so each panel is read from memory only once.
     """
     panels_per_run, size = last - first, PANEL * items.words
     if last_query - first_query > 1:
@@ -327,10 +331,10 @@ def score_reaching(
 ):  # fmt: skip
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
-    A slot reaches the threshold if its product reaches it or, if use_upper_bound is true, if the
-    upper bound of its product reaches it. Slots whose products reach `previous_guess` are skipped,
-    because an earlier call has scored them. The function returns the number of best rows in the
-    buffers, and the k-th best score.
+    If use_upper_bound is false, a slot reaches the threshold if its product does. If
+    use_upper_bound is true, a slot reaches the threshold if the upper bound of its product does.
+    Slots whose products reach `previous_guess` are skipped, because an earlier call has scored
+    them. The function returns the number of best rows in the buffers, and the k-th best score.
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0

@@ -14,7 +14,7 @@ from .jit import kernel
 from .select import sort_best_first
 
 # If the squared distance of two unit vectors in d dimensions is at most d * COLLINEAR, the vectors
-# differ only by rounding errors, which are up to 4 epsilon in every entry.
+# differ only by rounding errors. The rounding error of each entry is at most 4 epsilon.
 COLLINEAR = (4 * 2.0**-52) ** 2
 
 
@@ -145,10 +145,10 @@ def tangent(sums, t):
 def highest_envelope(left, right, low, high):
     """Return the t from low to high at which the lower of two tangents is highest.
 
-    `left` and `right` are the weighted sums of the two tangents, which are functions of t (see
-    ``tangent``). Each tangent has one peak. The peak of the tangent `left` must be at or after
-    `low`, and the peak of the tangent `right` must be at or before `high`. If rounding errors make
-    it impossible to determine t, the function returns 0.0.
+    `left` and `right` are the weighted sums that define the two tangents; each tangent is a
+    function of t (see ``tangent``). Each tangent has one peak. The peak of the tangent `left` must
+    be at or after `low`, and the peak of the tangent `right` must be at or before `high`. If
+    rounding errors make it impossible to determine t, the function returns 0.0.
     """
     first = math.sqrt(left[2] / left[1])
     second = math.sqrt(right[2] / right[1])
@@ -194,8 +194,9 @@ def worst_nonnegative(x, y, K, w):
 
     The smallest cosine is the maximum, over all t > 0, of the minimum over w of 2 sum w x y / sum w
     (t x² + y²/t). For each t, the minimum over w is attained at a vertex of the box, and every
-    vertex gives an upper bound on the minimum for every t. The algorithm keeps two vertices, and
-    next tries the t at which the lower of their two upper bounds is highest.
+    vertex gives an upper bound on the minimum for every t. The algorithm keeps two vertices and the
+    two upper bounds that these vertices give. It next tries the t at which the lower of the two
+    upper bounds is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)

@@ -1,13 +1,13 @@
 """Inverted lists of sparse items, and the accumulation of inner products along these lists.
 
 The list of a column holds the items that have a non-zero in the column. With int32 sums, a list is
-read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. Otherwise, 64 bits hold
-two items with their values, in 32 bits each: the lower 16 bits hold the item number and the upper
-16 bits the value. The columns are numbered such that short lists are ordered by length, because the
-CPU mispredicts the end of a list less often if lists of the same length follow each other. Packing
-items with their values and ordering lists by length makes a search of the Magic: The Gathering
-decks, whose lists have 31 entries on average, 1.3 times as fast as with separate arrays for items
-and values and with the lists in their original order.
+read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. If some values are not
+1, 64 bits hold two items with their values. Each item takes 32 bits: the lower 16 bits hold the
+item number, and the upper 16 bits hold the value. The columns are numbered such that short lists
+are ordered by length. If lists of the same length follow each other, the CPU mispredicts the end of
+a list less often. Two measures make a search of the Magic: The Gathering decks, whose lists have 31
+entries on average, 1.3 times as fast: items are packed with their values, and lists are ordered by
+length.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from .jit import kernel
 from .simd.memory import load_64_bits, prefetch
 
-# While one row or list is processed, the row or list that follows this many places later is
-# prefetched.
+# The prefetch distance: while one row or list is processed, the row or list this many places later
+# is prefetched.
 _AHEAD = 12
 # The number of bytes in a cache line.
 _LINE = 64
@@ -58,8 +58,8 @@ def take_rows(lo, hi, order, X, reordered):
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
     """Reorder the rows of a CSR matrix as take_rows does, given separate arrays.
 
-    The arrays are separate arguments instead of fields of a record, because Numba can leave out the
-    code that reads data only if data is itself an argument and is None.
+    If `data` is None, Numba can leave out the code that reads it, but only if `data` is itself an
+    argument. The arrays are therefore separate arguments instead of fields of a record.
     """
     for i in range(lo, hi):
         # The rows are short and lie at random addresses, so the hardware does not prefetch them.

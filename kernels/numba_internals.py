@@ -133,7 +133,7 @@ def dispatcher_of(function, flags, turn):
     """Return Numba's dispatcher of a function whose compiled code is stored in our files.
 
     Whenever Numba would compile a signature, turn(dispatcher, compile_here, signature) is called
-    instead; compile_here(signature) loads the code of the signature or compiles it.
+    instead. The function compile_here(signature) loads the code of the signature or compiles it.
     """
     # No kernel is called from C, so no C wrapper is compiled. The first audit, which compiles
     # kernels, is 5 % faster without the wrappers.
@@ -169,7 +169,7 @@ def entry_of(dispatcher, arguments):
 
 
 class _Cache:
-    """A replacement for a dispatcher's cache, which keeps the code of one function in our files.
+    """A replacement for a dispatcher's cache; it keeps the code of one function in our files.
 
     Numba's dispatchers call load_overload, save_overload and flush. An error while code is loaded
     or saved becomes a warning.
@@ -182,8 +182,9 @@ class _Cache:
         """Return the stored code of a signature, or None; warn if the stored code is unusable."""
         try:
             # Loaded code calls Numba's runtime, so the runtime is initialised. Numba's own cache
-            # would refresh the whole context instead, which imports Numba's types for NumPy, and
-            # SciPy, and takes 0.85 s in every process. A compilation refreshes the context itself.
+            # would refresh the whole context instead. Such a refresh imports SciPy and Numba's
+            # types for NumPy, which takes 0.85 s in every process. A compilation refreshes the
+            # context itself.
             _runtime.initialize(target_context)
             for key in _keys(signature, target_context):
                 content = self._files.load(key)
@@ -212,9 +213,9 @@ class _Cache:
 
     def _reduce(self, compiled):
         """Return tuples that can be pickled and from which ``_rebuild`` makes the compiled code."""
-        # The environments of Numba's helper functions are left out: Numba needs them only to raise
-        # errors, which kernels never do, and loading them would import SciPy, which takes 0.35 s in
-        # every process.
+        # The environments of Numba's helper functions are left out. Numba needs these environments
+        # only to raise errors, and kernels never raise errors. Loading them would import SciPy,
+        # which takes 0.35 s in every process.
         *parts, environments = compiled._reduce()
         own = (e for e in environments if e.globals["__name__"].startswith(__package__))
         return (*parts, tuple(own))
@@ -227,8 +228,8 @@ def _keys(signature, target_context):
     """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add, and every other difference between CPUs is an argument of a kernel or lies within
-    the code of one kernel and the kernels that it calls.
+    multiply-add. Every other difference between CPUs is an argument of a kernel, or lies within the
+    code of one kernel and the kernels that it calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -239,8 +240,8 @@ def _record_fields(kinds):
     """Return the names of the fields of all records among types.
 
     Compiled code reads the fields of a record by their order, but the name of the type does not
-    contain the order. Therefore, a record in which two fields of the same type change places must
-    have another key.
+    contain the order. Therefore, if two fields of the same type change places, the record must have
+    a different key.
     """
     names = []
     for kind in kinds:
@@ -252,12 +253,12 @@ def _record_fields(kinds):
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
 # as part of its callers. Numba would also optimise the called kernel by itself, give it machine
-# code and an entry for Python, and link the optimised code into the callers; the first search would
+# code and an entry for Python, and link the optimised code into the callers. The first search would
 # then take twice as long.
 
 
 def inner_dispatcher_of(function, flags):
-    """Return the dispatcher of a function that kernels call, or None if Numba allows none."""
+    """Return the dispatcher of a function that kernels call, or None if Numba lacks a name."""
     if not HAS_INTERMEDIATE_CODE:
         return None
     dispatcher = uncompiled(function, **flags)
@@ -367,7 +368,7 @@ def emit_call(context, builder, compiled, values):
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit a call of compiled code at an address; the emitted code returns if the call fails."""
+    """Emit a call of the code at an address; if it fails, the emitted code returns its error."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

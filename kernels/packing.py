@@ -1,22 +1,22 @@
 """Packing of rows for the tiles: rows are scaled, rotated, quantised to int8 and put in panels.
 
-Every quantised row is x = s q + e, where s is the quantisation step, q holds the codes, which are
+Every quantised row is x = s q + e. Here s is the quantisation step, q holds the codes, which are
 integers of at most 127 in magnitude, and e is the residual. The step s and the norms |s q| and |e|
 are measured on the rotated float32 row. For up to 65,000 columns, rotation and rounding to float32
 change an inner product by at most 2^-17.8 |x||y|. The bound 2^-17.8 is the sum of the rounding
-errors of the two rows. Each row has the rounding errors of two transforms with at most 15 passes of
-butterflies each, of two further roundings, and of the rounding when the row is loaded. SLACK is
-more than three times as large as 2^-17.8.
+errors of the two rows. The rounding error of each row has three sources: two transforms with at
+most 15 passes of butterflies each, two further roundings, and the rounding when the row is loaded.
+SLACK is more than three times as large as 2^-17.8.
 
 The rotation is random and orthogonal, so inner products do not change. If one coordinate of a row
-is much larger than the others, the rotation distributes this coordinate over the row, which makes
-the largest entry, and therefore the quantisation step, smaller. For rows of the Magic: The
-Gathering decks, the rotation reduces the norm of the quantisation error from 0.020 to 0.011. The
-rotation multiplies the coordinates by random signs and applies the fast Hadamard transform, in
-vectors of 16 float32 numbers (``simd.hadamard``). A transform covers as many coordinates as the
-largest power of two that is at most d. If d is not a power of two, a first transform covers the
-first coordinates and a second transform covers the last coordinates, so no padding is needed. Rows
-of fewer than 16 coordinates are padded to 16.
+is much larger than the others, the rotation distributes this coordinate over the row. The largest
+entry becomes smaller, and so does the quantisation step. For rows of the Magic: The Gathering
+decks, the rotation reduces the norm of the quantisation error from 0.020 to 0.011. The rotation
+multiplies the coordinates by random signs and applies the fast Hadamard transform, in vectors of 16
+float32 numbers (``simd.hadamard``). A transform covers as many coordinates as the largest power of
+two that is at most d. If d is not a power of two, a first transform covers the first coordinates
+and a second transform covers the last coordinates, so no padding is needed. Rows of fewer than 16
+coordinates are padded to 16.
 
 Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """
@@ -43,8 +43,8 @@ from .simd.quantise import load_elements, measure_row, quantise_row
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
 # covers the rotation of both rows, their rounding to float32, and the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
-# The norm of a row of up to 65,000 columns, computed in float32 by 16 partial sums, is multiplied
-# by this factor, so that it is an upper bound in spite of rounding errors.
+# The norm of a row of up to 65,000 columns is computed in float32 by 16 partial sums. It is
+# multiplied by this factor, so that it is an upper bound in spite of rounding errors.
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
 # A bound on the norm of those entries of a row whose squares underflow in float32, for rows of norm
 # at most 1.
@@ -121,9 +121,9 @@ def rotate_row(x, width, signs):
 
 @kernel
 def shift_products(lo, hi, rows, factors, shift, products):
-    """Write the inner products of shift and factors[i] * rows[i] - shift to products (n,) float64.
+    """Set products[i] to the inner product of `shift` and the row factors[i] * rows[i] - shift.
 
-    The kernel processes the rows i from lo to hi.
+    The kernel processes the rows i from lo to hi, and `products` (n,) is float64.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     square = product(shift, 0, shift, 0, depth)
@@ -151,11 +151,11 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     """Pack the items of chunks lo to hi, and measure the statistics of each panel.
 
     A chunk consists of 8 panels. `layout` is a PanelLayout, `rows` is a ScaledRows (m, d), and
-    `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of panels, which
-    holds the number of the row in each slot, is changed in place: the rows of a chunk are sorted by
-    their largest entries, because the largest entry of a panel determines the quantisation step of
-    all rows of the panel. The other arrays of panels are outputs. The kernel allocates 1 kB per
-    column.
+    `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of panels holds
+    the number of the row in each slot, and is changed in place: the rows of a chunk are sorted by
+    their largest entries. They are sorted because the largest entry of a panel determines the
+    quantisation step of all rows of the panel. The other arrays of panels are outputs. The kernel
+    allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)

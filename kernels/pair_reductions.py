@@ -54,14 +54,14 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
     """Count pairs of rows by stratum, by score bin, and by whether both rows are in one cluster.
 
     The rows are divided into strips of 96 rows. A pair i < j is counted if row i lies in one of the
-    strips begin to stop. The strips begin to stop are divided into Q parts, where part q consists
-    of every Q-th strip from strip begin + q on, and the kernel counts the parts lo to hi.
+    strips from `begin` to `stop`. The strips from `begin` to `stop` are divided into Q parts: part
+    q consists of every Q-th strip from strip begin + q on. The kernel counts the parts lo to hi.
     `clustered` is a ClusteredRows, and `margin` is a bound on the rounding error of a score, in bin
-    widths. The numbers of pairs are added to `counts` (parts, strata, 2, bins) int64, whose third
-    index is 0 for different clusters and 1 for the same cluster. The number of scores that rounding
-    errors may have moved to a neighbouring bin is added to `near` (parts, strata, 2, 1) int64. The
-    kernel takes O(96 n d) time per strip. If there are strata, the kernel is fastest if
-    neighbouring rows have similar levels.
+    widths. The numbers of pairs are added to `counts` (parts, strata, 2, bins) int64. The third
+    index of `counts` is 1 for a pair of rows in the same cluster, and 0 for other pairs. The number
+    of scores that rounding errors may have moved to a neighbouring bin is added to `near` (parts,
+    strata, 2, 1) int64. The kernel takes O(96 n d) time per strip. If there are strata, the kernel
+    is fastest if neighbouring rows have similar levels.
     """
     rows, panels, ends = clustered.rows, clustered.panels, clustered.ends
     levels, boundaries = clustered.levels, clustered.boundaries
@@ -78,7 +78,7 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # Because the rows are sorted by cluster and column is greater than i, the
+                        # The rows are sorted by cluster, and `column` is greater than i, so the
                         # columns before ends[i] are in the cluster of row i.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
@@ -118,9 +118,9 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
     R is the number of other rows with the label of the query; ``label_ranks.precision_of_ranked``
     defines the average precision at R. `queries` (n_q,) is int64, `rows` (n, d) holds float64 unit
     rows, and `panels` holds the same rows in packed form. `codes` (n,) int64 holds the label code
-    of each row, and `sizes` (C,) int64 holds the number of rows with each code, which must be at
-    least 2 for the codes of the queries. The output is `values` (n_q,) float64. The kernel takes
-    O((hi - lo) n d) time and allocates memory for 9 n numbers.
+    of each row, and `sizes` (C,) int64 holds the number of rows with each code. The code of a query
+    must belong to at least 2 rows. The output is `values` (n_q,) float64. The kernel takes O((hi -
+    lo) n d) time and allocates memory for 9 n numbers.
     """
     n = rows.shape[0]
     strip = np.empty((ROWS, rows.shape[1]))
@@ -142,7 +142,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
 @borrowing_kernel
 def rank_excess(scores, self_row, neighbors):
-    """Return the sum, over the k rows in neighbors, of the amount by which the rank exceeds k.
+    """Return the sum, over the k rows in neighbors, of the amount by which a row's rank exceeds k.
 
     Rows are ranked by descending score, and rows with equal scores by row number; self_row has no
     rank. Rows with a rank of at most k add nothing to the sum. The metric "trustworthiness" is
@@ -164,7 +164,7 @@ def rank_excess(scores, self_row, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """Write the rank excess of the neighbours in X and in Y of rows lo to hi to excess (n, 2).
+    """For rows lo to hi, write the rank excess of the neighbours in Y and in X to excess (n, 2).
 
     `excess` is int64. The entry excess[i, 0] is the result of rank_excess for the scores in X and
     the k rows that are nearest to row i in Y. The entry excess[i, 1] is the result of rank_excess

@@ -2,11 +2,11 @@
 
 The kernel follows the steps of ``few_queries``, except that the full codes of most slots are not
 multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
-panel is computed; the estimated threshold is the r-th largest of these scores for a given rank r.
-In the panels outside the sample, the projected codes are multiplied first (``projection_filter``),
-and the full codes are multiplied only for the slots whose upper bounds reach the estimated
-threshold. If the k-th best score shows at the end that the estimated threshold was too high, the
-query is compared with the full codes of all slots, so no neighbour is lost.
+panel is computed. The estimated threshold is the r-th largest of these scores, where r is the
+setting sample_rank. In the panels outside the sample, the projected codes are multiplied first
+(``projection_filter``), and the full codes are multiplied only for the slots whose upper bounds
+reach the estimated threshold. If the k-th best score shows at the end that the estimated threshold
+was too high, the query is compared with the full codes of all slots, so no neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. Queries
 that are unlike the items do not gain from the projection, and stop using it after a few panels.
@@ -93,7 +93,8 @@ def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, s
     codes = encode_queries(queries, items)
     products = np.empty((n, (hi - lo) * PANEL), np.int32)
     largest_products = np.empty((n, hi - lo), np.int32)
-    # One threshold per query; products of the query that are below this threshold may be missing.
+    # The threshold of each query. Products of the query that are below this threshold may be
+    # missing.
     dropped_below = np.empty(n, np.float32)
     dropped_below[:] = -NEVER
     buffers = empty_buffers(hi - lo, k)
@@ -123,8 +124,8 @@ def _find_best_of_multiplied(
 ):
     """Find the best k rows of query i as ``find_best`` does, although some products are missing.
 
-    All missing products are below the threshold dropped_below. The function returns -1 if rows
-    whose products are missing may be among the best k.
+    Every product that is missing is below the threshold dropped_below. The function returns -1 if a
+    row whose product is missing may be among the best k.
     """
     rank = min(first_rank, largest_products.shape[0])
     guess = guess_threshold(i, lo, rank, dropped_below, items, codes, largest_products, buffers)
@@ -192,8 +193,8 @@ def _search_other_panels(
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # After twice as many items, the r-th best score is higher, so that it drops more slots
-            # as a threshold.
+            # The r-th best score rises with the number of searched items. Whenever this number has
+            # doubled, the threshold is raised, so that it drops more slots.
             for i in range(n):
                 _raise_threshold(
                     i, lo, hi, settings.first_rank, items, codes, largest_products, buffers
@@ -220,7 +221,7 @@ def _search_other_panels(
 def multiply_reaching_slots(
     panel, lo, i, items, codes, projected, projected_words, products, largest_products, hits
 ):
-    """Multiply the full codes of the slots of a panel whose upper bounds reach the threshold.
+    """Multiply the full codes of those slots of a panel whose upper bounds reach the threshold.
 
     If the upper bound of a slot does not reach the threshold, the product of the slot becomes
     _DROPPED. The first product belongs to panel lo, and `hits` (32,) int32 is overwritten. The

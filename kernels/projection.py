@@ -75,9 +75,9 @@ class ProjectedQueries(NamedTuple):
     min_products: Any
 
 
-# Queries are projected if the share of their squared norms that lies along the axes is at least
-# this multiple of the corresponding share of the items. Both shares are estimated from 32 axes,
-# with relative errors of up to 25 %.
+# Queries are projected only if a large enough share of their squared norms lies along the axes. The
+# limit is this multiple of the corresponding share of the items. Both shares are estimated from 32
+# axes, with relative errors of up to 25 %.
 _MIN_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.
@@ -249,10 +249,10 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
 
     `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
     are unlike the items have small components along the axes. A panel of queries with small
-    components is not projected, and keeps using full codes. To recognise a panel of queries with
-    small components, the kernel reads only 32 axes and estimates the norms of the projections on
-    all axes, which is possible because the axes have been rotated at random. For 768 columns, all
-    axes take 0.8 MB, so reading all axes would take a tenth of the time of a search. The kernel
+    components is not projected, and keeps using full codes. The axes have been rotated at random,
+    so the norms of the projections on all axes can be estimated from only 32 axes. The kernel reads
+    these 32 axes to recognise a panel of queries with small components. For 768 columns, all axes
+    take 0.8 MB, so reading all axes would take a tenth of the time of a search. The kernel
     allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling

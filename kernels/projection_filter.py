@@ -1,8 +1,8 @@
 """The first level of the candidate filter, which drops most pairs by their projected codes.
 
-The norm of rows of embeddings is concentrated in few directions. The codes of the coordinates along
-p axes (``projection``), called projected codes, are multiplied first and suffice to drop most
-pairs. The full codes are multiplied only for the remaining pairs (``candidate_filter``).
+Most of the norm of an embedding lies in few directions. The codes of the coordinates along p axes
+(``projection``), called projected codes, are multiplied first and suffice to drop most pairs. The
+full codes are multiplied only for the remaining pairs (``candidate_filter``).
 
 Bound. As in ``candidate_filter``, a' is the scaled query, b' is the scaled item, K is the score,
 and tau is a threshold. The axes are the columns of V (d, p), which are nearly orthonormal: |V'V -
@@ -100,10 +100,10 @@ def fetch_item(isa, packed, start, item, words):
 
 @inlined_kernel
 def find_hits_by_projection(isa, p, q, items, block):
-    """Write the hits of panel p of the items with panel q of the queries to block.hits.
+    """Write the hits of item panel p with query panel q to block.hits.
 
     The hits are the pairs that may reach the threshold of their query. The function returns the
-    number of hits; it returns -1 if there are no projected codes, or if multiplying the full codes
+    number of hits. It returns -1 if there are no projected codes, or if multiplying the full codes
     of the tile takes less time. The hits have the format of ``list_tile_hits``, and block.scores
     receives the products of the full codes of the hits.
     """

@@ -4,7 +4,7 @@ A panel consists of 32 queries or 32 items, and a tile consists of the 32 x 32 s
 items with a panel of queries. ``find_hits`` computes a tile and lists its hits, which are the pairs
 that may reach the threshold of their query. A hit is stored as the number 32 i + j, where i is the
 position of the item in its panel, and j is the position of the query in its panel.
-``candidate_filter`` proves that a pair that is not a hit cannot reach the threshold of its query.
+``candidate_filter`` proves that only hits can reach the threshold of their query.
 
 In this file, p is the number of a panel of items, and q is the number of a panel of queries.
 """
@@ -73,8 +73,8 @@ def pack_block(lo, hi, batch, queries, items, n_projected):
     """Return a Block of the queries batch[lo:hi], with thresholds that all scores reach.
 
     If the items have a projection, the first n_projected panels of queries are projected. The
-    buffer for the scores of a tile has the type of packed rows. No score of a query that is padding
-    reaches its threshold.
+    buffer for the scores of a tile has the type of packed rows. The thresholds of padding queries
+    are so high that no score reaches them.
     """
     isa, scaling = items.isa, queries.scaling
     n_panels = (hi - lo + PANEL - 1) // PANEL
@@ -112,7 +112,7 @@ def pack_block(lo, hi, batch, queries, items, n_projected):
 
 @inlined_kernel
 def score_tile(isa, p, q, items, block):
-    """Write the scores of panel p of the items with panel q of the queries to block.scores."""
+    """Write the scores of item panel p with query panel q to block.scores."""
     n_queries = min(block.n_queries - q * PANEL, PANEL)
     if items.projection.words > 0:
         score_panel_by_item(
@@ -130,7 +130,7 @@ def score_tile(isa, p, q, items, block):
 
 @inlined_kernel
 def find_hits(isa, p, q, items, block):
-    """Write the hits of panel p of the items with panel q of the queries to block.hits.
+    """Write the hits of item panel p with query panel q to block.hits.
 
     The hits are the pairs that may reach the threshold of their query, and the function returns the
     number of hits. The scores of the hits, computed from full codes, are written to block.scores.
@@ -170,7 +170,7 @@ def _scale_tile(p, weights, scaling, scores):
 def _insert_scores(new_scores, best):
     """Insert one score per query into best (rank, 32), whose columns are in descending order.
 
-    Each column keeps its length, so the smallest of its old scores and the new score is dropped.
+    Each column keeps its length: of its old scores and the new score, the smallest is dropped.
     `new_scores` (32,) is overwritten.
     """
     last = best.shape[0] - 1

@@ -72,8 +72,8 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 def scaled_queries(rows, filters, addresses, shift):
     """Return the record Queries for queries, given as rows (n, d); compute norms and scaling.
 
-    `filters` is a QueryFilters, whose arrays may be empty, and `addresses` is the ItemAddresses of
-    the items; `shift` is the shift of the items. The function allocates 44 bytes per query if
+    `filters` is a QueryFilters, whose arrays may be empty. `addresses` is the ItemAddresses of the
+    items, and `shift` is the shift of the items. The function allocates 44 bytes per query if
     filters has self_rows, and otherwise 60 bytes per query.
     """
     n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
@@ -114,12 +114,12 @@ def query_step(isa, x, largest):
     No code exceeds 127 in magnitude. With AVX2, 128 is added to each code of an item, so that the
     codes of the item lie between 1 and 255. A group of codes of the query consists of 2 *
     int16_words codes, whose products with codes of the item are added in int16. Let P be the sum of
-    the positive codes of the query in the group, and -N the sum of the negative codes. Every
-    partial sum lies between -255 N and 255 P, so the sums fit in int16 if N and P are at most 128,
-    because 255 * 128 < 2^15. Rounding changes N or P by at most one half per code, so N and P must
-    be at most 128 - int16_words before rounding. It would also be safe to limit every code to 64 /
-    int16_words, but the step would then be unnecessarily coarse, because the codes of a group are
-    seldom all large.
+    the positive codes of the query in the group, and -N the sum of the negative codes. If N and P
+    are at most 128, the sums fit in int16, because every partial sum lies between -255 N and 255 P,
+    and 255 * 128 < 2^15. Rounding changes N or P by at most one half per code, so N and P must be
+    at most 128 - int16_words before rounding. It would also be safe to limit every code to 64 /
+    int16_words. However, the step would then be unnecessarily coarse, because the codes of a group
+    are seldom all large.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:

@@ -1,15 +1,15 @@
 """Named tuples of kernel arguments, called records, which Python builds and kernels read.
 
-A kernel that Python calls takes at most eight arguments, which are lo and hi, then records of
-inputs, and then outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build
-most records, and a kernel reads their fields by name. To pass a further value to a kernel, add a
-field to the record and set the field in the function that builds the record; the arguments of the
-kernel stay the same.
+A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, and
+then outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most
+records, and a kernel reads their fields by name. To pass a further value to a kernel, add a field
+to the record and set the field in the function that builds the record; the arguments of the kernel
+stay the same.
 
-The number of a row is the position of the row in its segment of an index. Packed rows are in
-another order, and a slot is a position in the order of the packed rows. All arrays are
-C-contiguous. Inputs are read-only, except the mask of a QueryFilters, which is always writeable. An
-empty array stands for an array of zeros, or for a filter that allows all items.
+The number of a row is the position of the row in its segment of an index. Packing changes the order
+of the rows, and a slot is a position in the order of the packed rows. All arrays are C-contiguous.
+Inputs are read-only, except the mask of a QueryFilters, which is always writeable. An empty array
+stands for an array of zeros, or for a filter that allows all items.
 """
 
 from typing import Any, NamedTuple
@@ -72,7 +72,7 @@ class ScaledRows(NamedTuple):
     """Rows with their scaling: the tiles use factors[i] * rows[i] - coefficients[i] * shift.
 
     `rows` has the shape (n, d), and `factors` and `coefficients` (n,) are float64. `shift` (d,) is
-    float64, or empty if nothing is subtracted; `coefficients` is then not used.
+    float64. If nothing is subtracted, `shift` is empty and `coefficients` is not used.
     """
 
     rows: Any
@@ -151,9 +151,9 @@ class Items(NamedTuple):
     tile_configuration : uint8 array (64,)
         The configuration of the tile registers of AMX.
     scaling : float32 array (slots, 2)
-        For items that are searched without packing, the factor and the offset of the row in each
-        slot; otherwise empty. If v is the score that a tile contains for a row, the scaled score is
-        v * factor + weight * offset, where weight is the weight of the query.
+        If items are searched without packing, the factor and the offset of the row in each slot;
+        otherwise, the array is empty. If v is the score that a tile contains for a row, the scaled
+        score is v * factor + weight * offset, where weight is the weight of the query.
     projection : Projection
         The projection of the items, which is empty if there is none.
     """
@@ -189,8 +189,8 @@ class Projection(NamedTuple):
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
-        The largest k for which a search with few queries uses the projection, and the largest k for
-        which a search with many queries does. Only ``fastcos.search.plan`` reads `largest_k`.
+        The largest k for which a search with few queries uses the projection, and the corresponding
+        largest k for a search with many queries. Only ``fastcos.search.plan`` reads `largest_k`.
     """
 
     axes: Any
@@ -226,7 +226,7 @@ class ScalingUnits(NamedTuple):
 
 
 class ItemAddresses(NamedTuple):
-    """The addresses of the arrays of an Items, which Numba passes faster than the arrays.
+    """The addresses of the arrays of an Items; Numba passes addresses faster than arrays.
 
     Attributes
     ----------
@@ -280,8 +280,8 @@ _INT32, _UINT8 = np.empty(0, np.int32), np.empty(0, np.uint8)
 def items_at(addresses):
     """Return the Items whose arrays lie at the addresses in an ItemAddresses.
 
-    At every call, Numba takes 0.1 us to read the array of addresses, but would take more than 2 us
-    to read the 11 arrays of Items and the 6 arrays of Projection from a tuple. The addresses are
+    At every call, Numba takes 0.1 us to read the array of addresses. Reading the 11 arrays of Items
+    and the 6 arrays of Projection from a tuple would take more than 2 us. The addresses are
     collected once, when the items are packed (``fastcos.search.packing``).
     """
     table, packed_type = addresses.table, addresses.packed_type
@@ -367,8 +367,8 @@ class FewQuerySettings(NamedTuple):
     Attributes
     ----------
     first_rank : int
-        The first value of the rank r in step 4 of ``few_queries``, which scores the slots that
-        reach the r-th largest of the panels' largest products, after the products have been scaled.
+        The first value of the rank r in step 4 of ``few_queries``. Step 4 scores the slots that
+        reach the r-th largest of the panels' estimates.
     panels_per_range : int
         The number of panels that a task searches.
     must_check : bool
@@ -416,7 +416,7 @@ class BlockSettings(NamedTuple):
     is_whole_search : bool
         Whether a task computes the final results of a block of queries in a range of panels, as the
         kernels for few queries do. A kernel that performs a whole search does not read the argument
-        batch.
+        `batch`.
     must_check : bool
         For a whole search, whether the kernel must check that the norms of the queries are ordinary
         (see ``query_encoding.are_ordinary``), because no other code has checked them.
@@ -611,10 +611,10 @@ class CertificateSearch(NamedTuple):
 class Attacks(NamedTuple):
     """The settings of ``attacks.attacked_radii``, which looks for rescalings that drop a neighbour.
 
-    `n_targets` is the number of competitors each of which an attack tries to bring nearer.
-    `certified` (n, k) holds the condition up to which each neighbour is certified to remain a
-    neighbour, so that no attack is needed up to this condition. `levels` and `depth` are described
-    in CertificateSearch.
+    `n_targets` is the number of competitors that an attack tries to bring nearer, one after
+    another. `certified` (n, k) holds the condition up to which each neighbour is certified to
+    remain a neighbour, so that no attack is needed up to this condition. `levels` and `depth` are
+    described in CertificateSearch.
     """
 
     n_targets: Any

@@ -1,8 +1,8 @@
 """Sampling of items without replacement, one after another, in proportion to their weights.
 
 For row i, the weight of an item of cluster c is preference[i, c] times a weight that does not
-depend on the row, so no row needs a list of the weights of all p items. This module contains two
-algorithms for sampling in proportion to the weights:
+depend on the row. Therefore, no row needs a list of the weights of all p items. This module
+contains two algorithms for sampling in proportion to the weights:
 
 - Repeated draws select items with replacement, and skip items that were drawn before. A draw takes
   O(log p) time.

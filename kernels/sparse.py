@@ -49,9 +49,9 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
-    The kernel tests whether one entry of each row of Y, in the last panel of columns, is finite.
-    One entry per row is enough to find every value of X that is not finite, because such a value
-    makes all entries of the row of Y non-finite.
+    For each row of Y, the kernel tests whether one entry in the last panel of columns is finite.
+    One entry per row is enough, because a value of X that is not finite makes all entries of the
+    row of Y non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
@@ -68,11 +68,12 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
     """Set Y[i] to X[i] A as matmul_rows does, and validate X in the same pass over memory.
 
     The kernel validates a few thousand indices, multiplies the corresponding values, and meanwhile
-    prefetches the indices and values that follow. A value that is not finite makes every sum of its
-    row non-finite, even if it is multiplied by 0. `columns` holds the indices of X, viewed as
-    unsigned integers. `A` must be finite, and the values of X must be an array, not None. The
-    output `is_rejected` (n,) bool is true for each row i for which Y[i] is not valid, because row i
-    or a row near row i has an index out of range or a sum that is not finite.
+    prefetches the indices and values that follow. A value of X that is not finite makes every sum
+    of its row non-finite, even if the value is multiplied by 0. `columns` holds the indices of X,
+    viewed as unsigned integers. `A` must be finite, and the values of X must be an array, not None.
+    The output `is_rejected` (n,) bool is true for each row i for which Y[i] is not valid. The rows
+    of a group are validated together, and all of them are rejected if one row has an index out of
+    range or a sum that is not finite.
     """
     indptr = X.indptr
     first = lo
@@ -110,10 +111,10 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 
 @kernel
 def _prefetched(indices, is_large):
-    """Return the last position at which a row of X may end if it is multiplied with prefetches.
+    """Return the last position at which a row that is multiplied with prefetches may end.
 
-    Prefetches are used only if the dense matrix is large, which `is_large` says. AHEAD non-zeros
-    must follow a row that is multiplied with prefetches.
+    Prefetches are used only if `is_large` is true, that is, if the dense matrix is large. At least
+    AHEAD non-zeros must follow a row that is multiplied with prefetches.
     """
     return len(indices) - AHEAD if is_large else -1
 
@@ -139,7 +140,7 @@ def matmul_rows_plain(lo, hi, X, A, Y, is_streamed):
 
 @kernel
 def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
-    """Set Z[task] to X'Y, restricted to a part of the rows and a group of columns, for each task.
+    """For each task, set Z[task] to X'Y, restricted to a part of the rows and a group of columns.
 
     The kernel performs the tasks lo to hi. `X` is a Csr, `boundaries` (parts + 1,) int64 holds the
     row at which each part begins, and `Y` (n, l) is a float array in C order. `columns` (groups +

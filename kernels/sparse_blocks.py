@@ -62,8 +62,8 @@ def transpose_blocks(lo, hi, X, transposes):
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
     """Write the transposes of blocks as transpose_blocks does, given separate arrays.
 
-    The arrays are separate arguments instead of fields of a record, because Numba can leave out the
-    code that reads data only if data is itself an argument and is None.
+    If `data` is None, Numba can leave out the code that reads it, but only if `data` is itself an
+    argument. The arrays are therefore separate arguments instead of fields of a record.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):

@@ -1,20 +1,20 @@
 """Exact top-k of many queries: candidates are collected in tiles, and rescored in float64.
 
-Threshold. The first threshold tau of a query is an estimate: the largest score of each panel of a
-sample of panels is computed, and tau is the r-th largest of these scores for a given rank r. The
-panels in the first half of the sample are scored twice, the first time only to estimate tau. While
-the panels in the second half of the sample are scored, the estimate of tau rises, and candidates
-are collected. A candidate of a query is a slot (the position of a packed item) whose tile score
-reaches tau, and each query has a buffer of candidates. When the buffer of a query is full, and at
-the end of the search, the k candidates with the best tile scores are scored in float64. The k-th
-best of these float64 scores is a lower bound of the k-th best of all scores, and becomes the next
-tau. The new tau is close to the k-th best score, because the candidates with the best tile scores
-are nearly the best k. The other candidates in the buffer are scored in float64 only if their upper
-bounds reach the new tau. In two cases, all candidates are scored: if more than half of the
-candidates of a full buffer reach the new tau, because there are many near-duplicates, and if there
-are few candidates at the end of a block. At the end of a search, the k-th best score of a query
-shows whether the estimate of tau was low enough. If the estimate was too high, the query is marked
-and searched again without an estimate.
+Threshold. The first threshold tau of a query is an estimate. To obtain it, the kernel computes the
+largest score of each panel of a sample of panels, and takes the r-th largest of these scores for a
+given rank r. The panels in the first half of the sample are scored twice, the first time only to
+estimate tau. While the panels in the second half of the sample are scored, the estimate of tau
+rises, and candidates are collected. A candidate of a query is a slot (the position of a packed
+item) whose tile score reaches tau, and each query has a buffer of candidates. When the buffer of a
+query is full, and at the end of the search, the k candidates with the best tile scores are scored
+in float64. The k-th best of these float64 scores is a lower bound of the k-th best of all scores,
+and becomes the next tau. The new tau is close to the k-th best score, because the candidates with
+the best tile scores are nearly the best k. The other candidates in the buffer are scored in float64
+only if their upper bounds reach the new tau. All candidates of a full buffer are scored if more
+than half of them reach the new tau, because there are many near-duplicates. If few candidates
+remain at the end of a block, all of them are scored as well. At the end of a search, the k-th best
+score of a query shows whether the estimate of tau was low enough. If the estimate was too high, the
+query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. Each task writes the k-th best score that it has proved to an array of float32 that
@@ -22,16 +22,17 @@ all tasks share, and reads the scores that the other tasks wrote, without a lock
 that results do not depend on the numbers that a task reads in the shared array:
 
 - Every value that a task writes to the shared array is a lower bound of the k-th best score among
-  all panels, because k rows whose scores reach the value have been scored. If an update is delayed,
-  or is lost because two tasks write at once, an older and therefore lower bound remains, and fewer
-  pairs are dropped.
-- Even if a value in the shared array were wrong, results would be exact. Each task reports the
-  largest threshold that it used and that its own k-th best score does not reach (``unproved``). The
-  reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
-  or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
-  which it was dropped. If, after the results of all ranges have been merged, the k-th best score of
-  a query does not reach one of the reported thresholds, the query is searched again without
-  estimates and, if necessary, once more without sharing. NaN never becomes a threshold.
+  all panels, because k rows whose scores reach the value have been scored. An update may be
+  delayed, or may be lost because two tasks write at once. In both cases, an older and therefore
+  lower bound remains, so fewer pairs are dropped.
+- Even if a value in the shared array were wrong, results would be exact. If the last threshold that
+  a task used for a query is higher than the k-th best score that the task found, the task reports
+  this threshold as ``unproved``. The reported threshold may be of any kind: an estimate, the
+  threshold of another task, or even a torn or damaged value. A pair that a task dropped has a
+  float64 score strictly below the threshold by which it was dropped. When the results of all ranges
+  have been merged, the k-th best score of a query may be below one of the reported thresholds. Such
+  a query is searched again without estimates and, if necessary, once more without sharing. NaN
+  never becomes a threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
 the order of the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7
@@ -73,12 +74,12 @@ from .simd.panel import (
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# A tile of stage 1 of _sweep has about this many times as many hits as a tile of stage 2, because
-# the thresholds of stage 1 come from only one half of the sample.
+# A tile has about this many times as many hits in stage 1 of _sweep as in stage 2, because the
+# thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # An unproved threshold is rounded up by this share of SLACK. A shared threshold that another task
-# has proved was rounded down by all of SLACK before (_lowered), so the k-th best score reaches this
-# threshold even after it has been rounded up.
+# has proved was rounded down by all of SLACK (_lowered). Even after a share of
+# SLACK has been added to it, this threshold does not exceed the k-th best score.
 _ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.
@@ -253,7 +254,7 @@ def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
     """Raise tau of each query to the k-th best of the lower bounds of its candidates.
 
     The codes of a candidate give a lower bound of its K. The rounding of a float64 score may lower
-    its K by up to ``score_rounding``, so this number is subtracted from the new tau.
+    its K by up to the result of ``score_rounding``, so this result is subtracted from the new tau.
     """
     k, statistics = candidates.scores.shape[1], items.statistics
     for i in range(candidates.counts.shape[0]):
@@ -338,7 +339,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
     """Pair each query i of the block with its first front_counts[i] candidates; return the pairs.
 
     The function returns the query and the row of each pair, and the order in which the pairs are to
-    be scored, which visits the items roughly in the order of memory.
+    be scored. This order visits the items roughly in the order of memory.
     """
     total = 0
     for n_front in front_counts:
@@ -438,15 +439,15 @@ def _find_hits(stage, p, q, items, block, sample):
 
 @borrowing_kernel
 def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scratch, thresholds):
-    """Collect, in three stages, the candidates in a range of panels that reach the thresholds.
+    """Collect, in three stages, the candidates that reach the thresholds in a range of panels.
 
     Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
     the largest scores of the panels in the second half of the sample, and collects the candidates
     in these panels. Stage 2 collects the candidates of all panels except those of stage 1.
     Thresholds only rise, so every slot of stage 1 that reaches the last threshold has been
     collected. Stage 1 of the sweep uses projected codes only for the first 32 queries, as a trial.
-    If the trial shows that projected codes are not too costly, stage 2 uses projected codes for all
-    queries.
+    If the trial in stage 1 shows that projected codes are not too costly, stage 2 uses projected
+    codes for all queries.
     """
     metric_type, sample_stride = items.metric_type, settings.sample_stride
     first_panel, last_panel = settings.first_panel, settings.last_panel
@@ -557,8 +558,9 @@ def _write_results(lo, queries, batch, settings, block, candidates, initial_thre
             candidates.scores[i], candidates.rows[i], candidates.lengths[i], results.scores[query],
             results.rows[query],
         )  # fmt: skip
-        # Rows below the initial threshold need not be found, and rows below the k-th best score are
-        # not results, so the initial threshold and the k-th best score are proved thresholds.
+        # Rows below the initial threshold need not be found, so the initial threshold is a proved
+        # threshold. Rows below the k-th best score are not results, so the k-th best score is a
+        # proved threshold as well.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)
@@ -585,9 +587,9 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
     """Run tasks lo to hi of a search, where `batch` (n',) holds the numbers of the queries.
 
     `addresses` is an ItemAddresses, `queries` is a Queries, and `settings` is a BlockSettings.
-    `results` is a SearchResults; the first axis of scores, rows and unproved is the range of
-    panels, and the thresholds are shared by all tasks. If settings.is_whole_search is true, the
-    kernel ignores `batch`, divides all queries into blocks, and performs each task by
+    `results` is a SearchResults whose arrays scores, rows and unproved have an additional first
+    axis, the range of panels. The thresholds are shared by all tasks. If settings.is_whole_search
+    is true, the kernel ignores `batch`, divides all queries into blocks, and performs each task by
     _search_whole_block. In a whole search, the kernel reads only the rows and the filters of
     `queries`, and writes only the scores and the rows of `results`.
     """
@@ -621,9 +623,9 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
 def _search_whole_block(
     first, last, first_panel, last_panel, addresses, items, queries, settings, scores, rows
 ):
-    """Find the best k rows of a range of panels for queries first to last, without help of Python.
+    """Find the best k rows of a range of panels for queries first to last, without using Python.
 
-    This kernel itself performs some steps that other searches of blocks leave to Python: it
+    This kernel itself performs some steps that other searches of blocks leave to Python. It
     computes the norms and the scaling of the queries, searches with estimated thresholds, and
     searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
     columns, computing norms and scaling in Python would take longer than the search. The results

@@ -41,8 +41,8 @@ class Pool(NamedTuple):
     `rows` (m, d) holds the rows of B that belong to the sampled items, and `columns` (d, m) holds
     the transpose of rows. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the
     number of times that each item was sampled. The arrays `rows`, `columns`, `bias` and `counts`
-    are float32. `position_of` (p,) int32 holds the position of each of the p items in the pool, or
-    -1 for an item that is not in the pool.
+    are float32. For each of the p items, `position_of` (p,) int32 holds the position of the item in
+    the pool, or -1 if the item is not in the pool.
     """
 
     rows: Any
@@ -69,8 +69,8 @@ class LossInputs(NamedTuple):
     """All inputs of the loss except the interactions.
 
     `model` holds the float32 arrays A (p, d), B (p, d) and bias (p,); the rows of B have norm 1 if
-    unit is true. `seen` holds the indptr and the indices of a CSR matrix with the items to mask in
-    the pool, for each user. `pool` is a Pool, and `objective` is an Objective.
+    unit is true. `seen` holds the indptr and the indices of a CSR matrix that lists, for each user,
+    the items to mask in the pool. `pool` is a Pool, and `objective` is an Objective.
     """
 
     model: Any
@@ -96,10 +96,10 @@ class StepByItem(NamedTuple):
 class Adagrad(NamedTuple):
     """The state of the optimiser Adagrad.
 
-    `rate` is the learning rate, a float32. `accumulators` holds three arrays (p, 1) float32 with
-    the sums, over all steps, of the squared norms of the gradients of each row of A, B and bias.
-    `raw` is the matrix B before its rows are normalised. Each step changes accumulators and raw in
-    place.
+    `rate` is the learning rate, a float32. `accumulators` holds three float32 arrays (p, 1), one
+    each for A, B and bias. Each entry is the sum, over all steps, of the squared norm of the
+    gradient of one row. `raw` is the matrix B before its rows are normalised. Each step changes
+    accumulators and raw in place.
     """
 
     rate: Any
@@ -216,8 +216,8 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
     """Return the loss, its derivative with respect to the logit, and a factor for the negatives.
 
     The loss is -weight * ln(e^logit / (e^logit + negatives_total * e^largest)) if softmax is true,
-    and otherwise -weight * ln sigmoid(logit). ``negative_loss`` multiplies the terms of a user's
-    negatives by the sum of the negatives' factors over all interactions of the user.
+    and otherwise -weight * ln sigmoid(logit). The factors of all interactions of a user are added,
+    and ``negative_loss`` multiplies the terms of the user's negatives by this sum.
     """
     if not softmax:
         small = math.exp(-abs(logit))
@@ -234,7 +234,7 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace each pool logit with the derivative of the loss with respect to it; return the loss.
+    """Replace each pool logit with the slope of the loss in this logit; return the loss.
 
     `logits` holds the results of prepare_pool, and `rate` is the sum of the factors that
     positive_loss returns for the interactions of the user. With softmax, the loss of the negatives
@@ -279,8 +279,8 @@ def score_profile(
 ):
     """Score all interactions of a user; return the loss and the factor of the user's negatives.
 
-    `s` is the vector of the user, from which the term of an item is subtracted before the item is
-    scored. The three numbers per interaction that Gradients.by_entry describes are written to
+    `s` is the vector of the user. Before an item is scored, the term of this item is subtracted
+    from s. The three numbers per interaction that Gradients.by_entry describes are written to
     slopes, and the gradient with respect to s is written to `gradient` (d,).
     """
     A, B, bias = model

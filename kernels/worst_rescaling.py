@@ -4,7 +4,7 @@ The search considers metrics diag(w) whose weights w are a vertex of the box [1,
 (``intervals``), so each weight is 1 or K. A step of the search flips one weight from 1 to K or from
 K to 1. An edge is a pair of a row and one of its k nearest neighbours. For each row, a list of its
 nearest items is given. An edge is counted as lost if at least k listed items are nearer to the row
-than the neighbour. An edge that is counted as lost is certainly lost, because items that are not
+than the neighbour is. An edge that is counted as lost is certainly lost, because items that are not
 listed could only increase the number of nearer items. The search compares cosines in float32. After
 the search, the edges that are lost under the best weights are counted again in float64.
 """
@@ -27,7 +27,7 @@ class EdgeLists(NamedTuple):
     `rows` (n,) holds row numbers. `neighbors` (n, m) holds the nearest items of each row, ordered
     by descending cosine, and the first k of them form the edges of the row. `lengths` holds, for
     each row, the number of items of the list that are used. The shape of `lengths` is (n,), or (s,
-    n) if each of s searches uses another number of items.
+    n) if each of s searches uses a different number of items.
     """
 
     rows: Any
@@ -57,7 +57,7 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 
     `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
     weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner product
-    of each of the n rows and each of the m items in the list of the row.
+    of each of the n rows with each of the m items in the list of the row.
     """
     for i in range(unit.shape[0]):
         squares[i] += weight * unit[i] * unit[i]
@@ -71,10 +71,10 @@ def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
 def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inverse, scores):
     """Return the number of edges that are lost after adding `weight` to the weight of a dimension.
 
-    An edge is lost if at least k listed items are nearer to the row than the neighbour. `unit` (p,)
-    holds the coordinates of all unit rows in this dimension. `products` and `squares`, which are
-    described in add_dimension, were computed with the weights before the addition. `inverse` (p,)
-    and `scores` (m,) are overwritten.
+    An edge is lost if at least k listed items are nearer to the row than the neighbour is. `unit`
+    (p,) holds the coordinates of all unit rows in this dimension. `products` and `squares`, which
+    are described in add_dimension, were computed with the weights before the addition. `inverse`
+    (p,) and `scores` (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
@@ -111,12 +111,12 @@ def climb(lo, hi, units, lists, search, weights, counts):
 
     The algorithm is iterated local search (Lourenço, Martin, Stützle 2003). A round tries to flip
     one weight after another, and ends when no flip increases the number of lost edges. The next
-    round begins with the best weights so far, with the weights of the dimensions in
-    ``perturbations`` flipped. The climb ends when count_lost has been called n_counts times or all
-    rounds are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is an EdgeLists,
-    and `search` is a LocalSearch. `weights` (s, d) float32, with entries 1 or K, holds the start of
-    each climb, and is replaced with the best weights of the climb. The numbers of edges lost under
-    the best weights are written to `counts` (s,) int64.
+    round begins with the best weights so far, after the weights of the dimensions in
+    ``perturbations`` have been flipped. The climb ends when count_lost has been called n_counts
+    times or all rounds are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is
+    an EdgeLists, and `search` is a LocalSearch. `weights` (s, d) float32 holds the weights, 1 or K,
+    with which each climb starts. They are replaced with the best weights of the climb. The numbers
+    of edges lost under the best weights are written to `counts` (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search
@@ -189,10 +189,10 @@ def cosines_of_list(image, mapped, inverse, list_items, scores):
 
 @kernel
 def count_lost_by_row(lo, hi, images, mapped, inverse, lists, lost):
-    """Count the edges of each row from lo to hi that are lost under a linear map.
+    """For each row from lo to hi, count the edges that are lost under a linear map.
 
     An edge is lost if, after all items have been mapped, at least k listed items are nearer to the
-    row than the neighbour.
+    row than the neighbour is.
 
     `images` (n, d) holds the mapped rows, normalised to norm 1, and `mapped` (p, d) holds all
     mapped items. `inverse` (p,) holds 1 over the norm of each mapped item, or 0 for a zero row,

@@ -1,7 +1,7 @@
 """Operations that list the scores of a tile that reach the thresholds of their queries.
 
 A *hit* is a pair of a query and an item whose score reaches the threshold of the query. A tile is
-stored as 32 rows, one row per item; a row consists of 32 scores, one score per query, and fills two
+stored as 32 rows, one row per item. A row consists of 32 scores, one score per query, and fills two
 vectors of 16 scores.
 """
 
@@ -47,10 +47,11 @@ def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_
     """Write the hits of a tile to hits, and return the number of hits.
 
     `scores` (32, 32) is int32 or float32. The bound terms (4, 32) of the queries begin at position
-    terms0 of the flat array bound_terms, and `statistics` (n_panels, 5) holds the statistics of
-    each panel of items (``simd.panel`` names their rows and columns). If the score of item i
-    reaches the threshold of query q, the number 32 i + q is written to `hits` (1024,) int32,
-    ordered by q and then i. The first n_items items are examined, and the others are ignored.
+    terms0 of the flat array bound_terms. The array `statistics` (n_panels, 5) holds the statistics
+    of each panel of items. ``simd.panel`` names the rows of the bound terms and the columns of the
+    statistics. If the score of item i reaches the threshold of query q, the number 32 i + q is
+    written to `hits` (1024,) int32, ordered by q and then i. The first n_items items are examined,
+    and the others are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -75,10 +76,10 @@ def list_tile_hits_by_projection(
 ):  # fmt: skip
     """List hits as list_tile_hits does, but for scores of projected codes plus an upper bound.
 
-    The upper bound is the product of the norms of two remainders, where the remainder of a row is
-    the row minus its projection. The bound terms (4, 32) of the full codes, which begin at position
-    terms0 of bound_terms, contain the thresholds. The bound terms (5, 32) of the projected codes
-    begin at position projected_terms0 of projected_terms. `remainder_norms` (32 panels,) float32
+    The upper bound is the product of the norms of two remainders. The remainder of a row is the row
+    minus its projection. From position terms0 on, bound_terms holds the bound terms (4, 32) of the
+    full codes, which include the thresholds. From position projected_terms0 on, projected_terms
+    holds the bound terms (5, 32) of the projected codes. `remainder_norms` (32 panels,) float32
     holds upper bounds of the norms of the remainders of the items.
     """
     signature = types.int64(
@@ -137,7 +138,7 @@ def list_panel_hits_by_projection(
 def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
     """Write the positions of those scores from score0 to score0 + 31 that are at least `minimum`.
 
-    The positions in scores are written to hits (int32) in ascending order, from hit0 on, and the
+    The positions in `scores` are written to `hits` (int32) in ascending order, from hit0 on. The
     intrinsic returns the number of positions. `scores` is a flat array of int32; if it is float32,
     nothing is written. `minimum` is float32. Scores from position score0 + n_items on are ignored.
     """
@@ -179,10 +180,10 @@ class _ProjectionBound:
     """The values that decide whether the score of projected codes is a hit.
 
     The score v of an item and a query is a hit if v + t r >= bound. The norms of the remainders are
-    t for the query and r for the item, in units in which t r can be added to a product of codes.
-    The number `bound` is 1 less than the smallest product of codes with which the item may reach
-    the threshold of the query. The scores of up to 1,024 columns are represented exactly in
-    float32.
+    t for the query and r for the item. They are scaled such that t r can be added to a product of
+    codes. The number `bound` is 1 less than the smallest product of codes with which the item may
+    reach the threshold of the query. The scores of rows of up to 1,024 columns are represented
+    exactly in float32.
     """
 
     def __init__(self, builder, panel, bound_terms, projected_terms, statistics, remainder_norms):
@@ -239,7 +240,7 @@ class _ProjectionBound:
 
     @staticmethod
     def _difference(builder, value, bound, remainder_norm, of_items):
-        """Emit a vector of integers that are negative exactly if the score is not a hit."""
+        """Emit one integer per score; the integer is negative exactly if the score is not a hit."""
         relaxed = {"flags": ("contract",)}
         score = builder.fsub(builder.sitofp(value, bound.type), bound)
         score = builder.fadd(score, builder.fmul(remainder_norm, of_items, **relaxed), **relaxed)
@@ -261,7 +262,7 @@ def _valid(builder, n_items):
 
 
 def _emit_hits(builder, reached, valid, out):
-    """Emit code that lists the hits that the words of `_reached` contain, for all 32 queries."""
+    """Emit code that reads the words of `_reached` and lists their hits, for all 32 queries."""
     reverse = function(builder, "llvm.bitreverse.i32", I32, [I32])
     valid = broadcast(builder, builder.call(reverse, [valid]), _V_I32)
     reached = [builder.and_(words, valid) for words in reached]
@@ -316,7 +317,7 @@ def _reached(builder, values, first, threshold):
 
     Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query. Each bit
     is the sign of the difference of a score and a threshold, shifted into the word. Shifting needs
-    neither a branch nor a mask register, of which a CPU can write at most one per cycle. The
+    neither a branch nor a mask register. A CPU can write at most one mask register per cycle. The
     difference of a score and a threshold fits in int32, because no score exceeds 127^2
     MAX_CODED_COLUMNS and no threshold exceeds 1.05e9 in magnitude (_round_down).
     """

@@ -25,9 +25,9 @@ WIDTHS = (64, 32, 16, 8, 4, 1)
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
-# While a non-zero is multiplied, the kernel prefetches the row of a large dense matrix that will be
-# multiplied this many non-zeros later. With every number from 8 to 24, X'(X Q) takes the same time
-# (docs/dev/costs.md, "Sparse products").
+# While a non-zero is multiplied, a row of a large dense matrix is prefetched: the row that belongs
+# to the non-zero this many places later. With every number from 8 to 24, X'(X Q) takes the same
+# time (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
 # A sum reads a row of the dense matrix, and only rows of at least this many bytes are prefetched.
 # Shorter rows take the CPU less time to read than to prefetch. Rows that are changed, and not only
@@ -36,7 +36,7 @@ _LONG_ROW_BYTES = 256
 
 
 class _RowCode:
-    """A code generator of loops over the non-zeros of one row of a CSR matrix.
+    """A generator of code for loops over the non-zeros of one row of a CSR matrix.
 
     The first four arguments of the intrinsic are the values and the indices of the matrix, and the
     positions at which the row begins and ends. A panel is a group of neighbouring columns of a
@@ -128,11 +128,12 @@ class _RowCode:
         )  # fmt: skip
 
     def for_each_entry_ahead(self, carried, step, panel, is_ahead):
-        """Emit the loop of ``for_each_entry``, which prefetches rows if is_ahead is true.
+        """Emit the loop of ``for_each_entry``; the loop prefetches rows if is_ahead is true.
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two copies
-        prefetches the row of a panel that is needed AHEAD non-zeros later, where the later non-zero
-        may belong to another row of the CSR matrix. The method returns the last carried values.
+        prefetches: while it processes a non-zero, it prefetches the row of the panel for the
+        non-zero AHEAD places later. The later non-zero may belong to another row of the CSR matrix.
+        The method returns the last carried values.
         """
         builder, outcomes = self._builder, []
 
@@ -224,8 +225,8 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
     """Set Y[row] to the sum of data[t] * A[indices[t]] over t from first to last.
 
     The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
-    stores of panels of 64 columns bypass the caches; this requires that the panels are aligned to a
-    cache line, and that a call of `fence` follows the last row. If is_ahead is true, rows of A are
+    stores of panels of 64 columns bypass the caches. The panels must then be aligned to a cache
+    line, and a call of `fence` must follow the last row. If is_ahead is true, rows of A are
     prefetched, which requires last <= len(indices) - AHEAD.
     """
 
@@ -273,8 +274,8 @@ def bounded_row_sum(width):
 
     The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound, where A and
     Y have `width` columns. The sum is over all t from first to last, but ends at the first t with
-    indices[t] >= bound, and the intrinsic returns the t at which the sum ends. If bound is None,
-    the sum is over all t from first to last, and Y[row] is set to the sum.
+    indices[t] >= bound. The intrinsic returns the t at which the sum ends. If bound is None, the
+    sum is over all t from first to last, and Y[row] is set to the sum.
     """
 
     @intrinsic

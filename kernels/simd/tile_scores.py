@@ -52,7 +52,7 @@ _VOID = ir.VoidType()
 
 @intrinsic
 def start_tiles(typingctx, isa, configuration):
-    """If isa has tile registers, configure them as configuration (64,) uint8 says."""
+    """If isa has tile registers, configure them with the bytes of `configuration` (64,) uint8."""
 
     def codegen(context, builder, signature, arguments):
         if instruction_sets.of(signature).has_tile_registers:
@@ -79,10 +79,10 @@ def _panel_scorer(by_item):
     """Return an intrinsic that computes the scores of a panel of items with a panel of queries.
 
     `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
-    and queries[query0], and the corrections of the queries begin at corrections[correction0].
-    The 32 x 32 scores are written to `scores`. The corrections are not read with AMX, nor with
+    and queries[query0], and the corrections of the queries begin at corrections[correction0]. The
+    32 x 32 scores are written to `scores`. The corrections are read neither with AMX nor with
     instruction sets without codes. `n_queries` is the number of queries of the panel that are not
-    padding; a panel with few queries takes less time than a full panel, because the scores of
+    padding. A panel with few queries takes less time than a full panel, because the scores of
     padding need not be computed. `by_item` says whether panels of items are laid out by item, as
     the full codes of items with a projection are (``simd.panel``). Rows of float32 have no
     projection.
@@ -101,7 +101,7 @@ def _panel_scorer(by_item):
                 if not by_item:
                     _emit_float(builder, isa, item_start, a[5], query_start, a[5], out)
                 return context.get_dummy_value()
-            # Only the first 16 queries of a panel are multiplied if the others are padding.
+            # Only the first 16 queries of a panel are multiplied if the other 16 are padding.
             is_full = builder.icmp_signed(">", a[8], I64(PANEL // 2))
             with builder.if_else(is_full) as (if_full, if_not_full):
                 for branch, n in ((if_full, PANEL), (if_not_full, PANEL // 2)):
@@ -440,8 +440,8 @@ def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel that is laid out by item.
 
     Without the table, the compiled code would compute each pointer from the previous pointer in
-    every step, and the computation would occupy execution ports that the products need. The table
-    makes searches that use the full codes of items with a projection 1.02 times as fast.
+    every step. These computations would occupy execution ports that the products need. With the
+    table, searches that use the full codes of items with a projection are 1.02 times as fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -455,7 +455,7 @@ def _larger(builder, value, other):
 
 
 def _reduced(builder, operation, vector):
-    """Emit the reduction of a vector of integers to one integer by an operation."""
+    """Emit code that combines all lanes of a vector of integers to one integer by an operation."""
     name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i32"
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
@@ -488,8 +488,9 @@ def _emit_steps(builder, isa, items, codes, words):
             item_start = builder.gep(items, [at])
             query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind)
             new_sums = []
-            # Each item is loaded just before it is multiplied. If all items were loaded before the
-            # prefetches, across which LLVM moves no load, they would not fit in the registers.
+            # Each item is loaded just before it is multiplied. LLVM moves no load across a
+            # prefetch, so items that were all loaded before the prefetches would not fit in the
+            # registers.
             for item, total in enumerate(sums):
                 row = builder.xor(load(builder, item_start, kind, 16 * item), flip)
                 new_sums.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
@@ -553,8 +554,8 @@ def _emit_items(builder, isa, rows, words, query):
     )
 
     def products(sums, at, read):
-        # Each item is loaded just before it is multiplied. If all items were loaded before the
-        # prefetches, across which LLVM moves no load, they would not fit in the registers.
+        # Each item is loaded just before it is multiplied. LLVM moves no load across a prefetch, so
+        # items that were all loaded before the prefetches would not fit in the registers.
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
             start = builder.gep(row, [at])
@@ -575,7 +576,7 @@ def _emit_items(builder, isa, rows, words, query):
         )
 
     def last_step(k, sums):
-        # Words after the last word are not read, because they may lie outside the array.
+        # The last register may extend beyond the array, so only the remaining words are read.
         at = builder.add(whole, builder.mul(k, I64(lanes)))
         n_remaining = broadcast(builder, builder.trunc(builder.sub(words, at), I32), kind)
         numbers = ir.Constant(kind, list(range(lanes)))
@@ -601,8 +602,8 @@ def _emit_item_of_steps(builder, panel, item, words, query):
 
     The panel has the layout of AMX, which _emit_steps describes. The products are computed by
     vpdpbusd, which every CPU with tile registers has. The first operand of vpdpbusd must hold
-    unsigned codes, so 128 is added to the codes of the query, and 128 times the sum of the item's
-    codes is subtracted from the result.
+    unsigned codes, so 128 is added to the codes of the query. Therefore, 128 times the sum of the
+    item's codes is subtracted from the result.
     """
     kind = ir.VectorType(I32, 16)
     flip = broadcast(builder, I32(-0x7F7F7F80), kind)
@@ -675,9 +676,9 @@ def _prefetch_next_panel(builder, at, words):
 def _add_products(builder, isa, total, pairs):
     """Emit `total` plus, in each lane, the inner products of the pairs of words of 4 codes.
 
-    The first word of a pair holds unsigned codes of an item, and the second word signed codes of a
-    query. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose products
-    are added in int16; the sums fit in int16 (``query_encoding.query_step``).
+    The first word of a pair holds unsigned codes, and the second word holds signed codes. With
+    AVX2, `pairs` contains up to int16_words pairs of neighbouring words. The products of these
+    pairs are added in int16, and the sums fit in int16 (``query_encoding.query_step``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
