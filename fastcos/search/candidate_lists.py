@@ -147,9 +147,9 @@ def score_pairs_by_measure(
 ) -> Floats:  # fmt: skip
     """Return the raw score of each query with each row in its list, from a method of the measure.
 
-    This function serves measures whose scores are not inner products, because no kernel computes
-    such scores. The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is the
-    result of ``measure.precompute`` for all rows.
+    No kernel computes scores that are not inner products, so this function calls the measure to
+    compute them. The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is
+    the result of ``measure.precompute`` for all rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
     for lo, hi in padded_ranges(counts):

@@ -138,8 +138,8 @@ class SimilarityIndex:
     n_features_in_ : int
         The number of columns of the items.
     memory_ : IndexMemory
-        The memory in bytes that the codes and the rows take, and how much of it is in memory-mapped
-        files.
+        The memory in bytes of the codes and the rows, and how much of this memory is in
+        memory-mapped files.
 
     Examples
     --------
@@ -170,8 +170,8 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # While a save is running, or after it was interrupted: the content that the save gives the
-        # directory, and the header fields by which a finished save is recognised.
+        # None unless a save is running or was interrupted. Otherwise: the content that the save
+        # gives the directory, and the header fields by which a finished save is recognised.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -985,7 +985,7 @@ class SimilarityIndex:
 
     @property
     def memory_(self) -> IndexMemory:
-        """The memory in bytes that codes and rows take, and how much of it is memory-mapped."""
+        """The memory in bytes of codes and rows, and how much of this memory is memory-mapped."""
         return self._fitted_state().memory
 
     def _fitted_state(self) -> IndexState:

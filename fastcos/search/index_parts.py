@@ -32,7 +32,7 @@ from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
 # Two parts with fewer live rows than this number are merged at once. Adding a single row therefore
-# takes, apart from larger merges, at most the time in which this number of rows is packed
+# takes at most the time in which this number of rows is packed, unless larger parts are merged
 # (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
 # The arrays of packed items that are saved, by their names in a directory. In the record that
@@ -169,7 +169,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.live_row_numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return a part with the same rows, in which no search finds the items of these rows."""
+        """Return a part that contains the same rows, but whose searches skip the given rows."""
         segment = self.segment.without(row_numbers)
         if len(segment.live_row_numbers):
             segment.pack()
@@ -214,7 +214,7 @@ class MappedPart:
         return np.where(is_known, row_numbers, -1)
 
     def find_rows(self, positions: Integers) -> tuple[Integers, npt.NDArray[np.bool_]]:
-        """Return the row number of each position, and a mask that is True if there is an item."""
+        """Return the row number of each position, and a mask that is True where an item is live."""
         return positions, (positions >= 0) & (positions < len(self.rows))
 
     def ids_of(self, row_numbers: Integers) -> Ids:
@@ -341,7 +341,8 @@ def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
     """Return the parts that must be merged next, or an empty list.
 
     If too many parts have sizes in the same range, the result contains all parts of this range.
-    Only parts of the same row type are merged, so float32 rows are never converted to float64.
+    Only parts whose rows have the same type are merged, so float32 rows are never converted to
+    float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

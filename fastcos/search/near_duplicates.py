@@ -21,8 +21,8 @@ from fastcos.similarity.base import Measure, get_measure
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
-# The bytes that a pair takes while SciPy finds the connected components, because SciPy converts the
-# matrix of pairs to float64 and transposes it.
+# The bytes that a pair takes while SciPy finds the connected components. SciPy converts the matrix
+# of pairs to float64 and transposes it.
 _BYTES_PER_CONNECTION = 48
 
 
@@ -166,7 +166,7 @@ def near_duplicates(
 def connected_contents(
     items: ItemSource, contents: Contents, threshold: float, options: ExecutionOptions
 ) -> NearDuplicates:
-    """Return the near-duplicates among the items of an index, which are identified by position.
+    """Return the near-duplicates among the items of an index; items are identified by position.
 
     ``contents`` holds the items that were not removed. For a removed item, the label is -1.
     """

@@ -53,9 +53,9 @@ from fastcos.validation import Floats, Integers
 # For each type of products: the smallest and the largest norm of rows that are multiplied in this
 # type.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
-# The number of entries of rows that are converted to the type of the product at once (32 MiB of
-# float32), before BLAS multiplies them. The number of entries must be large, because on busy cores
-# every call of BLAS waits some milliseconds for its threads.
+# Before BLAS multiplies rows, this many entries are converted at once to the type of the product
+# (32 MiB of float32). The number of entries must be large, because on busy cores every call of BLAS
+# waits some milliseconds for its threads.
 _ENTRIES_PER_CONVERSION = 1 << 23
 # While another process compiles the kernels, up to this number of queries are multiplied by
 # np.vecdot, in one thread, instead of BLAS. On a machine with two cores, a call of BLAS would wait

@@ -34,7 +34,7 @@ def results_in_directory(
 
 def fingerprint(request: SearchRequest, X: Any, measure: Measure) -> dict[str, Any]:
     """Return JSON values that identify everything on which the result of a search depends."""
-    # joblib computes a hash that depends on every bit of the arrays of a measure. joblib is
+    # The hash that joblib computes depends on every bit of the arrays of a measure. joblib is
     # imported only here, because its import takes 0.2 s.
     import joblib
 

@@ -14,11 +14,11 @@ functions make these decisions:
 * ``n_candidates`` and ``drops_excluded_ids`` say how many items a search finds if some of them may
   be dropped afterwards.
 
-Three other modules are pure as well: ``task_grid``, which the functions call, divides the work of a
-method among threads; ``batches``, which ``sources`` calls, computes how many queries and rows fit
-the working memory; and ``cost_model`` contains the numbers by which methods are compared. ``scan``
-runs a plan, and ``explain`` describes it in words. The docstring of ``fastcos.search`` lists the
-decisions about a search that other modules make.
+Three other modules are pure as well. ``task_grid`` divides the work of a method among threads, and
+is called by the functions of this module. ``batches`` computes how many queries and rows fit the
+working memory, and is called by ``sources``. ``cost_model`` contains the numbers by which methods
+are compared. ``scan`` runs a plan, and ``explain`` describes it in words. The docstring of
+``fastcos.search`` lists the decisions about a search that other modules make.
 
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
@@ -128,7 +128,8 @@ class RequestSizes:
         The number of rows of the segment that are allowed in the results; None if all live rows
         are.
     excludes_pairs : bool
-        Whether some pairs of a query and a row are excluded, besides pairs of a query and itself.
+        Whether pairs of a query and a row are excluded other than the pair of each query with
+        itself.
     """
 
     n_queries: int
@@ -151,17 +152,16 @@ class SearchPlan:
         group of duplicates, by the plan ``inner``. "repack" packs only the allowed rows, for this
         search alone, and searches them by the plan ``inner``.
     needs : str or None
-        A fact that must be looked up before the search can be planned: the caller looks it up, and
-        calls ``plan_search`` again with sizes that contain the fact.
+        A fact that must be looked up before the search can be planned. The caller looks up this
+        fact and calls ``plan_search`` again with sizes that contain it.
     kernel : str or None
         The kernel that multiplies the rows; None for a method that has no such kernel.
         "few_queries" compares one query after another with the packed rows, which are divided among
-        the threads. "projected_queries" also compares one query after another, but by projected
-        codes. "few_queries" and "projected_queries" are the names of modules of
-        ``fastcos.kernels``. "few_blocks" compares the queries as one block, or as one block for
-        each thread, and "query_blocks" compares many blocks of queries
-        (``kernels.tile_top_k``). With every kernel except "query_blocks", one launch is the whole
-        search (``launch_is_whole_search``).
+        the threads. "projected_queries" compares one query after another by projected codes.
+        "few_queries" and "projected_queries" are the names of modules of ``fastcos.kernels``.
+        "few_blocks" compares all queries in one block, or in one block for each thread.
+        "query_blocks" compares many blocks of queries (``kernels.tile_top_k``). With every kernel
+        except "query_blocks", one launch is the whole search (``launch_is_whole_search``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid
@@ -177,14 +177,14 @@ class SearchPlan:
         For "few_blocks" and "query_blocks": the number of candidates that the buffer of a query
         holds.
     use_projection : bool
-        Whether the kernel multiplies projected codes first, because they are expected to drop most
-        pairs. A kernel stops using projected codes that do not drop most pairs
+        Whether the kernel multiplies projected codes first. The projected codes are expected to
+        drop most pairs. If projected codes do not drop most pairs, the kernel stops using them
         (``kernels.projection_filter``).
     fits_all_options : bool
         Whether the plan is the same for every number of threads and every usual working memory.
     needed_rows : float
-        The number of best packed rows that a query must consider, on average, so that k of these
-        rows are allowed in the results.
+        Some of the best packed rows may not be allowed in the results. On average, k of the
+        ``needed_rows`` best packed rows are allowed.
     buffer_bytes : float
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
@@ -216,10 +216,10 @@ class SearchPlan:
 
         A launch calls the kernel once for each block of queries or range of rows. The kernel scales
         and encodes the queries itself, and no query is searched by a second launch. An index can
-        prepare a search that is a single launch (``prepared``). If the search excludes no pairs,
-        each query finds k rows, in this segment or in all segments together, because
-        ``_plan_packed`` chooses a kernel only if k is at most an eighth of the allowed rows of this
-        segment or of all segments.
+        prepare a search that is a single launch (``prepared``). ``_plan_packed`` chooses a kernel
+        only if k is at most an eighth of the allowed rows, either of this segment or of all
+        segments. If the search excludes no pairs, each query therefore finds k rows in this segment
+        or in all segments together.
         """
         return self.kernel is not None and self.kernel != "query_blocks"
 
@@ -282,7 +282,7 @@ def plan_group_panels(
 ) -> SearchPlan:
     """Return how the panels of groups are searched, by one thread for each group.
 
-    n_queries is the largest number of queries of one group that are searched at once, and n_panels
+    n_queries is the largest number of queries of one group that are searched at once. n_panels is
     the largest number of panels of a group. The threads of the plan search different groups at the
     same time; there are as many threads as the working memory allows. The sample of a group depends
     on its own number of panels (``task_grid.sample_of_group``), so the plan contains no sample.
@@ -482,8 +482,8 @@ def _plan_distinct(
     """Plan a search of one row per group of duplicates, whose copies are added to the results."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # k + 1 groups are searched, because one of them may be the query's own group, whose only member
-    # may be the query itself, which must not be returned.
+    # The query itself must not be returned. It may be the only member of one of the best groups, so
+    # k + 1 groups are searched.
     request_groups = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
     inner = _plan_packed(rows, request_groups, machine, costs, ())
     reason = (
@@ -506,7 +506,7 @@ def n_candidates(k: int, n_items: int) -> int:
 
 
 def drops_excluded_ids(n_excluded: int) -> bool:
-    """Return whether n_excluded items are dropped after a search, not masked before it.
+    """Return whether n_excluded items are dropped after a search instead of masked before it.
 
     A search that drops items afterwards finds n_excluded additional neighbours.
     """
@@ -595,9 +595,9 @@ def _plan_packed(
     # be prepared, which saves more time than scoring every pair of a small segment would save. A
     # search with a mask is an exception, because a mask may allow fewer than k rows.
     #
-    # ``prepared`` relies on a consequence of ``is_scanned`` and of the last fault below: if packed
-    # rows are scanned, k is at most an eighth (max_neighbor_share) of the rows that are allowed in
-    # the results, either in this segment or in all segments together, so each query finds k rows.
+    # From ``is_scanned`` and the last fault below, it follows that packed rows are scanned only if
+    # k is at most an eighth (max_neighbor_share) of the allowed rows, either of this segment or of
+    # all segments together. Each query therefore finds k rows. ``prepared`` relies on this.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -669,8 +669,8 @@ def _plan_few(
     # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
-    # The factor 2 lets the products of all threads take half of the working memory, and leaves half
-    # of it for the best rows of every thread and for the results of the ranges.
+    # Because of the factor 2, the products of all threads take at most half of the working memory.
+    # The other half is for the best rows of every thread and for the results of the ranges.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)

@@ -53,13 +53,13 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 _MAX_STORED = 256
 # The launches of one search, one for each part of the index.
 _Launches = tuple[Launch, ...]
-# These launches are stored for a search that cannot be prepared, so that the search is not planned
-# here again.
+# This value is stored for a search that cannot be prepared, so that _find_or_plan does not plan the
+# search again.
 _NOT_PREPARABLE: _Launches = ()
 
 
 class PreparedSearches:
-    """The searches that an index has prepared, by the number of queries and k."""
+    """The searches that an index has prepared, each for one number of queries and one k."""
 
     def __init__(self, items: FittedItems, parts: Sequence[IndexPart]) -> None:
         self._measure, self._parts = items.measure, tuple(parts)
@@ -75,8 +75,8 @@ class PreparedSearches:
         # The launches of each search. The key contains the number of queries and the number of
         # neighbours, and also the options if the plans depend on them.
         self._launches: dict[tuple[Any, ...], _Launches] = {}
-        # Cosines are in the range of float32, and most measures that compute cosines return them as
-        # scores without conversion.
+        # Most measures that compute cosines return them as scores without conversion. Cosines
+        # cannot exceed the range of float32, so they need no check.
         self._scores_are_cosines = (
             type(self._measure).to_score is BaseMeasure.to_score
             and self._measure.metric_type == "cosine"

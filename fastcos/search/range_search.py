@@ -377,8 +377,7 @@ def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
 def _smallest_qualifying(
     reach: Callable[[Floats], npt.NDArray[np.bool_]], n: int, metric_type: str
 ) -> Floats:
-    """Return each query's smallest raw score for which ``reach`` is True, or inf without such a
-    score.
+    """Return each query's smallest raw score for which ``reach`` is True; inf if there is none.
 
     ``reach`` maps one raw score per query (n,) to one boolean per query (n,). If ``reach`` is True
     for a raw score, it must be True for every higher raw score of the same query.

@@ -105,9 +105,9 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        # The plan was made without the instruction set of this CPU. The plan says that the search
-        # runs kernels, which are compiled first, so the search is planned again for the instruction
-        # set of this CPU.
+        # The plan was made without the instruction set of this CPU. According to the plan, the
+        # search runs kernels. The kernels are compiled first, so the search is planned again for
+        # the instruction set of this CPU.
         else:
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 
@@ -263,8 +263,8 @@ def _distinct(
     k = min(request.k + 1, len(groups.first))
     distinct_request = SegmentRequest(k, no_exclusions(len(distinct_queries.rows)))
     segment.distinct.count_work(n, request.k)
-    # The search of the distinct rows is planned separately, because it has only the distinct
-    # queries, and because the distinct rows have been packed.
+    # The search of the distinct rows needs a plan of its own, because it has fewer queries, and
+    # because the distinct rows have been packed.
     plan = plan_segment(segment.distinct, len(distinct_queries.rows), distinct_request, options)
     best = _METHODS[plan.method](
         plan, segment.distinct, distinct_queries, distinct_request, options
@@ -387,9 +387,9 @@ def _proved_thresholds(
 
     queries (m,) contains the numbers of m queries, and kth_scores (m,) contains the k-th best score
     of each of these queries among all panels. initial_thresholds (n,) contains one threshold for
-    every query of the search; rows whose scores are below this threshold may be skipped. If a task
-    has used a threshold that is not proved, it rounds the threshold up by a quarter of SLACK (a
-    bound on rounding errors) before it reports the threshold.
+    every query of the search; rows whose scores are below this threshold may be skipped. SLACK is a
+    bound on rounding errors. A task that has used a threshold that is not proved rounds it up by a
+    quarter of SLACK before it reports the threshold.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

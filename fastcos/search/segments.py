@@ -99,7 +99,7 @@ class Segment:
         return segment
 
     def restricted_to(self, numbers: Integers) -> "Segment":
-        """Return a segment with the same rows, whose searches return only rows with these numbers.
+        """Return a segment with the same rows; its searches return only rows with these numbers.
 
         ``numbers`` must be in ascending order.
         """
@@ -109,7 +109,7 @@ class Segment:
         )  # fmt: skip
 
     def without(self, removed: Integers) -> "Segment":
-        """Return a segment with the same rows, whose searches skip the rows with these numbers.
+        """Return a segment with the same rows; its searches skip the rows with these numbers.
 
         The new segment shares the packed rows with this segment, and searches skip the removed
         items by a mask of O(p) bytes. But if this segment has packed only one row of each group of
@@ -182,7 +182,7 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed items of this segment and of ``distinct``, each if it has been packed."""
+        """The packed items of this segment and of ``distinct``, without those not packed yet."""
         forms = [self.packed_rows]
         if "distinct" in vars(self):
             forms.append(self.distinct.packed_rows)

@@ -23,10 +23,10 @@ class NeighborsTransformer(
 ):
     """Transform rows to the sparse graph of their nearest fitted rows, in scikit-learn pipelines.
 
-    The class works like ``sklearn.neighbors.KNeighborsTransformer``: the entries of the graph are
-    distances (1 - cosine, or Euclidean distances), and each row has n_neighbors + 1 entries,
-    because a fitted row also finds itself, at distance 0. Distances are computed in float64 from
-    the differences of rows, so that small distances are accurate as well.
+    The class works like ``sklearn.neighbors.KNeighborsTransformer``. The entries of the graph are
+    distances: 1 - cosine, or Euclidean distances. Each row has n_neighbors + 1 entries, because a
+    fitted row also finds itself, at distance 0. Distances are computed in float64 from the
+    differences of rows, so that small distances are accurate as well.
 
     Parameters
     ----------
