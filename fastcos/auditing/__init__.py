@@ -28,8 +28,8 @@ Other modules of the package answer other questions:
 
 An edge is a pair of an item and one of its k nearest neighbours. An edge or a neighbour survives a
 map if the neighbour is still among the k nearest items after the map has been applied to all items.
-The condition number of D, also called its condition, is its largest entry divided by its smallest;
-the condition number of a linear map G is its largest singular value divided by its smallest. The
+The condition number of D, also called its condition, is its largest entry divided by its smallest.
+The condition number of a linear map G is its largest singular value divided by its smallest. The
 sensitivity index of an embedding is the mean of :func:`tv_index` over its edges. The compiled loops
 of this package are in the modules ``certificates``, ``attacks``, ``intervals`` and
 ``worst_rescaling`` of ``fastcos.kernels``.

@@ -3,7 +3,7 @@
 Two trainings of one model differ by an invertible map of the latent space, so a vector of the old
 training cannot be compared with vectors of the new training. Alignment makes vectors of two
 trainings comparable without changing a prediction. The algorithm first computes the balanced
-factors of both models (``canonicalize``), which are unique up to a rotation. Then the algorithm
+factors of both models (``canonicalize``), which are unique up to a rotation. The algorithm then
 rotates the new model, so that the new items come as near as possible to the old items. The rotation
 is the solution of an orthogonal Procrustes problem.
 
@@ -81,12 +81,11 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        The share of shared items that match themselves after the alignment, and the share before
-        the alignment. Let v be the old vector of an item. The item matches itself if no other new
-        vector has a larger cosine with v than the new vector of the item has; an identical new
-        vector of another item also counts as a match. The self-match rates are computed from at
-        most 2,000 shared items. ``self_match_rate_before`` is None if the two versions have
-        different numbers of columns.
+        The share of shared items that match themselves: after the alignment, and before it. An item
+        matches itself if, of all new vectors, its own new vector is the nearest to its old vector
+        by the cosine. An identical new vector of another item also counts as a match. The
+        self-match rates are computed from at most 2,000 shared items. ``self_match_rate_before`` is
+        None if the two versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An
         item is listed if Fisher's z of the cosine between its old and its new vector is more than
@@ -160,7 +159,7 @@ def align(
     """Map a retrained model to the coordinates of the old model, without changing a prediction.
 
     If users are passed, the function first computes the balanced factors of both models
-    (:func:`fastcos.canonicalize`). Then the function rotates the new model, so that the new items
+    (:func:`fastcos.canonicalize`). The function then rotates the new model, so that the new items
     are as near as possible to the old items with the same ids. The rotation is applied to users and
     items, so it changes neither predictions nor cosines. Old factors that are already balanced,
     such as the result of an earlier call, are used unchanged. Stored vectors of the old model then

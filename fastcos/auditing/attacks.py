@@ -16,8 +16,9 @@ from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
 # To remove a neighbour, an attack first looks for weights that bring all of the next k items of the
-# list nearer to the item at once. If this fails, the attack looks for weights that bring a single
-# competing item nearer than the neighbour; at most _COMPETITORS competing items are tried.
+# list nearer to the item at once. If the neighbour is still among the k nearest, the attack looks
+# for weights that bring a single competing item nearer than the neighbour; at most _COMPETITORS
+# competing items are tried.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.
@@ -83,11 +84,11 @@ def vertex_attack(
     Notes
     -----
     Random rescalings are weak attacks, because they remove almost no neighbour. ``vertex_attack``
-    gives each dimension the largest or the smallest weight. The sign of a derivative decides
-    between the two: the derivative of z(item, competitor) - z(item, neighbour) with respect to the
-    weight, where z is Fisher's z of a cosine. The attack also tries other weights: the ones for
-    which the certificate of ``family="rescaling"`` cannot prove that the neighbour stays among the
-    k nearest.
+    gives each dimension the largest or the smallest weight. The choice depends on the sign of the
+    derivative of z(item, competitor) - z(item, neighbour) with respect to the weight, where z is
+    Fisher's z of a cosine. The attack also tries weights that the certificate of
+    ``family="rescaling"`` finds: the weights for which it cannot prove that the neighbour stays
+    among the k nearest.
 
     Examples
     --------

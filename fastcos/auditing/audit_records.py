@@ -123,9 +123,9 @@ class VariantScores(Record):
     def is_given(self) -> bool:
         """Whether the cosines of this variant and of the audited embeddings are nearly equal.
 
-        The condition number of the map from the audited embeddings to the variant bounds the change
-        of the cosines (Theorem 3 of docs/explanation/theorems.md), so the cosines are nearly equal
-        if this condition number is close to 1.
+        The cosines of the variant and of the audited embeddings are nearly equal if the map from
+        the audited embeddings to the variant has a condition number close to 1 (Theorem 3 of
+        docs/explanation/theorems.md).
         """
         limit = SAME_NOISE_CONDITION if self.name == NOISE_BALANCED else SAME_CONDITION
         return self.condition is not None and self.condition < limit

@@ -2,11 +2,11 @@
 
 An edge is a pair of an item and one of its k nearest neighbours. The radius of an edge is a
 condition number: under every map with a lower condition number, the neighbour stays among the k
-nearest. The family "linear" contains every invertible map G; the radius of an edge for this family
+nearest. The family "linear" contains every invertible map G. The radius of an edge for this family
 follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only the
 diagonal maps D, so the radius of an edge for this family is at least as large as for the family
-"linear". To compute the radius of an edge for rescalings, the code examines the competing items,
-which are the items that may become nearer than the neighbour under a rescaling.
+"linear". To compute the radius of an edge for rescalings, the code examines the competing items. A
+competing item is an item that may become nearer than the neighbour under a rescaling.
 """
 
 from typing import Any, NamedTuple
@@ -90,7 +90,7 @@ def certified_neighbors(
     condition : float
         Largest condition number of the maps that a neighbour must survive to be certified (the
         attribute ``certified``). The condition number of a linear map is its largest singular value
-        divided by its smallest; the condition number of a rescaling D is its largest entry divided
+        divided by its smallest. The condition number of a rescaling D is its largest entry divided
         by its smallest.
     family : {"linear", "rescaling"}
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.

@@ -116,25 +116,26 @@ def audit(
     condition : float
         The verdict is about rescalings D whose largest entry is at most ``condition`` times the
         smallest entry. The condition number of D is its largest entry divided by its smallest. The
-        default, about 1.2, is the condition number of the rescaling by which two converged
-        trainings of one model differ if only their random seeds differ. Two short trainings, or
-        trainings with different initial factors or optimisers, differ by condition numbers of 2 to
-        30 (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
+        default, about 1.2, is typical of two converged trainings of one model that differ only in
+        their random seed. Two short trainings, or trainings with different initial factors or
+        optimisers, differ by condition numbers of 2 to 30
+        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
         special cases of section 2.2 of the paper differ by a condition number of 5. Each of the two
-        special cases differs from the factors without a rescaling by a condition number of 2.2.
+        special cases of section 2.2 differs from the factors without a rescaling by a condition
+        number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
         was trained. Choose "ranking" if the model trains a bias per user. Also choose "ranking" if
         the loss depends only on the differences between the dot products of one user with several
-        items, as in BPR or a softmax over items. With a ranking loss or with a bias per user,
-        adding the same vector to all items does not change the loss: the vector changes all scores
-        of a user by the same number. This number cancels in the differences of the scores, or the
-        bias of the user absorbs it. If ``trained_on`` is "ranking", the audit also compares the
-        items minus their mean, and subtracts this mean before it applies the query metric.
+        items, as in BPR or a softmax over items. Adding the same vector to all items changes all
+        scores of a user by the same number. With a ranking loss or with a bias per user, such a
+        change of the scores does not affect the loss: it cancels in the differences of the scores,
+        or the bias of the user absorbs it. If ``trained_on`` is "ranking", the audit also compares
+        the items minus their mean, and subtracts this mean before it applies the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
-        weights of the rows; pass "not both" if the loss had weight decay only on users, only on
+        weights of the rows. Pass "not both" if the loss had weight decay only on users, only on
         items, or on neither. If the loss had weight decay on users and items and training has
         converged, weight decay has determined the scale of each dimension, as in Eq. 2 of the
         paper. If weight decay has determined the scale, a rescaling D would increase the loss.

@@ -1,10 +1,10 @@
 """Model diff: how much of the change between two versions of a model is only a change of basis.
 
-A model that is trained again may make the same predictions in other coordinates, so that its
-cosines and neighbours differ although its predictions have not changed. Before ``diff_models``
-compares the neighbours of the old and the new items, it maps the old items to the coordinates of
-the new items, once by the best rescaling and once by the best linear map. If neighbours still
-differ after the mapping, the difference is a real change of the model.
+A model that is trained again may make the same predictions in other coordinates. The cosines and
+the neighbours of its items then differ although its predictions have not changed. Before
+``diff_models`` compares the neighbours of the old and the new items, it maps the old items to the
+coordinates of the new items, once by the best rescaling and once by the best linear map. If
+neighbours still differ after the mapping, the difference is a real change of the model.
 """
 
 from dataclasses import dataclass
@@ -52,10 +52,10 @@ class ModelDiff(Record):
         that brings it as close as possible to the same column of the new items. The value is None
         if the two versions have different numbers of columns.
     overlap_after_linear_map : float
-        The overlap after the old items have been mapped by the linear map that fits them to the new
-        items best. ``overlap_after_linear_map`` is 1 if the new items are a linear image of the old
-        items. The map is fitted to vectors and not to lists of neighbours, so
-        ``overlap_after_linear_map`` may be lower than ``overlap``.
+        The overlap after the old items have been mapped to the new items by the best linear map.
+        ``overlap_after_linear_map`` is 1 if the new items are a linear image of the old items. The
+        map is fitted to vectors and not to lists of neighbours, so ``overlap_after_linear_map`` may
+        be lower than ``overlap``.
     unchanged : float
         The largest of ``overlap``, ``overlap_after_rescaling`` and ``overlap_after_linear_map``.
         1 minus ``unchanged`` is the share of neighbours whose change cannot be explained by a
@@ -264,8 +264,8 @@ def _fit_linear_map(
 ) -> tuple[Floats, float, float]:
     """Fit a linear map from source to target by least squares.
 
-    Return the image of source under the map, the condition number of the map, and the share of the
-    sum of squares of target that the map explains (R²).
+    Return the image of source under the map, the condition number of the map, and the R² of the
+    map: the share of the sum of squares of target that the map explains.
     """
     # The triangular factor of (source, target) determines the least squares solution.
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))

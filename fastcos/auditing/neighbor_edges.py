@@ -91,10 +91,10 @@ def as_edges(
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Yield the sampled rows and their lists in parts whose items fit in memory.
 
-    Each part is a tuple of a slice of the sampled rows, the items of these rows and of their lists,
-    and the lists. The entries of the lists are row numbers within the items of the part. If all
-    items fit in memory, the function yields all rows as a single part, without renumbering the
-    entries of the lists.
+    Each part is a tuple of three entries: a slice of the sampled rows, the items of these rows and
+    of their lists, and the lists. The entries of the lists are row numbers within the items of the
+    part. If all items fit in memory, the function yields all rows as a single part, without
+    renumbering the entries of the lists.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists

@@ -79,10 +79,10 @@ class Audit(Record):
         cosines of the audited factors. The name is None if there is no such entry, or if there is
         only one dimension.
     epochs_to_forget : float or None
-        Predicted number of epochs in which stochastic gradient descent reduces the distance of the
-        factors from convergence to 1/e of its current value. The number is None unless
-        ``gradient_noise`` was passed to the audit. The distance is the logarithm of the condition
-        number of the map from the audited factors to the converged factors.
+        Predicted number of epochs after which the distance of the factors from convergence is 1/e
+        of its current value, if training continues by stochastic gradient descent. The number is
+        None unless ``gradient_noise`` was passed to the audit. The distance is the logarithm of the
+        condition number of the map from the audited factors to the converged factors.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
         of a sampled item and one of its neighbours. To first order, a rescaling with the condition
@@ -109,7 +109,7 @@ class Audit(Record):
     label_test : LabelTest or None
         Test of whether the audited cosines recover the labels; None if no labels were passed.
     label_recovery : LabelRecovery or None
-        The range, over rescalings, of the AUC with which cosines recover the labels; None if no
+        How well cosines recover the labels under rescalings, as a range of the AUC; None if no
         labels were passed.
     hubness : metrics.Hubness
         Statistics of the number of neighbour lists that contain each item.

@@ -33,8 +33,8 @@ def robustness_curve(
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a
-    # condition number only if its certified radius is larger than this condition number, so each
-    # level is slightly larger than one of the condition numbers. An edge counts as removed at a
+    # condition number only if its certified radius is larger than this condition number. Each level
+    # is therefore slightly larger than one of the condition numbers. An edge counts as removed at a
     # condition number if the radius of an attack is at most this condition number, so the attacks
     # use the condition numbers themselves.
     levels = validation.read_only(conditions * (1 + 1e-12))

@@ -112,7 +112,7 @@ def parametrizations(
     squares, basis = np.ones(len(values)), np.eye(len(values))
     if users is not None:
         # Up to a common factor, ``squares`` contains the squared singular values s² of the
-        # predictions, and the matrix inverse @ basis maps the items to V.
+        # predictions. The matrix ``inverse @ basis`` maps the items to V.
         squares, basis = np.linalg.eigh(root.T @ users @ root)
     for name, (power, meaning) in _FORMS.items():
         if users is None and power > 0:

@@ -368,9 +368,9 @@ class _Edges:
     def lengths(self, gap: float, condition: float) -> Integers:
         """Return how many items of each list a map may bring nearer than the k-th neighbour.
 
-        In the list of an item, a map with the condition number ``condition`` can move another item
-        ahead of the k-th neighbour only if the gap between their values of z = artanh(cosine) is at
-        most ``gap`` times ln(condition).
+        A map with the condition number ``condition`` can move an item of the list ahead of the k-th
+        neighbour only if their values of z = artanh(cosine) differ by at most ``gap`` times
+        ln(condition).
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

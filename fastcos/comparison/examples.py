@@ -27,8 +27,8 @@ class Example(NamedTuple):
     scores : ndarray (m, k), float64
         Scores of the neighbours.
     ranks : ndarray (m, m), uint8
-        Rank of the score of each pair of example items among the scores of all pairs of different
-        example items, from 0 (lowest) to 255 (highest).
+        For each pair of example items, the rank of its score among the scores of all pairs of
+        different example items, from 0 (lowest) to 255 (highest).
     """
 
     neighbors: Integers

@@ -109,8 +109,8 @@ def compare(
     The lead of the best candidate over the baseline is cross-fitted: each half of the queries
     chooses a candidate, and the other half measures the lead of this candidate. The intervals show
     only how much the scores would change with other queries, for the same data and the same models.
-    With newly drawn data, the scores change by more than the intervals show: between simulations of
-    the paper with different seeds, an AUC differs by 0.03 to 0.06.
+    With newly drawn data, the scores change by more than the intervals show. Between simulations of
+    the paper with different seeds, for example, an AUC differs by 0.03 to 0.06.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ def compare(
     weight_decay : float, optional
         The regularisation strength λ of Eq. 2, on the scale of singular values. By default, λ is
         the square root of ``regularization``, so that both objectives begin to suppress directions
-        at the same singular value. If this square root would make all columns of the embeddings
-        zero, the default is half of the largest singular value.
+        at the same singular value. If the square root of ``regularization`` would make all columns
+        of the embeddings zero, the default is half of the largest singular value.
     objective : {"both", "dropout", "weight_decay"}, default "both"
         The compared objectives: both, only Eq. 1 ("dropout"), or only Eq. 2 ("weight_decay").
     rescalings : sequence of str or Rescaling, optional
@@ -141,12 +141,12 @@ def compare(
         transformation of X, and the leaderboard contains the measures of all these models.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. If omitted, all measures are
-        compared except those that require data that neither X nor the model provides. "default"
-        stands for twelve measures that rank items differently and take O(queries p k) time. If you
-        omit ``measures`` or pass "default", the leaderboard also contains the cosine and the
-        correlation of the columns of X, which need no model. These two measures are left out if 32
-        n p bytes do not fit into the setting ``working_memory``. A measure that requires further
-        data must be passed as an object, such as ``get_measure("soft_cosine", matrix=S)``.
+        compared for which X and the model provide the required data. "default" stands for twelve
+        measures that rank items differently and take O(queries p k) time. If you omit ``measures``
+        or pass "default", the leaderboard also contains the cosine and the correlation of the
+        columns of X, which need no model. The two measures of columns are left out if 32 n p bytes
+        do not fit into the setting ``working_memory``. A measure that requires further data must be
+        passed as an object, such as ``get_measure("soft_cosine", matrix=S)``.
     grid : bool, default True
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
@@ -370,10 +370,10 @@ def _candidates(
 ) -> tuple[list[Candidate], dict[str, str]]:
     """Return the candidates, of which the first is the cosine, and the measures that are left out.
 
-    The candidates are the measures under every rescaling, the same measures after every
-    preprocessing and, if `with_columns` is true, measures of the columns of X, which need no model.
-    The second result is a dict of the measures that are left out, each with the data or the memory
-    that it requires.
+    The candidates are the measures under every rescaling, and the same measures after every
+    preprocessing. If `with_columns` is true, measures of the columns of X are also candidates; they
+    need no model. The second result is a dict of the measures that are left out, each with the data
+    or the memory that it requires.
     """
     names = [variant.name for variant in named]
     embeddings = ModelEmbeddings(models, named, X)(names[0])

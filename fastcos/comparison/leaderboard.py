@@ -76,9 +76,9 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate. If the task is to predict held-out interactions, there is one more
-        row, which is not a candidate. This row contains the scores of recommending the most popular
-        items to all users.
+        One row per candidate. If the task is to predict held-out interactions, one more row
+        contains the scores of recommending the most popular items to all users. Such a
+        recommendation is not a candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float

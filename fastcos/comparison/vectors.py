@@ -50,17 +50,18 @@ def compare_vectors(
     between the values of a measure and the ratings. No measure is recommended unless this
     correlation is significantly above 0. With held_out, the task is to predict interactions that
     the model has not seen, as in :func:`fastcos.compare` without labels. No measure is recommended
-    unless the best measure scores higher than a recommendation of the most popular items. Use
-    held_out to judge a model, such as ALS or BPR in the library implicit, in two ways: by its
-    recommendations, which are ranked by the scores of users and items, and by its similar items.
-    The lead of the best measure over the cosine is cross-fitted, as in :func:`fastcos.compare`.
+    unless the best measure scores higher than a recommendation of the most popular items. With
+    held_out, you can judge a model, such as ALS or BPR in the library implicit, by its
+    recommendations and by its similar items. Recommendations are ranked by the scores of users and
+    items. The lead of the best measure over the cosine is cross-fitted, as in
+    :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
-    memory, the measures that require rows in memory are left out by default, and raise an error if
-    you choose them. With labels, the whole file of the vectors is read about (1,000 x rows x 32
-    bytes / working_memory) times per measure.
+    memory, the measures that require rows in memory are left out by default. If you choose one of
+    these measures yourself, the function raises an error. With labels, the whole file of the
+    vectors is read about (1,000 x rows x 32 bytes / working_memory) times per measure.
 
     Parameters
     ----------
@@ -186,7 +187,7 @@ def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
     """Split Factors into items, users, and rows whose inner products are the model's scores.
 
     If `vectors` are not Factors, they are returned unchanged. The third result is None if the model
-    has no biases, because the inner products of its items and users are its scores.
+    has no biases, because its scores are then the inner products of its users and items.
     """
     if not hasattr(vectors, "has_biases"):
         return vectors, users, None

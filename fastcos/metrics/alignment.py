@@ -65,8 +65,8 @@ def cca_similarity(first: Any, second: Any) -> float:
     Frobenius norm, and r is the smaller of the ranks of the two embeddings. The similarity lies
     between 0 and 1, and it is 1 if one embedding is a linear function of the other. The similarity
     does not change if either embedding is translated or mapped by an invertible linear map, such as
-    a rescaling: it compares the information in two embeddings, not their cosines. The function
-    takes O(p k k) time.
+    a rescaling. The similarity therefore compares the information in two embeddings, not their
+    cosines. The function takes O(p k k) time.
 
     Source: Hotelling, Biometrika 28 (1936); Kornblith et al. 2019, arXiv:1905.00414, table 1.
 
@@ -242,7 +242,7 @@ def rsa(
 ) -> RSA:
     """Return the representational similarity (RSA): the correlation of two embeddings' cosines.
 
-    Every pair of items has a cosine in each of the two embeddings; the RSA is the correlation of
+    Every pair of items has a cosine in each of the two embeddings. The RSA is the correlation of
     these two cosines over the pairs of items.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and

@@ -3,7 +3,8 @@
 The following modules compute AUCs of other pairs or for other purposes:
 
 - ``metrics.label_permutation`` computes, for each permutation of the labels, the AUC over the pairs
-  of a sample of items. This AUC is computed from ranks, and gives all labels the same weight.
+  of a sample of items. The AUC of ``metrics.label_permutation`` is computed from ranks, and gives
+  all labels the same weight.
 - ``comparison.tasks.label_recovery`` computes the AUC of the ranking of all items for one query, by
   the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
 - ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
@@ -69,15 +70,15 @@ def pair_auc(
     higher bin counts as larger. A comparison of two cosines is undecided if both lie in the same
     bin. The comparison is also undecided if a rounding error, which is at most (k + 8) 2^-51, may
     have moved one of them into a neighbouring bin. ``low`` is the AUC if the same-label pair has
-    the lower cosine in all undecided comparisons, and ``high`` is the AUC if the same-label pair
-    has the higher cosine in all undecided comparisons. Apart from rounding errors, each bin widens
-    the interval by the product of two shares: the share of all same-label pairs that lie in the
-    bin, and the share of all different-label pairs that lie in the bin.
+    the lower cosine in all undecided comparisons. ``high`` is the AUC if the same-label pair has
+    the higher cosine in all undecided comparisons. Apart from rounding errors, each bin widens the
+    interval by the product of two shares: the share of all same-label pairs that lie in the bin,
+    and the share of all different-label pairs that lie in the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
-    errors count as equal. The function takes O(p p k) time and O(p k) memory; if ``exact`` is true,
-    it also needs memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical for any
-    number of threads.
+    errors count as equal. The function takes O(p p k) time and O(p k) memory. If ``exact`` is true,
+    the function also needs memory for the p (p - 1) / 2 cosines. Results are bit-for-bit identical
+    for any number of threads.
 
     Source: the Mann-Whitney statistic; Hanley and McNeil, Radiology 143 (1982).
 
@@ -177,8 +178,8 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
     """Return a bound on the rounding error of the position of a cosine among the bins.
 
-    The bound, in units of the width of a bin, is a bound on the error of the cosine itself plus a
-    bound on the error of converting the cosine into a position.
+    The bound, in units of the width of a bin, is the sum of two bounds: one for the error of the
+    cosine itself, and one for the error of converting the cosine into a position.
     """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 

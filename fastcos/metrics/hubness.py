@@ -98,8 +98,7 @@ class PopularityBias(NamedTuple):
         For each decile of popularity, starting with the least popular items, the mean cosine of the
         items in the decile with all other items.
     lift : float
-        Mean popularity of the items in all list entries, divided by the mean popularity of all
-        items.
+        Mean popularity over all entries of the lists, divided by the mean popularity of all items.
     gini : float
         Gini coefficient of the number of lists that contain an item. The Gini coefficient is 0 if
         all items are in the same number of lists, and near 1 if a few items fill all lists.

@@ -70,9 +70,10 @@ class LabelTest(Record):
         its p-value.
     precision, chance, precision_p : float
         Result of the test among neighbours. ``precision`` is the mean over the labels of their
-        precisions. The precision of a label is the share of the labelled neighbours of its items
-        that have this label, too. ``chance`` is the mean of ``precision`` over the permutations of
-        the labels, and ``precision_p`` is the p-value of ``precision``.
+        precisions. The precision of a label is computed from the labelled neighbours of the items
+        with this label: it is the share of these neighbours that have this label, too. ``chance``
+        is the mean of ``precision`` over the permutations of the labels, and ``precision_p`` is the
+        p-value of ``precision``.
     classes : tuple of ClassTest
         The labels whose recovery is significant, in descending order of precision divided by
         chance.
@@ -167,9 +168,9 @@ class ClassTest(Record):
     n_items : int
         Number of items with the label.
     precision, chance : float
-        ``precision`` belongs to the items with this label: it is the share of their labelled
-        neighbours that have this label, too. ``chance`` is the mean of ``precision`` over the
-        permutations of the labels.
+        ``precision`` is computed from the labelled neighbours of the items with this label: it is
+        the share of these neighbours that have this label, too. ``chance`` is the mean of
+        ``precision`` over the permutations of the labels.
     p : float
         p-value, corrected for the number of labels. The deviation of a label is the difference
         between its precision and its chance level, in standard deviations over the permutations.

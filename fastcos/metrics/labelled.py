@@ -28,8 +28,7 @@ _MIN_WORK = 2**21
 def as_shared_labels(codes: Integers) -> Integers:
     """Return the label codes of non-zero rows, renumbered from 0 without gaps.
 
-    Raise ValueError unless there are both pairs of rows with the same label and pairs of rows with
-    different labels.
+    Raise ValueError unless some pairs of rows have the same label and others have different labels.
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):

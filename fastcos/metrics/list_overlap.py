@@ -98,9 +98,9 @@ def rank_biased_overlap(
     """Return the mean over queries of the rank-biased overlap of two lists.
 
     The rank-biased overlap of a query is (X_k / k) q^k + ((1 - q) / q) Σ_{d <= k} (X_d / d) q^d,
-    where X_d is the number of items that are among the first d items of both lists, and q is
-    ``persistence``. The first ranks have the largest weights: for q = 0.9, the first ten ranks have
-    86 % of the total weight.
+    where q is ``persistence``. X_d is the number of items that are among the first d items of both
+    lists. The first ranks have the largest weights: for q = 0.9, the first ten ranks have 86 % of
+    the total weight.
 
     Source: Webber, Moffat and Zobel, ACM TOIS 28 (2010), equations 23 and 30 for lists of equal
     length.
@@ -158,7 +158,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries, and for each item of list a its position in list b, or -1."""
+    """Yield slices of queries, and the position in list b of each item of list a, or -1."""
     k = a.shape[1]
     step = max(1, _BLOCK // k)
     for start in range(0, len(a), step):

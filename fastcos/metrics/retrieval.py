@@ -28,7 +28,7 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
 
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
     ascending row number. The cosine of a zero row is 0. The relevance rel(i) is 1 if the row at
-    rank i has the label of the item, and 0 otherwise; P(i) is the mean of rel over the first i
+    rank i has the label of the item, and 0 otherwise. P(i) is the mean of rel over the first i
     ranks. The sum over ranks is divided by R, not by the number of relevant rows among the first R
     ranks. The function takes O(p p k) time and O(p k) memory. Results are bit-for-bit identical for
     any number of threads.
@@ -247,7 +247,7 @@ def map_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
 
     A hit is a recommended item at a rank i <= k that was held out. The sum Σ P(i) is over the hits,
     and P(i) is the share of hits among the first i items. The divisor R is the number of all
-    held-out items of the user, as in trec_eval and ranx; the variant that Kaggle uses divides by
+    held-out items of the user, as in trec_eval and ranx. The variant that Kaggle uses divides by
     min(k, R).
 
     Source: Buckley and Voorhees, SIGIR 2000.

@@ -119,13 +119,14 @@ def _ratio(difference: float, deviation: float) -> float:
 def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     """Return the silhouette with cosine distances: the mean over rows of (b - a) / max(a, b).
 
-    For a row, a is its mean distance from the other rows of its cluster, and b is the smallest mean
-    distance of the row from the rows of another cluster. The result is exact, and takes O(p k C)
-    time for C clusters. Let S_c be the sum of the n_c unit rows of cluster c. The mean distance of
-    another unit row x from the rows of the cluster is 1 - x'S_c / n_c. If x itself belongs to the
-    cluster, its mean distance from the other rows is (n_c - x'S_c) / (n_c - 1). If the row is the
-    only one in its cluster, its silhouette is 0. The silhouette is also 0 if a and b are both at
-    most 1e-13, because they may then be rounding errors of 0.
+    For a row, a is its mean distance from the other rows of its cluster. The row also has a mean
+    distance from the rows of each other cluster; b is the smallest of these distances. The result
+    is exact, and takes O(p k C) time for C clusters. Let S_c be the sum of the n_c unit rows of
+    cluster c. If a unit row x belongs to another cluster, its mean distance from the rows of
+    cluster c is 1 - x'S_c / n_c. If x belongs to cluster c, its mean distance from the other rows
+    of cluster c is (n_c - x'S_c) / (n_c - 1). If the row is the only one in its cluster, its
+    silhouette is 0. The silhouette is also 0 if a and b are both at most 1e-13, because they may
+    then be rounding errors of 0.
 
     Source: Rousseeuw, J. Comput. Appl. Math. 20 (1987).
 

@@ -20,8 +20,8 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
-# Largest number of components. Embeddings in practice are narrower, and without a limit, a mistyped
-# number of components would raise MemoryError.
+# Largest number of components. Embeddings in practice have far fewer components. Without a limit, a
+# mistyped number of components would raise MemoryError.
 _MAX_COMPONENTS = 2**16
 # The allowed ranges of the real-valued parameters. With values outside of their ranges, training is
 # useless or overflows float32.

@@ -47,16 +47,16 @@ class AmbiguousSolutionWarning(UserWarning):
 class LinearMF(FactorModel):
     """Matrix factorisation X ≈ X A B', solved in closed form as in arXiv:2403.05440.
 
-    The objective ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and the objective
-    ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2), over matrices A and B with k
-    columns. The solutions of Eq. 1 and Eq. 2 follow from the truncated SVD X ≈ U_k Σ V_k'. Each
-    singular direction is multiplied by a number s from 0 to 1, its shrinkage, so
-    AB' = V_k diag(s) V_k':
+    The objectives of Eq. 1 and Eq. 2 are minimised over matrices A and B with k columns. The
+    objective ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and the objective
+    ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2). The solutions of Eq. 1 and
+    Eq. 2 follow from the truncated SVD X ≈ U_k Σ V_k'. Each singular direction is multiplied by a
+    number s from 0 to 1, its shrinkage, so AB' = V_k diag(s) V_k':
 
     - Eq. 1: s = σ²/(σ²+λ). Eq. 1 determines the product AB', but not A and B. The symmetric
       solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D,
       B D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. The penalty of
-      Eq. 1 weights all rows of AB' equally; exact dropout of the inputs would weight the row of an
+      Eq. 1 weights all rows of AB' equally. Exact dropout of the inputs would weight the row of an
       item by the norm of the item's column in X.
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). The solution of Eq. 2 is
       unique up to a rotation. If a singular value σ is at most λ, the corresponding columns of A
@@ -102,8 +102,8 @@ class LinearMF(FactorModel):
     shrinkage_ : ndarray (k,), float64
         Shrinkage s of each singular direction, from 0 to 1.
     effective_rank_ : int
-        Number of singular directions whose shrinkage s is above 0, which is the number of non-zero
-        columns of A and B.
+        Number of singular directions whose shrinkage s is above 0, and therefore also the number of
+        non-zero columns of A and B.
     residuals_ : ndarray (k,), float64
         Relative residual of each singular triplet, as ``svd_residuals`` defines it.
     mean_ : ndarray (p,), float64, or None
@@ -211,9 +211,9 @@ class LinearMF(FactorModel):
                     stacklevel=2,
                 )
         self.components_ = svd.Vt[:k].astype(X.dtype)
-        # The embedding of an item without interactions may contain rounding errors of 1e-17. Such
-        # an embedding is set to 0, because normalising it would turn the rounding errors into an
-        # arbitrary direction.
+        # The embedding of an item without interactions may contain rounding errors of 1e-17. The
+        # embedding of an item without interactions is therefore set to 0; otherwise, normalising it
+        # would turn the rounding errors into an arbitrary direction.
         if means.row_center is None:
             self.components_[:, column_stats.are_empty(X, means.center is not None)] = 0
         self.singular_values_ = svd.s[:k]

@@ -100,8 +100,8 @@ def _power(values: Floats, exponent: float) -> Floats:
 class StandardizeColumns(_Transformer):
     """Transformer that divides columns by their standard deviation and provides their means.
 
-    The standardised matrix is (X - 1 mean') diag(1 / sd), but ``transform`` returns X diag(1 / sd):
-    it does not subtract the means, so that X stays sparse. To subtract the means, pass
+    The standardised matrix is (X - 1 mean') diag(1 / sd). To keep X sparse, ``transform`` does not
+    subtract the means: it returns X diag(1 / sd). To subtract the means, pass
     ``center=transformer.center_`` to ``matmul`` and to the SVD, or use ``LinearMF(center=True)``. A
     constant column of X becomes a zero column.
 
@@ -135,7 +135,8 @@ class StandardizeColumns(_Transformer):
         self.mean_ = X.sum(axis=0, dtype=np.float64) / n
         squares = np.zeros(p)
         if sp.issparse(X):
-            # Sum the squared deviations of the non-zeros from the column mean, then of the zeros.
+            # Sum the squared deviations of the non-zeros from the column mean, then those of the
+            # zeros.
             deviations = np.square(X.data - self.mean_[X.indices])
             squares = np.bincount(X.indices, deviations, p)
             n_zeros = n - np.bincount(X.indices, minlength=p)

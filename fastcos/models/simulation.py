@@ -126,15 +126,15 @@ def simulate_interactions(
     from the uniform distribution over the interval item_exponent. The popularity p_i of every item
     i of cluster c is drawn from a power law with the exponent β_c. Every user u has random cluster
     preferences p_uc, and interacts with k_u different items. The items of a user u are drawn one
-    after another, without replacement, with probabilities proportional to p_uc p_i, where c is the
-    cluster of item i. The number k_u follows a power law with the exponent user_exponent. The
-    preset chooses the details that the paper does not specify. The arguments from
+    after another, without replacement. The probability of item i is proportional to p_uc p_i, where
+    c is the cluster of item i. The number k_u follows a power law with the exponent user_exponent.
+    The preset chooses the details that the paper does not specify. The arguments from
     cluster_probabilities to activity_distribution override choices of the preset.
 
     All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p
     numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
-    separate random streams. A different choice for one of them therefore does not change the random
+    separate random streams. A different choice for one stream therefore does not change the random
     numbers of the others.
 
     Parameters
@@ -144,8 +144,9 @@ def simulate_interactions(
     n_clusters : int
         Number C of clusters, from 1 to n_items. Some clusters may be tiny or empty.
     item_exponent : (float, float)
-        The lower and the upper end of the interval from which β_c is drawn. Both ends must be from
-        0 to 20 or, unless popularity_distribution is "rank_zipf", from 0.1 to 20.
+        The lower and the upper end of the interval from which β_c is drawn. Both ends of the
+        interval must be from 0 to 20 or, unless popularity_distribution is "rank_zipf", from 0.1 to
+        20.
     user_exponent : float
         Exponent of the distribution of the numbers k_u of interactions. The exponent must be from 0
         to 20 or, if activity_distribution is "pareto_clipped", from 0.1 to 20.

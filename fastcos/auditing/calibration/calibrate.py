@@ -44,7 +44,7 @@ def calibrate(
 
     The function scores every pair of a query and an item in float64, and counts the scores in 2^16
     bins. The function makes two passes over all pairs, or three passes for measures that are not
-    cosines; for n queries and m items, a pass takes O(n m d) time. The function needs memory for a
+    cosines. For n queries and m items, a pass takes O(n m d) time. The function needs memory for a
     float64 copy of the sampled rows, for O(bins + n + m) counts, and for a block of scores. The
     matrix products use the threads of NumPy's BLAS.
 
@@ -70,10 +70,10 @@ def calibrate(
         Default: all rows. The method ``rate_interval`` of the result returns an interval for the
         sampling error.
     condition : float, optional
-        If a condition number is passed, the function also searches for the range in which the
-        threshold for the rate ``fpr`` moves under rescalings D of at most this condition number
-        (:func:`fastcos.auditing.threshold_range`). A condition number can only be passed with the
-        measure "cosine" and without ``queries``.
+        Largest condition number of the rescalings D for which the function also computes the range
+        of the threshold for the rate ``fpr`` (:func:`fastcos.auditing.threshold_range`). By
+        default, no such range is computed. A condition number can only be passed with the measure
+        "cosine" and without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
         stored with the result. An index may store the name of its model, too; it raises an error if

@@ -189,9 +189,9 @@ class PairDistribution(Record):
         if values.ndim != 2 or not values.size:
             raise ValueError(f"scores must be of shape (n, k), got {values.shape}")
         n_items = validation.as_count("n_items", n_items, low=values.shape[1])
-        # SciPy multiplies a p-value by the number of listed pairs divided by the rank of the
-        # p-value, but the procedure needs the number of tests divided by this rank. The p-values
-        # are therefore multiplied by the number of tests divided by the number of listed pairs
-        # before they are passed to SciPy.
+        # SciPy multiplies each p-value by the number of listed pairs, and divides the product by
+        # the rank of the p-value. The procedure needs the number of tests instead of the number of
+        # listed pairs. The p-values are therefore multiplied by the number of tests divided by the
+        # number of listed pairs before they are passed to SciPy.
         p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
         return false_discovery_control(p.ravel()).reshape(values.shape)

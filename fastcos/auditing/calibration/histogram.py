@@ -27,8 +27,8 @@ _BYTES_PER_SCORE = 48
 class Bins(NamedTuple):
     """Bins of equal width, with the edges low + b width for b from 0 to N_BINS.
 
-    The width is a power of two and low is a multiple of the width, so the edges are exact floats
-    and rounding moves no score across an edge. The last bin includes its upper edge.
+    The width is a power of two and low is a multiple of the width, so the edges are exact floats.
+    Rounding therefore moves no score across an edge. The last bin includes its upper edge.
     """
 
     low: float
@@ -156,10 +156,10 @@ def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_joi
 
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
     many of its scores reach the threshold. The result is the square of the total count divided by
-    the variance of the total count in a bootstrap, which draws rows with replacement. The variance
-    is computed to first order: a row that the bootstrap draws w times adds w - 1 times the count of
-    the row. The noise of a single pair enters the variance twice, once for each of its rows, so
-    intervals that are computed from the result are too wide rather than too narrow.
+    the variance of the total count in a bootstrap that draws rows with replacement. The variance is
+    computed to first order: a row that the bootstrap draws w times adds w - 1 times the count of
+    the row. The noise of a single pair enters the variance twice, once for each of its rows.
+    Intervals that are computed from the result are therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

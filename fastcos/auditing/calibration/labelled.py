@@ -141,9 +141,9 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
         Whether each pair is relevant. At least one pair must be relevant and at least one
         irrelevant.
     method : {"isotonic", "platt"}
-        The method for the probabilities: isotonic regression, or Platt's logistic curve, which is
-        more accurate for fewer than about a thousand labelled pairs (Niculescu-Mizil and Caruana
-        2005).
+        The method for the probabilities: isotonic regression, or Platt's logistic curve. The
+        logistic curve is more accurate for fewer than about a thousand labelled pairs
+        (Niculescu-Mizil and Caruana 2005).
 
     Returns
     -------

@@ -72,7 +72,7 @@ class LabelTask:
 
     The pool is the set of items that are ranked for each query: all labelled items, or `n_items` of
     them drawn at random. The attribute `queries` (n,) contains the ascending row numbers of the
-    query items, each of which shares its label with at least one other item of the pool. `names`
+    query items. Each query item shares its label with at least one other item of the pool. `names`
     contains the name of each label.
     """
 
