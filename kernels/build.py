@@ -135,7 +135,7 @@ def _object(kernel, kinds, symbol):
     module = binding.parse_bitcode(bitcode_of(compiled))
     module.get_function(compiled.fndesc.llvm_func_name).name = symbol
     # Numba's wrapper for calls from Python is removed, because nothing in the library calls the
-    # wrapper, and the functions that the wrapper calls are not defined in the library.
+    # wrapper. Moreover, the functions that the wrapper calls are not defined in the library.
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
     options = binding.create_pipeline_tuning_options()

@@ -38,10 +38,10 @@ from .numba_internals import (
 # The memory that must be free when a compilation starts, because LLVM ends the process if it cannot
 # allocate memory. Compiling the search kernel for rows of 64 columns takes 144 MiB.
 _COMPILER_BYTES = 2**28
-# The number of new objects after which Python collects garbage during a compilation, which creates
-# many objects. With this number, a compilation takes 8 % less time and 40 MiB more memory than with
-# Python's default; without any collection, a compilation would take 12 % less time and 220 MiB more
-# memory.
+# The number of new objects after which Python collects garbage during a compilation. A compilation
+# creates many objects. With this number, a compilation takes 8 % less time and 40 MiB more memory
+# than with Python's default. Without any collection, a compilation would take 12 % less time and
+# 220 MiB more memory.
 _OBJECTS_PER_COLLECTION = 50_000
 # The lock under which kernels are created, because several threads may need the same new kernel.
 lock = threading.RLock()

@@ -67,8 +67,8 @@ def fast_cache_bytes():
 
     Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more,
     which answers nearly as fast as the second-level cache. The third-level cache of Intel's servers
-    is shared by all cores and is slower, so on Intel's servers a table must fit in half of a
-    second-level cache of 2 MiB.
+    is shared by all cores and is slower. On Intel's servers, a table must therefore fit in half of
+    a second-level cache of 2 MiB.
     """
     try:
         is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
@@ -110,8 +110,8 @@ def _tile_registers_granted():
     """Ask Linux for permission to use the AMX tile registers; return whether it is granted.
 
     Linux must save the AMX tile registers (8 KiB per thread) when it switches threads, so a process
-    may use the registers only after it has requested them. The threads and forked children of a
-    process inherit its permission to use the registers. Without permission, the first tile
+    may use the registers only after it has asked for permission. The threads and forked children of
+    a process inherit its permission to use the registers. Without permission, the first tile
     instruction raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":

@@ -32,7 +32,7 @@ def _all_valid(lo, hi, X, views, n_columns):
     """Return whether no row from lo to hi has a defect.
 
     Two vectorised loops check that the values are valid and that the indices ascend. The first and
-    the last index of each row are then compared with the number of columns.
+    the last index of each row are compared with the number of columns.
     """
     indptr, indices, columns, bits = X.indptr, X.indices, views.columns, views.values
     magnitude, infinity = views.magnitude, views.infinity
@@ -43,8 +43,8 @@ def _all_valid(lo, hi, X, views, n_columns):
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
     # The bits of each value, without the sign bit, are compared as an integer with the bits of
     # infinity. Compared as integers, the bits of an infinite value or of NaN are at least as large
-    # as those of infinity. An explicit zero fails the comparison as well, because 1 is subtracted
-    # first, and 0 - 1 wraps to the largest integer.
+    # as those of infinity. An explicit zero fails the comparison as well: 1 is subtracted first,
+    # and 0 - 1 wraps to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):
@@ -126,9 +126,9 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo to hi of a CSR matrix to their positions in its transpose.
 
-    `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins.
-    `positions` (parts, p) int64 holds, for each part and each column, the position in the transpose
-    at which the entries of the part in this column start; the array is overwritten. The row numbers
+    `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins. For
+    each part and each column, `positions` (parts, p) int64 holds the position in the transpose at
+    which the entries of the part in this column start. The array is overwritten. The row numbers
     and the values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row numbers
     ascend within a column. `values` is None if the data of X is None.
     """

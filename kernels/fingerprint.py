@@ -1,8 +1,8 @@
 """The fingerprint of a kernel: a digest of its code and of all code of this package that it uses.
 
 The fingerprint is taken from the bytecode of the functions in memory, not from files. Comments and
-line numbers therefore do not change a fingerprint, and fingerprints are also correct if the package
-is in a zip file, has no source files or is part of a frozen program. The fingerprints of a running
+line numbers therefore do not change a fingerprint. Fingerprints are also correct if the package is
+in a zip file, has no source files or is part of a frozen program. The fingerprints of a running
 process do not change when an upgrade replaces the files of the package.
 """
 

@@ -303,12 +303,11 @@ def pair_indices(lo, hi, pairs, z, indices, contributions):
 def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
     """Write the total-variation index of each edge of parts lo to hi, and the sums by dimension.
 
-    An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows,
-    `neighbors` (n, k) holds the neighbours of the sampled rows, and part q consists of the rows
-    from first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64, which is NaN for
-    an edge of a zero row, and `totals` (parts, d) float64, which holds, for each part and each
-    dimension, the sum of the absolute contributions over all edges. The kernel takes O(d) time per
-    edge.
+    An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows, and
+    `neighbors` (n, k) holds the neighbours of the sampled rows. Part q consists of the rows from
+    first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64 and `totals` (parts, d)
+    float64. An index is NaN for an edge of a zero row. For each part and each dimension, `totals`
+    holds the sum of the absolute contributions over all edges. The kernel takes O(d) time per edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

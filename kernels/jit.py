@@ -130,7 +130,7 @@ def intrinsic_of(plain):
 
 
 class Kernel:
-    """A compiled function, whose code comes from the wheel or, for other signatures, from Numba."""
+    """A compiled function; its code comes from the wheel if possible, and otherwise from Numba."""
 
     def __init__(self, function, **flags):
         functools.update_wrapper(self, function)
@@ -191,9 +191,9 @@ class Kernel:
     def call(self, type_key, lo, hi, *arguments):
         """Run the kernel on rows lo to hi; unlike __call__, look up Numba's code only once.
 
-        `type_key` is any hashable value that stands for the argument types: calls with equal keys
-        must pass arguments of equal types, which Numba's code does not check again. Native code is
-        looked up at every call, by the types of the arguments.
+        `type_key` is any hashable value that stands for the argument types. Calls with equal keys
+        must pass arguments of equal types, because Numba's code does not check the types again.
+        Native code is looked up at every call, by the types of the arguments.
         """
         entry = self._entries.get(type_key)
         if entry is None:

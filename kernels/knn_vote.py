@@ -10,8 +10,8 @@ from .row_argsort import top_k_of_row
 def top_k_votes(votes, seen, best):
     """Write the k items that have the most votes and are not in `seen` to best (k,) int64.
 
-    `votes` (p,) float64 holds the votes for each item, which are at least 0; the votes for the
-    items in seen are set to -1. Items without votes are left out, and `best` is padded with -1.
+    `votes` (p,) float64 holds the votes for each item, which are at least 0. The votes for the
+    items in `seen` are set to -1. Items without votes are left out, and `best` is padded with -1.
     """
     for item in seen:
         votes[item] = -1.0
@@ -45,14 +45,14 @@ def recommend_by_items(lo, hi, seen, neighbors, weights, best):
 
 @kernel
 def recommend_by_users(lo, hi, users, neighbors, weights, seen, n_items, best):
-    """Recommend to each of `users` the k unseen items with the most votes of the nearest users.
+    """Recommend to each of `users` the k unseen items with the most votes from the nearest users.
 
     `users` (m,) is int64. `neighbors` (m, K) int64 holds the nearest users of each user, padded
-    with -1; each nearest user votes for all items that the nearest user has seen. `weights` (K,)
-    float64 holds the weight of a vote of the first, second, ... neighbour, and `seen` is the Csr of
-    the items that users have seen. The recommended items are written to `best` (m, k) int64, in the
-    order that recommend_by_items uses. For each user, the kernel takes O(p + number of interactions
-    of the neighbours) time, and allocates an array of p numbers.
+    with -1. Every item that a nearest user has seen receives a vote from this nearest user.
+    `weights` (K,) float64 holds the weight of a vote of the first, second, ... neighbour. `seen` is
+    the Csr of the items that users have seen. The recommended items are written to `best` (m, k)
+    int64, in the order that recommend_by_items uses. For each user, the kernel takes O(p + number
+    of interactions of the neighbours) time, and allocates an array of p numbers.
     """
     indptr, indices = seen.indptr, seen.indices
     votes = np.empty(n_items)

@@ -17,8 +17,8 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
     A pair of columns, one with the label of the query and one without it, is chosen at random; a
     pair with equal scores counts one half. The query is the column self_column. `scores` (m,) is
     float64, and `codes` (m,) int64 holds the codes of the labels. `ranked` (m - 1,) int64 holds all
-    columns except self_column, by descending score, and `relevant` of these columns have the label
-    of the query.
+    columns except self_column, by descending score, and `relevant` is the number of these columns
+    that have the label of the query.
     """
     n_irrelevant = ranked.shape[0] - relevant
     doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf
@@ -40,8 +40,8 @@ def precision_of_ranked(codes, self_column, relevant, ranked):
 
     For each rank r <= R whose column has the label of the query, the precision at r is the share of
     columns with this label among the first r columns. The average precision at R is the sum of the
-    precisions at all these ranks r, divided by R. The other arguments are described in
-    auc_of_ranked.
+    precisions at the ranks r <= R whose columns have the label, divided by R. The other arguments
+    are described in auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):
@@ -75,10 +75,10 @@ def score_label_ranks(lo, hi, scores, self_columns, labels, k, ranks):
     """Write the AUC, the average precision at R and the majority label code of queries lo to hi.
 
     `scores` (n, m) is float64, and `self_columns` (n,) int64 holds, for each query, the column that
-    is the query itself. `labels` holds the LabelCodes of the columns; at least 2 and at most m - 1
-    columns must have the code of a query. The majority label code is the most frequent code among
-    the k best columns. The results are written to ranks, a LabelRanks. The kernel takes O(m) time
-    per query if few scores are nearly equal, and it allocates memory for 3 m numbers.
+    is the query itself. `labels` holds the LabelCodes of the columns. The code of a query must
+    belong to at least 2 and at most m - 1 columns. The majority label code is the most frequent
+    code among the k best columns. The results are written to ranks, a LabelRanks. The kernel takes
+    O(m) time per query if few scores are nearly equal, and it allocates memory for 3 m numbers.
     """
     m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)

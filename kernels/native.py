@@ -2,8 +2,8 @@
 
 A library holds the code of some signatures of some kernels, a table of these signatures, and the
 digest of the sources from which it was compiled. A library is used if its digest equals the digest
-of the installed sources and if the CPU has the instructions of the tier. If no library that is used
-contains the signature of a call, Numba compiles the kernel.
+of the installed sources and if the CPU has the instructions of the tier. If none of the usable
+libraries contains the signature of a call, Numba compiles the kernel.
 
 The libraries lie beside this file, or in the folder that the environment variable
 ``FASTCOS_NATIVE`` names. If ``FASTCOS_NATIVE`` is 0, no library is used. The libraries are also
@@ -24,8 +24,8 @@ import numpy as np
 
 from .code_cache import HARMLESS_VARIABLES, exists, has_numba_file, sources_digest
 
-# A tier is a group of CPUs with the same instructions. Each tier, the one with the widest registers
-# first, is mapped to a CPU name and to the CPU features for LLVM.
+# A tier is a group of CPUs with the same instructions. Each tier is mapped to a CPU name and to the
+# CPU features for LLVM. The tier with the widest registers comes first.
 _V3 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2")
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 TIERS = {
@@ -51,7 +51,7 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# While native libraries are built, `recorder` is a function, and every call of compiled code calls
+# While native libraries are built, `recorder` is a function. Every call of compiled code then calls
 # recorder(kernel, arrays), so that the build learns which signatures to compile.
 recorder = None
 

@@ -1,4 +1,4 @@
-"""Random numbers by Philox4x32-10, each of which is a function of a counter and a key.
+"""Random numbers by Philox4x32-10; each number is a function of a counter and a key.
 
 No state passes from one number to the next, so the numbers of a row do not depend on other rows.
 Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011. Words

@@ -13,8 +13,8 @@ from .simd.panel import PANEL
 def read_values(lo, hi, passes, values, sums):
     """Read values[lo:hi] `passes` times, and write the sum of all numbers read to sums[lo]."""
     # The loop counts from 0, so the compiler knows that no index is negative and uses plain loads.
-    # With another loop, the compiler would use gather instructions, and reading would take six
-    # times as long.
+    # If the loop counted from lo to hi, the compiler would use gather instructions, and reading
+    # would take six times as long.
     part, total = values[lo:hi], np.float32(0)
     for _ in range(passes):
         for i in range(part.shape[0]):

@@ -1,4 +1,4 @@
-"""Range search, which finds all items whose scores reach a given score, for each query.
+"""Range search: for each query, find all items whose scores reach a given score.
 
 The kernels of this module list candidates. ``exhaustive_top_k.keep_above`` then scores the
 candidates in float64 and keeps those that reach the given score.

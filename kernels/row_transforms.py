@@ -12,15 +12,15 @@ from .pair_scores import score_items
 from .simd.memory import prefetch_row
 from .simd.pair_products import product
 
-# While one row is scored, the row that follows this many rows later is prefetched. For 30,000 rows
-# of 384 columns, scoring a pair takes 100 ns with a distance of 16 or 32 rows, and 160 ns with a
-# distance of 4 rows.
+# The prefetch distance: while one row is scored, the row this many rows later is prefetched. For
+# 30,000 rows of 384 columns, scoring a pair takes 100 ns with a distance of 16 or 32 rows, and 160
+# ns with a distance of 4 rows.
 _AHEAD = 16
-# The number of rows that are multiplied by the matrix `root` at the same time, so that each row of
-# this matrix is loaded only once for all of them.
+# The number of rows that are multiplied by the matrix `root` at the same time. Each row of `root`
+# is then loaded only once for all of them.
 _ROWS = 4
-# The number of rows that are hashed at the same time, because each step of a hash has to wait for
-# the step before it.
+# The number of rows that are hashed at the same time. While one hash waits for its previous step,
+# the other hashes advance.
 _HASHED = 8
 
 
@@ -96,8 +96,8 @@ def rank_rows(lo, hi, rows, out):
     for i in range(lo, hi):
         for j in range(depth):
             row[j] = rows[i, j]
-        # `row` is float64 for every type of rows, so that the sort, whose compilation takes long,
-        # is compiled only once.
+        # `row` is float64 for every type of rows. The sort, whose compilation takes long, is
+        # therefore compiled only once.
         order = np.argsort(row)
         first = 0
         while first < depth:

@@ -2,15 +2,16 @@
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
 the rows of X are long, Y_b is summed over one range of columns of X at a time, so that the
-corresponding rows of Q stay in the second-level cache as well. X_b'Y_b is then summed column by
-column with the transpose of the block. Z = X'(X Q) is therefore read and written sequentially, once
-per block, whereas the row-wise algorithm (``sparse``) updates random rows of Z, one per non-zero.
-For 18 million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is
-twice as fast as row by row.
+corresponding rows of Q stay in the second-level cache as well. X_b'Y_b is summed column by column
+with the transpose of the block. Z = X'(X Q) is read and written sequentially, once per block. The
+row-wise algorithm (``sparse``), in contrast, updates random rows of Z, one per non-zero. For 18
+million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is twice
+as fast as computing it row by row.
 
 Products are added in the same order as in the row-wise algorithm, so the results of both algorithms
 are bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel
-with another number of columns is padded. If all values of X are 1, the field ``data`` of X is None.
+with any other number of columns is padded. If all values of X are 1, the field ``data`` of X is
+None.
 """
 
 from typing import Any, NamedTuple
@@ -86,7 +87,7 @@ def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, v
 
 @kernel
 def _add_row(data, indices, first, last, A, Y, row, bound):
-    """Add the product of one row of X and A to Y[row], as ``bounded_row_sum`` does.
+    """Add the product of one row of X and the matrix A to Y[row], as ``bounded_row_sum`` does.
 
     `A` has 64, 32 or 16 columns.
     """
@@ -125,8 +126,8 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
     """Set Y[i, column : column + width] to the product X[i] @ panel[:, :width], for rows lo to hi.
 
     `X` is a Csr whose indices ascend within a row, and `panel` is a float array in C order with p
-    rows and 64, 32 or 16 columns. `item_rows`, which is positive, is the number of rows of the
-    panel that are read in one pass over a block of rows of X. The output `Y` (n, l) has the type of
+    rows and 64, 32 or 16 columns. `item_rows` is the number of rows of the panel that are read in
+    one pass over a block of rows of X; it must be positive. The output `Y` (n, l) has the type of
     the panel. The kernel takes O(nnz width) time.
     """
     block = aligned_empty(ROWS * panel.shape[1], panel).reshape(ROWS, panel.shape[1])
@@ -141,7 +142,7 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """Set Z[part] to X'X panel, where X stands for the rows of a part's blocks, for parts lo to hi.
+    """For parts lo to hi, set Z[part] to X'X panel, where X stands for the rows of the part.
 
     `first_blocks` (parts + 1,) int64 holds the block at which each part begins, and `transposes` is
     the Transposes of X. `X`, `panel` and `item_rows` are described in matmul_blocks. The output is

@@ -3,8 +3,8 @@
 The inner products of one query and all items are accumulated in an array of sums, one sum per item.
 For each non-zero column of the query, in order, the kernel adds the products with the entries of
 the inverted list of this column. Integers are summed in int32, and other values in float64. The
-sums are then read once, 64 sums at a time, to find the items that reach the k-th best score so far.
-Only items whose sums reach the k-th best score so far are scored in float64 and may become results.
+sums are read once, 64 sums at a time, to find the items that reach the k-th best score so far. Only
+items whose sums reach the k-th best score so far are scored in float64 and may become results.
 
 Items with equal scores are ordered by item number, so results depend only on the rows.
 """
@@ -21,8 +21,8 @@ from .select import keep_best, kth_largest, write_best
 from .simd.arithmetic import lowest_bit
 from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
-# The number of sums is padded to a multiple of this number, which is GROUP times 16, the number of
-# float32 numbers in a 512-bit register.
+# The number of sums is padded to a multiple of this number. It is GROUP times 16, because a 512-bit
+# register holds 16 float32 numbers.
 STRIP = 256
 # A threshold is multiplied by this factor before it is compared with float32 scores, so that the
 # four rounding errors of such a comparison drop no item.
@@ -32,11 +32,11 @@ _ROUNDING_MARGIN = 1.0 - 2.0**-20
 class Queries(NamedTuple):
     """The queries as a CSR matrix, with the norm and the excluded items of each query.
 
-    `indptr` (n + 1,) is int64. `indices` and `values` have the shape (nnz,); `values` have the type
-    of the items' values, or are None if all values of queries and items are 1. `norms` (n,) is
+    `indptr` (n + 1,) is int64. `indices` and `values` have the shape (nnz,). `values` has the type
+    of the items' values, or is None if all values of queries and items are 1. `norms` (n,) is
     float64. `self_rows` (n,) int64 holds, for each query, the number of the item that is the query
-    itself, or -1. The items excluded_indices[excluded_indptr[i] : excluded_indptr[i + 1]], which
-    are in ascending order, are excluded from the results of query i.
+    itself, or -1. The items excluded_indices[excluded_indptr[i] : excluded_indptr[i + 1]], in
+    ascending order, are excluded from the results of query i.
     """
 
     indptr: Any
@@ -118,10 +118,10 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. The
-    result is the (k + n_excluded)-th largest of the groups' maxima, because k + n_excluded groups
-    each contain an item whose scaled sum is at least this maximum. If fewer than k + n_excluded
-    groups have a positive maximum, the smallest positive number is returned. `maxima` has one entry
-    per group and is overwritten.
+    result is the (k + n_excluded)-th largest of the groups' maxima. It is a lower bound, because k
+    + n_excluded groups each contain an item whose scaled sum is at least as large. If fewer than k
+    + n_excluded groups have a positive maximum, the smallest positive number is returned. `maxima`
+    has one entry per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP

@@ -10,8 +10,8 @@ def emit_multiply_add(builder, a, b, c):
 
     ``llvm.fma`` gives the same bits with all compiler flags and optimisations. On a CPU without a
     fused multiply-add instruction, ``llvm.fma`` would call the C library, and a sparse product
-    would take 13 times as long. On a CPU without the instruction, the emitted code therefore rounds
-    the product before the addition.
+    would take 13 times as long. On a CPU without a fused multiply-add instruction, the emitted code
+    rounds the product before the addition.
     """
     if not has_instruction("fma"):
         return builder.fadd(builder.fmul(a, b), c)
@@ -28,7 +28,7 @@ def _multiply_add_plain(a, b, c):
 
 @intrinsic_of(_multiply_add_plain)
 def multiply_add(typingctx, a, b, c):
-    """Return a b + c in the type of c, rounded once; the plain Python function rounds twice."""
+    """Return a b + c in the type of c, rounded once; without compilation, it is rounded twice."""
     if not all(isinstance(kind, types.Float) for kind in (a, b, c)):
         return None
 

@@ -1,4 +1,4 @@
-"""Counts of the bits that are 1 both in a query and in each of eight items, or that differ."""
+"""Counts of the common bits or the different bits of a query and each of eight items."""
 
 from ..jit import intrinsic_of, ir, types
 from .emit import F64, I8, I64, broadcast, function, load, loop, pointers, store
@@ -8,13 +8,13 @@ LANES = 8
 
 
 def _count_bits_plain(words, start, query, first, length, both, norms, item, slope, base, counts):
-    """Set counts[l] to the number of common or of different bits of item l and the query.
+    """Set counts[l] to the number of common bits, or of different bits, of item l and the query.
 
-    If `both` is true, the bits that are 1 in both rows are counted, and otherwise the bits that
-    differ. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item l is
-    words[start + 8 j + l]. The words of the query are query[first : first + length]. The function
-    returns a word whose bit l is 1 if the number of common bits (or minus the number of different
-    bits) of item l exceeds slope * norms[item + l] + base.
+    If `both` is true, the bits that are 1 in both rows are counted; otherwise, the bits that differ
+    are counted. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item
+    l is words[start + 8 j + l]. The words of the query are query[first : first + length]. The
+    function returns a word whose bit l is 1 if the number of common bits (or minus the number of
+    different bits) of item l exceeds slope * norms[item + l] + base.
     """
     mask = 0
     for lane in range(LANES):

@@ -22,11 +22,11 @@ class InstructionSet:
     has_tile_registers : bool
         Whether products are computed in the tile registers of AMX.
     int8_lanes, int8_sums : int
-        The number of int32 lanes of a register, and the number of registers that hold sums, when
-        codes are multiplied without AMX.
+        For int8 codes without AMX: the number of int32 lanes of a register, and the number of
+        registers that hold sums.
     float_rows, float_lanes : int
-        The number of items of a block, and the number of float32 lanes of a register, when float32
-        rows are multiplied.
+        For float32 rows: the number of items of a block, and the number of float32 lanes of a
+        register.
     int16_words : int
         The number of words of a row whose products are added in int16 before the sum is widened to
         int32, or 0 if no products are added in int16. The codes of a query must be so small
@@ -77,9 +77,9 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
     """Five instructions (twice vpmaddubsw, vpaddw, vpmaddwd, vpaddd) add 64 products to sums.
 
     The 64 products belong to two words in each of 8 lanes. The instruction vpmaddubsw adds the
-    products of two neighbouring codes in int16, vpaddw adds the results of the two words in int16,
-    vpmaddwd widens the sums to int32, and vpaddd adds them to the totals. Widening every result of
-    vpmaddubsw separately would take six instructions instead of five.
+    products of two neighbouring codes in int16, and vpaddw adds the results of the two words in
+    int16. Then vpmaddwd widens the sums to int32, and vpaddd adds them to the totals. Widening
+    every result of vpmaddubsw separately would take six instructions instead of five.
     """
 
     __slots__ = ()

@@ -7,8 +7,8 @@ from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 def emit_prefetch(builder, at, level=1):
     """Emit a prefetch of the cache line at a byte pointer into the cache of a given level."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-    # After the address, the arguments say that the prefetch is for reading (0), how near to the CPU
-    # the line is kept (3 is the first-level cache), and that the line contains data (1).
+    # The arguments after the address stand for reading (0), for the cache (3 is the first-level
+    # cache), and for data instead of instructions (1).
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 
@@ -40,11 +40,11 @@ def prefetch_row(typingctx, rows, start, size):
     """Prefetch the cache lines of rows[start : start + size], where rows is a flat array.
 
     The rows are prefetched into the second-level cache, because a few wide rows fill the
-    first-level cache. If pairs are scored in the order of their items, a pair of rows of 384
-    columns takes 160 ns with prefetches into the first-level cache, and 100 ns with prefetches into
-    the second-level cache (30,000 rows). For rows of 1,536 columns, a pair takes 680 ns with
-    prefetches into the first-level cache, and 440 ns with prefetches into the second-level cache.
-    For rows of 128 columns, both caches give the same time.
+    first-level cache. For 30,000 rows of 384 columns that are scored in the order of the items, a
+    pair takes 160 ns with prefetches into the first-level cache, and 100 ns with prefetches into
+    the second-level cache. For rows of 1,536 columns, a pair takes 680 ns with prefetches into the
+    first-level cache, and 440 ns with prefetches into the second-level cache. For rows of 128
+    columns, both caches give the same time.
     """
 
     def codegen(context, builder, sig, a):
@@ -78,9 +78,9 @@ def load_64_bits(typingctx, array, start):
 def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
-    The arrays that a kernel receives are read-only. A kernel that passes both arrays that it has
-    received and arrays that it has created to another kernel should make the created arrays
-    read-only, too, so that the other kernel is compiled only once.
+    The arrays that a kernel receives are read-only. A kernel may call another kernel with arrays
+    that it has received, and also with arrays that it has created. It should make the created
+    arrays read-only, too, so that the called kernel is compiled only once.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -66,10 +66,10 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     """Emit `count` sums over the columns of rows, in the order that exact scores require.
 
     `rows` holds a pointer to each row, and `dtypes` holds the NumPy types of the rows. The function
-    add(builder, sums, elements) emits the sums plus the terms of one column or, in the lanes of
-    vectors, of 16 columns; its argument elements holds one number or one vector per row. Each entry
-    of `later` is a pair of a pointer to a row to prefetch and the level of the cache into which the
-    row is prefetched.
+    add(builder, sums, elements) emits the sums plus the terms of one column, or plus the terms of
+    16 columns in the lanes of vectors. Its argument `elements` holds one number or one vector per
+    row. Each entry of `later` consists of a pointer to a row and the level of the cache into which
+    this row is prefetched.
     """
 
     def block(k, sums):
@@ -123,7 +123,7 @@ def _emit(difference):
 
 
 def _emit_two(difference):
-    """Return a code generator for two pairs: of inner products or of squared distances.
+    """Return a code generator for the inner products or the squared distances of two pairs.
 
     The code generator is that of two_squared_distances if difference is true, and otherwise that of
     two_products.
@@ -190,8 +190,8 @@ def two_products(typingctx, x, x_starts, y, y_starts, depth):
     """Return the float64 inner products of two pairs of rows of flat arrays.
 
     `x_starts` (2,) and `y_starts` (4,) hold the positions at which the rows begin in x and in y.
-    The last two entries of y_starts are the positions of two rows of the next two pairs; these rows
-    are prefetched.
+    The last two entries of y_starts are the positions of the rows of y in the next two pairs; these
+    rows are prefetched.
     """
     two = types.UniTuple(types.float64, 2)
     return two(x, x_starts, y, y_starts, depth), _emit_two(difference=False)

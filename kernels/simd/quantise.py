@@ -105,9 +105,9 @@ def largest_group_sum(typingctx, isa, x):
     """Return the largest sum, in magnitude, of the numbers of one sign in a group of x.
 
     `x` (16 m,) is float32. A group consists of those numbers of x whose products with another row
-    are added in int16. A word consists of 4 neighbouring numbers, and int16_words neighbouring
-    words contain two groups: the first two numbers of each word, and the last two numbers of each
-    word. If int16_words is 0, the result is 0.
+    are added in int16. A word consists of 4 neighbouring numbers. Among int16_words neighbouring
+    words, the first two numbers of each word form one group, and the last two numbers of each word
+    form another group. If int16_words is 0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):
@@ -117,8 +117,8 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # Lanes that are one of these distances apart are added, for one distance after another,
-        # until each lane holds the sum of its group.
+        # For each of these distances in turn, lanes that are this far apart are added. In the end,
+        # each lane holds the sum of its group.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 
         def larger(x, y):
