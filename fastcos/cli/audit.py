@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Report how much the cosine similarities of item embeddings depend on the scale of each latent
 dimension. A loss that depends only on dot products of users and items does not determine the scale
-of a dimension: if the dimension is multiplied by a number for the items, and divided by the same
+of a dimension. If a dimension is multiplied by a number for the items, and divided by the same
 number for the users, every prediction stays the same, but the cosines between items change. The
 report bounds the share of nearest neighbours that remain neighbours under every rescaling of the
-dimensions up to --condition, compares the neighbours in ITEMS with the neighbours in other forms of
-the same model, and recommends similarities that no rescaling changes. The command writes audit.json
-and audit.html, a page that needs no network. With --against, the command also reports how many
-neighbours differ from an old version of the embeddings, and how many of these differences are
-explained by a linear change of basis. The exit status is 1 if a share is below its limit in
---fail-under."""
+dimensions up to --condition. The report also compares the neighbours in ITEMS with the neighbours
+in other forms of the same model, and recommends similarities that no rescaling changes. The command
+writes audit.json and audit.html, a page that needs no network. With --against, the command also
+reports how many neighbours differ from an old version of the embeddings, and how many of these
+differences are explained by a linear change of basis. The exit status is 1 if a share is below its
+limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films
@@ -89,10 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = (
         "exit with status 1 if a share is below its limit. NAME is certified, jaccard or "
         "unchanged. certified is the share of neighbours that provably remain neighbours under "
-        "every rescaling up to --condition. jaccard is the Jaccard index between the neighbours in "
-        "ITEMS and the neighbours in that form of the same model for which the index is lowest. "
-        "unchanged is the share of neighbours that are also neighbours in OLD, if a change of "
-        "basis between the two versions does not count as a change"
+        "every rescaling up to --condition. To compute jaccard, the neighbours in "
+        "ITEMS are compared with the neighbours in every other form of the same model, and the "
+        "lowest Jaccard index counts. unchanged is the share of neighbours that are also "
+        "neighbours in OLD; a change of basis between the two versions does not count as a change"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (
@@ -301,7 +301,9 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
         is_known = report.trained_on != "unknown"
         loss = options.option_words(args, "trained_on") if is_known else []
         audit_with_users = [*audit, *loss, "--users", "users.npy"]
-        reason = "adds the query metric to the report, a similarity that no rescaling changes"
+        reason = (
+            "adds to the report the query metric, which is a similarity that no rescaling changes"
+        )
         return [*commands, (audit_with_users, reason)]
     row = metrics["query_metric"]
     reason = (
@@ -323,7 +325,7 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
 
 
 def _limits(args: argparse.Namespace) -> dict[str, float]:
-    """Return the limits of --fail-under by the name of the share."""
+    """Return the limits of --fail-under as a dict, whose keys are the names of the shares."""
     limits = {}
     for part in [] if args.fail_under is None else args.fail_under.split(","):
         name, _, share = part.partition("=")

@@ -22,8 +22,8 @@ DESCRIPTION = """\
 Report what similarity scores mean: the share of random pairs whose score reaches a given score, the
 threshold for each of several false-positive rates with a confidence interval, and examples of pairs
 just above and below the threshold. With --condition, the command also reports how far rescalings of
-the latent dimensions move the threshold. With --labelled, a table of pairs that are labelled as
-relevant or irrelevant, the command also reports the error rates of each threshold, and the
+the latent dimensions move the threshold. If you pass a table of pairs that are labelled as relevant
+or irrelevant (--labelled), the command also reports the error rates of each threshold, and the
 probability that a pair with a given score is relevant. The command writes calibration.json, which
 can be read without fastcos, and calibration.html, a page that needs no network."""
 EPILOG = f"""\
@@ -195,8 +195,8 @@ def _next_commands(
         search = ["fastcos", "neighbors", args.items, *columns, *queries, "--calibration", file]
         return [([*search, *rate], "finds only neighbours whose scores reach the threshold")]
     if args.only is not None or args.measure != "cosine":
-        # A search for copies is not recommended if the copies have already been removed, or if the
-        # score of two copies is not known to be 1.
+        # A search for copies is recommended only if the copies have not been removed yet, and if
+        # the score of two copies is known to be 1.
         return []
     find_copies = ["fastcos", "index", "duplicates", args.items, *columns, "--min-score", "0.9999"]
     defaults = {"out": FOLDER, "sample": SAMPLE, "method": "isotonic", "seed": 0}

@@ -41,23 +41,25 @@ For a file of interactions, the command fits a model that minimises Eq. 1 of Ste
 (arXiv:2403.05440), and evaluates twelve measures under several rescalings of this model. The
 command also evaluates the measures with a second model, which minimises Eq. 2 of that paper. A
 rescaling D is a diagonal matrix that scales the latent dimensions without changing the predictions.
-The score of a measure states how well the measure recovers the labels or, without --labels,
-predicts held-out interactions, on a sample of 2,000 items. With --all, the command evaluates every
-measure and a grid of rescalings, on 10,000 items. The command prints a conclusion, the ranking of
-the measures, a table of the rescalings as in Steck et al. 2024, and the ten nearest neighbours of
+With --labels, the score of a measure states how well the measure recovers the labels of the items;
+without --labels, it states how well the measure predicts held-out interactions. The score is
+computed on a sample of 2,000 items. With --all, the command evaluates every measure and a grid of
+rescalings on a sample of 10,000 items. The command prints a conclusion, the ranking of the
+measures, a table of the rescalings as in Steck et al. 2024, and the ten nearest neighbours of
 popular items under several rescalings. The command writes comparison.html, a page on which you can
 sort the measures and open the details of each one; measures.csv, .png and .svg; comparison.csv,
 .png, .svg and .json; neighbors.csv; and, with labels and --all, exponents.png.
 
-For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates every
-measure by how well its scores recover the labels of --labels, or by the correlation of its scores
-with the ratings of --pairs. The command writes comparison.json and, for the labels and for each
-file of --pairs, an html, csv, png and svg file.
+For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates how
+well the scores of every measure recover the labels of --labels, or how strongly these scores
+correlate with the ratings of --pairs. The command writes comparison.json. It also writes an html,
+csv, png and svg file for the labels, and for each file of --pairs.
 
-For a model that you have trained (--model FILE, with embeddings of items and users, such as a model
-saved by implicit), the command evaluates the same twelve measures by how well they predict the
-interactions in --held-out, on which the model was not trained. With --model, INTERACTIONS must
-contain the training data, or other interactions that happened before those in --held-out.
+You can pass a model that you have trained: a file with embeddings of items and users, such as a
+model saved by implicit (--model FILE). The command then evaluates how well the same twelve measures
+predict the interactions in --held-out, on which the model was not trained. With --model,
+INTERACTIONS must contain the training data, or other interactions that happened before those in
+--held-out.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\
@@ -115,9 +117,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--measures", metavar="A,B,...", help=help_)
     help_ = (
-        "names of preprocessing steps, or all; for each name, a model is fitted to the "
-        "preprocessed interactions and compared with a model without preprocessing (default none; "
-        "help(fastcos.compare) in Python describes all names)"
+        "names of preprocessing steps, or all; for each name, one model is fitted to the "
+        "preprocessed interactions, and is compared with the model of the original interactions "
+        "(default none; help(fastcos.compare) in Python describes all names)"
     )
     group.add_argument("--preprocessing", default="none", metavar="A,B,...", help=help_)
     options.add_rescalings(parser)
@@ -287,7 +289,7 @@ def _next_commands(
 
 
 def _measure_option(best: "Candidate", args: argparse.Namespace) -> str:
-    """Return the measure as --measures spells it, with parameters that its name leaves out."""
+    """Return the text of --measures that chose this measure, including the parameters."""
     if isinstance(best.source, str):
         return best.measure
     pairs = zip(args.measures.split(","), _chosen_measures(args) or [], strict=True)
@@ -351,8 +353,9 @@ def _compare_vectors(args: argparse.Namespace) -> int:
 def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the data of each task, such as its labels or its pairs.
 
-    Return two dicts whose keys are the names of the tasks: the arguments of compare_vectors, and
-    numbers of pairs, labels or interactions.
+    Return two dicts, whose keys are the names of the tasks. The first dict contains the arguments
+    of compare_vectors for each task, and the second dict contains numbers of pairs, labels or
+    interactions.
     """
     tasks: dict[str, Any] = {}
     counts: dict[str, Any] = {}

@@ -21,10 +21,10 @@ DESCRIPTION = """\
 Find all pairs of items whose score is at least a threshold. You give the threshold itself
 (--min-score), or the share of random pairs whose score reaches the threshold (--fpr). The command
 prints the pairs just above the threshold, so that you can judge whether the threshold is right. The
-command writes a table of all pairs, with the score of each pair, its group of near-duplicates, and
-the item to keep from this group. With --kept, the command also writes the ids of all items that
-remain if you keep only one item of each group of near-duplicates. The command itself deletes
-nothing."""
+command writes a table of all pairs. For each pair, the table contains the score, the group of
+near-duplicates to which the pair belongs, and the item to keep from this group. With --kept, the
+command also writes the ids of all items that remain if you keep only one item of each group of
+near-duplicates. The command itself deletes nothing."""
 # Number of pairs that are printed. The printed pairs are those with scores nearest to the
 # threshold.
 N_SHOWN = 10
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "table of pairs to write, .csv or .parquet (default duplicates.csv)"
     parser.add_argument("--out", default="duplicates.csv", metavar="FILE", help=help_)
     help_ = (
-        "text file to write, with the ids of the items that remain if you keep one item of each "
-        "group of near-duplicates, one per line"
+        "text file to write, with one id per line: the ids of the items that remain if you keep "
+        "one item of each group of near-duplicates"
     )
     parser.add_argument("--kept", metavar="FILE", help=help_)
     options.add_json(parser)

@@ -30,8 +30,8 @@ Write item embeddings in a form that is the same for every parametrisation of th
                 products of users and items are the predictions of the model,
                 and each column has the same norm in items.npy and users.npy.
 Both forms also write export.json, which describes the files, and ids.npy if the input has ids. Each
-training run of a model ends in different coordinates, so compare rows of two exports only if the
-later export was written with --align-to and the folder of the earlier export."""
+training run of a model ends in different coordinates. Therefore compare the rows of two exports
+only if you wrote the later export with --align-to FOLDER, where FOLDER is the earlier export."""
 EPILOG = f"""\
 examples:
   fastcos index export films --out served
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     if form == "canonical" and is_model_folder(args.items):
         rule = "given as a file of interactions if ITEMS is a folder and the form is canonical"
         validation.as_instance("--users", args.users, str, rule)
-    # The canonical form preserves the predictions of the model, and the biases are part of the
-    # predictions, so the biases are read as additional columns.
+    # The canonical form preserves the predictions of the model. The biases are part of the
+    # predictions, so they are read as additional columns.
     model = read_factors(args.items, args.users, args, keep_biases=form == "canonical")
     users = validation.as_instance(
         "--users", model.users, np.ndarray, "given, because an export needs user embeddings"
@@ -182,7 +182,7 @@ def _read_export(folder: str, form: str) -> dict[str, npt.NDArray[Any]]:
         rule = "be a folder that fastcos index export wrote"
         raise ValueError(f"--align-to must {rule}, got {folder!r}") from None
     if not is_same_form:
-        raise ValueError(f"--align-to must be an export of the form {form}, got another form")
+        raise ValueError(f"--align-to must be an export of the form {form}, got a different form")
     names = ("items", "users", "ids") if form == "canonical" else ("items", "ids")
     return {
         name: np.load(path / f"{name}.npy") for name in names if (path / f"{name}.npy").exists()

@@ -18,9 +18,9 @@ from fastcos.validation.ids import are_strings
 
 DESCRIPTION = """\
 Build, change and search an exact index in a directory, which SimilarityIndex.open can open. The
-verbs add and remove write only the change, which takes effect completely or not at all; a running
-service reads the change by calling SimilarityIndex.refresh. The verb export writes embeddings for
-other vector indexes, and the verb duplicates finds near-duplicates."""
+verbs add and remove write only the change, and the change takes effect completely or not at all. A
+running service reads the change by calling SimilarityIndex.refresh. The verb export writes
+embeddings for other vector indexes, and the verb duplicates finds near-duplicates."""
 EPILOG = f"""\
 examples:
   fastcos index build served shop
@@ -247,11 +247,12 @@ _VERBS = {
 }
 _DESCRIPTIONS = {
     "search": "Find in an index the k items that are most similar to each of its items, to each "
-    "item in --show, or to each vector in --queries. The command writes the same table as fastcos "
-    "neighbors.",
-    "explain": "Show how a search of an index would run, without running it: the method, how the "
-    "work is divided among the threads, how many bytes are read, how much memory is needed, about "
-    "how long the search takes, and why other methods are not used.",
+    "item in --show, or to each vector in --queries. The command writes the same table as "
+    "`fastcos neighbors`.",
+    "explain": "Show how a search of an index would run, without running it. The output states "
+    "which method is used and why other methods are not, how the work is divided among the "
+    "threads, how many bytes are read, how much memory is needed, and about how long the search "
+    "takes.",
     "duplicates": duplicates.DESCRIPTION,
     "export": export.DESCRIPTION,
 }

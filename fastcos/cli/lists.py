@@ -40,7 +40,7 @@ def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
 class RankedLists(NamedTuple):
     """Lists of items, with the ids of queries and items, and with the names or texts of the items.
 
-    neighbors: the lists, whose indices are positions in ids.
+    neighbors: the lists, whose indices are positions in `ids`.
     query_ids: the ids of the queries.
     ids: the ids of the items.
     names: the names or texts of the items, or None.
@@ -62,7 +62,8 @@ class RankedLists(NamedTuple):
     def table(self) -> dict[str, Any]:
         """Return the columns of the table, without padded entries.
 
-        Items that were ranked by votes have the score NaN; the table then has no column of scores.
+        Items that were ranked by votes have the score NaN; in this case, the table has no column of
+        scores.
         """
         indices, scores = self.neighbors.indices, self.neighbors.scores
         rows, ranks = np.nonzero(indices >= 0)
@@ -168,8 +169,8 @@ def read_names(
 ) -> Any:
     """Read the names of --names or the texts of --text; None if neither option is given.
 
-    If source_vectors is not None, it contains the vectors and ids of the file source; if this file
-    is a table, it may also contain the texts.
+    If `source_vectors` is not None, it contains the vectors and ids of the file `source`. If this
+    file is a table, the file may also contain the texts.
     """
     if args.names is None and args.text is None:
         return None

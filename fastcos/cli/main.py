@@ -230,7 +230,7 @@ def entry_point() -> NoReturn:
         finally:  # --help and --completion raise SystemExit.
             sys.stdout.flush()
     except OSError as error:
-        # A reader such as head has closed the pipe, or the disk is full. stdout is redirected, so
+        # A reader such as `head` has closed the pipe, or the disk is full. stdout is redirected, so
         # that Python does not try to write the buffered text at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
@@ -242,8 +242,8 @@ def entry_point() -> NoReturn:
         sys.stderr.flush()
     except OSError:  # Python exits with status 120 if it cannot flush stderr.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    # gc.freeze() lets Python skip the garbage collection of all objects at exit, which would take
-    # 0.5 s after the command reproduce.
+    # After gc.freeze(), Python does not collect the garbage of all objects at exit. This collection
+    # would take 0.5 s after the command `reproduce`.
     gc.freeze()
     sys.exit(status)
 

@@ -177,7 +177,7 @@ def align_to_users(
     *,
     has_user_ids: bool,
 ) -> sp.csr_array:
-    """Return interactions as a matrix with a row per user and a column per item of a model.
+    """Return interactions as a matrix: one row per user and one column per item of a model.
 
     user_ids (n,): ids of the users of the model.
     has_user_ids: whether the caller has ids of the users; if not, user_ids contains row numbers.

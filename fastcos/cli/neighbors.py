@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Find, for every item, exactly the k items that are most similar to it. The command reads the items
 from a folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With
---queries, the command finds the k items that are most similar to each row of another file. The
-command writes a table with columns for item, rank, neighbor and score, or an .npz file with the
-arrays ids, indices and scores; with --show, the command prints the neighbours of the named items
-instead. If a search with --checkpoint was stopped, repeating the same command resumes the search.
+--queries, the command finds the k items that are most similar to each row of the file of queries.
+The command writes a table with columns for item, rank, neighbor and score, or an .npz file with the
+arrays ids, indices and scores. With --show, the command prints the neighbours of the named items
+instead of writing a file. If a search with --checkpoint was stopped, repeating the same command
+resumes the search.
 
 For benchmarks of approximate indexes, the command reads items and --queries of any size from
 .fvecs, .fbin, .npy or .hdf5 (data sets train and test), and writes the row numbers of the
 neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result, the command prints
-the recall of the neighbours in a file: the share of these neighbours whose exact score is at least
-the k-th best score of their query. A neighbour with the same score as the k-th best neighbour
-therefore counts as correct."""
+the recall of the neighbours in a file, which is the share of correct neighbours. A neighbour of a
+query counts as correct if its exact score is at least the k-th best score of that query, so a
+neighbour that ties with the k-th best neighbour is correct."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv
@@ -151,7 +152,7 @@ def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors |
     if is_model_folder(source):
         options.refuse(args, "for a model", *options.VECTOR_COLUMNS)
         return *model_embeddings(source, args.rescaling), None
-    reason = "for vectors, because only a model of fastcos fit can be rescaled"
+    reason = "for vectors, because only a model that `fastcos fit` wrote can be rescaled"
     validation.check_none("--rescaling", args.rescaling, reason)
     # If the measure is the inner product and the queries are user vectors, the results are the
     # recommendations of the model. The scores of the model include its biases, so the biases are

@@ -93,10 +93,11 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Within this block, let errors about the columns of a table name the flag of the table.
+    """Change errors about the columns of a table, within this block, so that they name its flag.
 
-    A table such as that of --names has no flags for its columns, except perhaps name_option for the
-    column of names, so the errors name the flag of the table.
+    For a table such as that of --names, the user cannot choose the columns of the table by flags,
+    so errors about the columns name the flag of the table. name_option is the flag for the column
+    of names, if there is one.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:
@@ -148,8 +149,8 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read a file of vectors from the columns that the options name.
 
-    If shared is true, the options also name columns of the file of items, so a .npy file, which has
-    no columns, is read without these options.
+    If `shared` is true, the same options also describe the file of items. In this case, the options
+    do not apply to a .npy file, because it has no columns.
     """
     from fastcos.io import read_vectors
 
@@ -280,8 +281,8 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
             member=args.label_member,
         )
     except ValueError as error:
-        # Without this replacement, main would report the arguments item and member as --item and
-        # --member, which are options for the interactions.
+        # Without this replacement, `main` would report errors of the arguments `item` and `member`
+        # as errors of --item and --member, but these are the options for the interactions.
         message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
         error.args = (message,)
         raise
@@ -312,10 +313,10 @@ def label_names(item_labels: "ItemLabels") -> list[str | None]:
 def add_model(
     parser: argparse.ArgumentParser, default: str, *objectives: str
 ) -> "argparse._ArgumentGroup":
-    """Add the options of a model; default describes the default of --regularization.
+    """Add the options of a model; `default` describes the default of --regularization.
 
-    The first of the objectives is the default. If no objectives are passed, the command can use
-    both objectives in one call, and both is then the default of --objective.
+    The first of the objectives is the default. If no objectives are passed, the command can use two
+    objectives in one call, and the default of --objective is "both".
     """
     group = parser.add_argument_group("model")
     help_ = "rank k of the model (default 50, or the full rank of a smaller matrix)"

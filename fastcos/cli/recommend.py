@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Recommend items to the users of a table of interactions. Items that a user has seen, according to
-INTERACTIONS, are never recommended to that user. The measure decides the ranking: user_item_dot
-ranks by the predicted scores of a model, project_back_users by the votes of the 20 nearest users,
-and any measure of items by the votes of the 20 nearest neighbours of each item that the user has
-seen. fastcos compare evaluates the same rankings. The command writes a table with columns for user,
-rank, item and, for user_item_dot, score. With --show, the command prints the recommendations for
-the users of --show instead of writing the table."""
+INTERACTIONS, are never recommended to that user. The measure decides the ranking. The measure
+user_item_dot ranks items by the predicted scores of a model, and project_back_users ranks items by
+the votes of the 20 nearest users. With any measure that compares items, each item that the user has
+seen votes for its 20 nearest neighbours. The command `fastcos compare` evaluates the same rankings.
+The command writes a table with columns for user, rank, item and, for user_item_dot, score. With
+--show, the command prints the recommendations for the users of --show instead of writing the
+table."""
 EPILOG = """\
 examples:
   fastcos recommend films ratings.csv --k 20 --out recommendations.csv
@@ -44,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     help_ = (
-        "folder written by fastcos fit, or file with item and user embeddings, or the word none, "
-        "which compares items by their columns of INTERACTIONS"
+        "folder written by fastcos fit, or file with item and user embeddings, or the word none: "
+        "then items are compared by their columns of INTERACTIONS, without a model"
     )
     add("model", metavar="MODEL", help=help_)
     options.add_interactions(parser, "file of interactions: the items that each user has seen")
@@ -100,7 +101,7 @@ def _read(args: argparse.Namespace, measure: Any) -> tuple["Embeddings", Any, sp
         embeddings, ids = model_embeddings(args.model, args.rescaling)
         X = align_columns(ids, args.interactions, data)[0]
         return dataclasses.replace(embeddings, X=X), ids, X, data.user_ids
-    reason = "for embeddings, because only a model of fastcos fit can be rescaled"
+    reason = "for embeddings, because only a model that `fastcos fit` wrote can be rescaled"
     validation.check_none("--rescaling", args.rescaling, reason)
     with progress_bar("reading embeddings"):
         factors = load_factors(args.model, ids=args.ids)

@@ -28,7 +28,7 @@ def write_comparison(
 ) -> tuple[list[Path], dict[str, Any]]:
     """Write the figures, the table of rescalings and a JSON document.
 
-    Return the paths and the document. If every is true, the figure has a panel for each named
+    Return the paths and the document. If `every` is true, the figure has a panel for each named
     rescaling.
     """
     from fastcos.plots import ExponentGridDisplay, SimilarityMapsDisplay
@@ -97,8 +97,8 @@ def _with_few_colours(pixels: Any) -> Any:
     from fastcos.plots.style import MAP_COLOURS
 
     scale = colormaps[MAP_COLOURS].resampled(N_COLOURS)(range(N_COLOURS))[:, :3]
-    # The greys are white, and shades from black to a light grey that is still darker than the
-    # middle of the colour scale.
+    # The greys are white and a series of shades from black to light grey. The lightest of these
+    # shades is darker than the middle of the colour scale.
     greys = np.append(np.linspace(0, 0.8, N_GREYS - 1), 1)[:, None].repeat(3, axis=1)
     palette = Image.new("P", (1, 1))
     palette.putpalette((255 * np.vstack([scale, greys])).round().astype(np.uint8).tobytes())

@@ -115,8 +115,8 @@ def progress_bar(name: str) -> Iterator[Callable[[int, int], None]]:
 
     count = TextColumn("{task.fields[count]}")
     with _progress(BarColumn(), count, TimeRemainingColumn()) as bar:
-        # The total of the task is 1, and its progress is a fraction of 1, because rich forgets the
-        # measured speed whenever the total changes.
+        # rich forgets the measured speed whenever the total of a task changes. The total is
+        # therefore always 1, and the progress is a fraction of 1.
         bar.add_task(name, total=1.0, count="")
         task = bar.tasks[0]
         last_done, last_print = 0, time.monotonic()
@@ -160,8 +160,8 @@ def _progress(*columns: "ProgressColumn") -> "Progress":
 
     console = _console(stderr=True)
     text = TextColumn("{task.description}", markup=False)
-    # One step may take minutes. By default, rich estimates the speed from the last 30 s, and would
-    # show no estimate of the remaining time during a step that takes longer.
+    # One step may take minutes. By default, rich estimates the speed from the last 30 s, so it
+    # would show no estimate of the remaining time during a step of more than 30 s.
     return Progress(
         SpinnerColumn(), text, TimeElapsedColumn(), *columns, console=console, transient=True,
         disable=not console.is_terminal, speed_estimate_period=600, get_time=time.monotonic,

@@ -34,10 +34,10 @@ DESCRIPTION = """\
 Run every operation on tiny inputs, so that later processes find compiled code in the cache
 directory. For a container image, run this command at build time as the user that will run the
 service. By default, the command compiles for the processor of this machine. With --portable, the
-command compiles for every tier of x86-64 that this processor supports (v3: AVX2; v4: AVX-512; v4
-with VNNI; v4 with AMX), so that machines with processors of these tiers need not compile. The
-command uses all cores, or the number of cores in FASTCOS_N_THREADS, and about 0.5 GB of memory per
-core."""
+command compiles for every tier of x86-64 that this processor supports, so that other machines with
+a processor of one of these tiers need not compile. The tiers are v3 (AVX2), v4 (AVX-512), v4 with
+VNNI, and v4 with AMX. The command uses all cores, or the number of cores in FASTCOS_N_THREADS, and
+about 0.5 GB of memory per core."""
 EPILOG = """\
 examples:
   fastcos warmup
@@ -161,7 +161,7 @@ def _compare() -> None:
 
 
 def _recommend() -> None:
-    """Recommend by the votes of similar users and of similar items, as fastcos recommend does."""
+    """Recommend by the votes of similar users and of similar items, like `fastcos recommend`."""
     from fastcos.comparison.candidates import Embeddings, select_candidates
     from fastcos.comparison.recommending import recommend
     from fastcos.models import LinearMF
@@ -339,8 +339,8 @@ def _products(dtype: str) -> None:
         matmul(X, factor), gram_matmul(X, factor)
 
 
-# Each job runs in a process of its own. A job that compiles kernels for other jobs comes before
-# these jobs.
+# Each job runs in a process of its own. If a job compiles kernels that other jobs also need, it
+# comes before the other jobs.
 JOBS: dict[str, Callable[[], None]] = {
     **{f"search of {dtype}": functools.partial(_search, dtype) for dtype in DTYPES},
     **{f"audit of {dtype}": functools.partial(_audit, dtype) for dtype in DTYPES},
