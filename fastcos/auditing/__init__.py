@@ -1,10 +1,10 @@
 """Audit of embeddings: how much their cosines depend on the parametrisation of the model.
 
 A rescaling is a diagonal matrix D. Multiplying the users of a model by D and the items by the
-inverse of D changes no prediction. The cosines and the neighbours of the items change, however.
-This package bounds the change of cosines, and searches for rescalings that remove an item from the
-nearest neighbours of another item. The package also compares the neighbours under other
-parametrisations of the model, and offers similarities that do not depend on D.
+inverse of D changes no prediction. The rescaling changes the cosines and the neighbours of the
+items, however. This package bounds the change of cosines, and searches for rescalings that remove
+an item from the nearest neighbours of another item. The package also compares the neighbours under
+other parametrisations of the model, and offers similarities that do not depend on D.
 
 The function ``audit`` in ``item_audit`` draws samples of the items, runs one ``top_k`` of all
 items, and calls the following modules:

@@ -65,8 +65,8 @@ class Alignment(Record):
         model computes later, multiply item rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain comparable with the aligned vectors. If the
-        old factors were not balanced, the stored vectors are no longer valid. Replace them once, by
-        ``old_items`` and ``old_users`` or by the new vectors.
+        old factors were not balanced, the stored vectors are no longer valid. Replace the stored
+        vectors once, by ``old_items`` and ``old_users`` or by the new vectors.
     shared, old_shared : ndarray (m,), int64
         Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
     n_new, n_removed : int

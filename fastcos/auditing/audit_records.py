@@ -44,13 +44,13 @@ class RobustnessPoint(Record):
         The largest condition number of the maps.
     certified_linear : float
         Lower bound of the share of neighbours that survive every invertible linear map. The bound
-        is the share of the neighbours of all items that are certified to survive.
+        is the share of neighbours that are certified to survive, among the neighbours of all items.
     certified : float
         Lower bound of the share of neighbours that survive every rescaling. The bound is the share
-        of the neighbours of sampled items that are certified to survive.
+        of neighbours that are certified to survive, among the neighbours of sampled items.
     unbroken : float
         Upper bound of the share of neighbours that survive every rescaling. The bound is the share
-        of the neighbours of sampled items that no attack removed.
+        of neighbours that no attack removed, among the neighbours of sampled items.
     certified_error, unbroken_error : float
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float

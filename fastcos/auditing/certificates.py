@@ -78,8 +78,8 @@ def certified_neighbors(
     number removes the neighbour from the k nearest items. For the family "linear", the radius is a
     lower bound of the smallest condition number at which a map removes the neighbour. For the
     family "rescaling", the radius approximates the lowest condition number at which another item
-    can become nearer than the neighbour. The logarithms of these two condition numbers differ by at
-    most 1 %.
+    can become nearer than the neighbour. The logarithms of the radius and of this condition number
+    differ by at most 1 %.
 
     Parameters
     ----------

@@ -75,10 +75,10 @@ def audit(
     """Report how far the cosines of items depend on the parametrisation of their model.
 
     A rescaling is a diagonal matrix D. Multiplying the users by D and the items by the inverse of D
-    changes no dot product of a user and an item. The cosines of items change, however, and so do
-    their nearest neighbours. The report bounds the share of neighbours that stay among the k
-    nearest under rescalings. The report also compares the neighbours in other parametrisations, and
-    recommends similarities that do not depend on D.
+    changes no dot product of a user and an item. The rescaling changes the cosines of items,
+    however, and therefore their nearest neighbours. The report bounds the share of neighbours that
+    stay among the k nearest under rescalings. The report also compares the neighbours in other
+    parametrisations, and recommends similarities that do not depend on D.
 
     The report assumes that the model uses the items only in dot products with users, queries or
     contexts, and that the loss does not determine the scale of the latent dimensions. The

@@ -1,9 +1,9 @@
 """Model diff: how much of the change between two versions of a model is only a change of basis.
 
 A model that is trained again may make the same predictions in other coordinates. The cosines and
-the neighbours of its items then differ although its predictions have not changed. Before
-``diff_models`` compares the neighbours of the old and the new items, it maps the old items to the
-coordinates of the new items, once by the best rescaling and once by the best linear map. If
+the neighbours of the items then differ although the predictions of the model have not changed.
+Before ``diff_models`` compares the neighbours of the old and the new items, it maps the old items
+to the coordinates of the new items, once by the best rescaling and once by the best linear map. If
 neighbours still differ after the mapping, the difference is a real change of the model.
 """
 
@@ -49,8 +49,8 @@ class ModelDiff(Record):
         the old version; mean over the listed items.
     overlap_after_rescaling : float or None
         The overlap after a rescaling of the old items: each old column is multiplied by the factor
-        that brings it as close as possible to the same column of the new items. The value is None
-        if the two versions have different numbers of columns.
+        that brings it as close as possible to the same column of the new items.
+        ``overlap_after_rescaling`` is None if the two versions have different numbers of columns.
     overlap_after_linear_map : float
         The overlap after the old items have been mapped to the new items by the best linear map.
         ``overlap_after_linear_map`` is 1 if the new items are a linear image of the old items. The

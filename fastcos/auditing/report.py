@@ -61,8 +61,8 @@ class Audit(Record):
         Number of items whose row is zero. A zero row has no direction, so it is left out.
     n_duplicates : int
         Number of items whose row equals the row of an earlier item. Duplicates are not left out of
-        the neighbour lists. If their cosines are equal, a list contains them in ascending order of
-        their indices.
+        the neighbour lists. If the cosines of duplicates are equal, a neighbour list contains them
+        in ascending order of their indices.
     n_sampled : int
         Number of sampled items for which certificates and attacks under rescalings were computed.
     n_listed : int
@@ -80,9 +80,10 @@ class Audit(Record):
         only one dimension.
     epochs_to_forget : float or None
         Predicted number of epochs after which the distance of the factors from convergence is 1/e
-        of its current value, if training continues by stochastic gradient descent. The number is
-        None unless ``gradient_noise`` was passed to the audit. The distance is the logarithm of the
-        condition number of the map from the audited factors to the converged factors.
+        of its current value, if training continues by stochastic gradient descent.
+        ``epochs_to_forget`` is None unless ``gradient_noise`` was passed to the audit. The distance
+        is the logarithm of the condition number of the map from the audited factors to the
+        converged factors.
     sensitivity : float
         Sensitivity index, from 0 to 1: the mean of :func:`fastcos.auditing.tv_index` over the pairs
         of a sampled item and one of its neighbours. To first order, a rescaling with the condition

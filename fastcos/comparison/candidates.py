@@ -1,4 +1,5 @@
-"""Candidates of a comparison: measures of the embeddings of a model, or of other rows."""
+"""The candidates that a comparison evaluates: similarity measures for a model, or for other
+vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -240,7 +241,7 @@ def select_candidates(
     data that it requires. The second result is a dict of the measures that are left out, each with
     the data that it requires.
 
-    If `with_users` is false, measures of users are rejected, with one exception. If there is no
+    If `with_users` is false, measures of users are rejected unless there is no model. Without a
     model, the rows may belong to users, so measures that compare rows of users with each other are
     accepted.
     """

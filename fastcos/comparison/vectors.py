@@ -47,7 +47,7 @@ def compare_vectors(
 
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
     pairs, the task is to agree with people's ratings of pairs. The score is Spearman's correlation
-    between the values of a measure and the ratings. No measure is recommended unless this
+    between the values of a measure and the ratings. No measure is recommended unless Spearman's
     correlation is significantly above 0. With held_out, the task is to predict interactions that
     the model has not seen, as in :func:`fastcos.compare` without labels. No measure is recommended
     unless the best measure scores higher than a recommendation of the most popular items. With
@@ -59,9 +59,10 @@ def compare_vectors(
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
-    memory, the measures that require rows in memory are left out by default. If you choose one of
-    these measures yourself, the function raises an error. With labels, the whole file of the
-    vectors is read about (1,000 x rows x 32 bytes / working_memory) times per measure.
+    memory, the measures that require rows in memory are left out by default. If you choose a
+    measure that requires rows in memory nevertheless, the function raises an error. With labels,
+    the whole file of the vectors is read about (1,000 x rows x 32 bytes / working_memory) times per
+    measure.
 
     Parameters
     ----------
@@ -81,8 +82,8 @@ def compare_vectors(
         The items that each user had seen before the held-out interactions; required with held_out.
         A user's earlier items vote for similar items, and are never recommended to the user.
     users : array_like (n, d), optional
-        Embeddings of the users. ``query_metric_cosine`` requires them and, with held_out,
-        ``user_item_dot`` and others do, too.
+        Embeddings of the users. ``query_metric_cosine`` requires embeddings of the users. With
+        held_out, other measures, such as ``user_item_dot``, also require embeddings of the users.
     measures : sequence of str or Measure, or "default", optional
         The measures to compare, or "default" for twelve measures that rank items differently. If
         omitted, all measures are compared except those that require data that were not passed.

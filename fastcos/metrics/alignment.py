@@ -243,7 +243,7 @@ def rsa(
     """Return the representational similarity (RSA): the correlation of two embeddings' cosines.
 
     Every pair of items has a cosine in each of the two embeddings. The RSA is the correlation of
-    these two cosines over the pairs of items.
+    the cosines in the two embeddings over the pairs of items.
 
     Pearson's correlation is computed exactly, from k x k Gram matrices in O(p k k) time. Let A and
     B be the unit rows of the two embeddings. Over all ordered pairs of different items, the cosines

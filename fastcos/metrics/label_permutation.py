@@ -248,7 +248,7 @@ def permute_labels(
 ) -> BestTest:
     """Return the results of permutation tests of whether the best similarity recovers the labels.
 
-    - `rankings`: one ``Ranking`` per similarity, which contains neighbour lists and ranks.
+    - `rankings`: one ``Ranking`` (neighbour lists and ranks) per similarity.
     - `queries` (n,), `units` (m,): the ascending indices of the items to which the neighbour lists
       and the ranks belong. Queries and units may be chosen by their labels, because labels are
       permuted within three groups of items: the queries, the items that are not queries, and the

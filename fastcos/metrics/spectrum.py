@@ -71,8 +71,8 @@ def isoscore(items: Any) -> float:
     one direction. A rescaling of the columns usually changes IsoScore. The function takes O(p k k)
     time.
 
-    Source: Rudman et al. 2022, arXiv:2108.07344, whose algorithm gives the same result as the
-    formula above.
+    Source: Rudman et al. 2022, arXiv:2108.07344, whose algorithm gives the same result as this
+    function.
 
     Parameters
     ----------

@@ -75,9 +75,10 @@ class LinearMF(FactorModel):
         f of the users, multiply λ by f for Eq. 1, and by f^½ for Eq. 2. Default: the result of
         :meth:`default_regularization`.
     center : bool or {"rows", "both"}, default False
-        The means that are subtracted from X. True subtracts the column means, and "rows" the row
-        means. "both" subtracts row and column means, so that all rows and all columns sum to 0. X
-        remains sparse, because the means are handled as separate matrices of rank one.
+        The means that are subtracted from X. The value True subtracts the column means, and "rows"
+        subtracts the row means. "both" subtracts row and column means, so that all rows and all
+        columns sum to 0. X remains sparse, because the means are handled as separate matrices of
+        rank one.
     solver : {"auto", "direct", "randomized"}, default "auto"
         The method that computes the SVD. "direct" computes the eigendecomposition of the smaller
         Gram matrix, X'X or X X', to the precision of float64. If both dimensions of X exceed 2,048,
@@ -366,7 +367,7 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k singular triplets. The direct solver returns one more, to detect σ_k = σ_{k+1}."""
+    """Return k singular triplets, and one more from the direct solver to detect σ_k = σ_{k+1}."""
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)

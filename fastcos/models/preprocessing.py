@@ -270,9 +270,9 @@ class ShiftedPPMI(_Transformer):
     """Transformer that multiplies X by the shifted positive pointwise mutual information (PPMI).
 
     The co-occurrence count #(i,j) of the items i and j is Σ x_i x_j over the rows of X. If X is
-    binary, this count is the number of rows that contain both items. The count #(i) of an item i is
-    the sum of #(i,j) over all other items j. The shifted PPMI of the items i and j is max(0,
-    ln(#(i,j) Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift), where the sum is over all items c.
+    binary, #(i,j) is the number of rows that contain both items. The count #(i) of an item i is the
+    sum of #(i,j) over all other items j. The shifted PPMI of the items i and j is max(0, ln(#(i,j)
+    Σ_c #(c)^β / (#(i) #(j)^β)) - ln shift), where the sum is over all items c.
 
     ``fit`` computes the shifted PPMI of every pair of different items, and stores the values in
     ``ppmi_``. ``ppmi_`` is a CSR matrix (p, p), which is symmetric only for β = 1. ``transform``

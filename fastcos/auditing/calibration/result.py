@@ -110,10 +110,10 @@ class Calibration(PairDistribution):
         """Return an interval for the true false-positive rate of ``threshold(fpr)``.
 
         Several pairs contain the same row, so the pairs above the threshold count as a smaller
-        number of independent pairs. The interval treats this smaller number as a Poisson count. The
-        interval assumes that rows are drawn independently from one population. The interval takes
-        hubs into account, but it is too narrow if the rows contain one tight cluster; in this case,
-        ``notes`` contains a warning.
+        number of independent pairs. The interval treats the number of independent pairs as a
+        Poisson count. The interval assumes that rows are drawn independently from one population.
+        The interval takes hubs into account, but it is too narrow if the rows contain one tight
+        cluster; in this case, ``notes`` contains a warning.
 
         Parameters
         ----------
