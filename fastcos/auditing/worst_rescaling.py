@@ -140,10 +140,10 @@ def worst_rescaling(
     weight has either its smallest or its largest allowed value. The search flips one weight at a
     time to its other value, and undoes the flip if fewer neighbours are removed. If no single flip
     removes more neighbours, the search returns to the best D so far, flips three random weights,
-    and continues. A starting point has one of two values for each weight. In the first starting
-    points, the gradient of a smoothed number of removed neighbours chooses the values. The
-    remaining starting points are random. For a linear map G, the search runs in the basis of the
-    eigenvectors of the gradient with respect to the metric GG'.
+    and continues. A starting point has one of two values for each weight. The first starting points
+    follow from the gradient of a smoothed number of removed neighbours. The remaining starting
+    points are random. For a linear map G, the search runs in the basis of the eigenvectors of the
+    gradient with respect to the metric GG'.
 
     If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
     for all items. If there are more than 1,000 items, the search uses a sample of at most 500

@@ -1,5 +1,4 @@
-"""The candidates that a comparison evaluates: similarity measures for a model, or for other
-vectors."""
+"""Candidates of a comparison: similarity measures for a model, or for other vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

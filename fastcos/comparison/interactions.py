@@ -85,11 +85,11 @@ def compare(
 ) -> Comparison:
     """Compare similarity measures under all rescalings of a model, and recommend one measure.
 
-    A rescaling D of a model of Eq. 1 changes neither its predictions nor its loss. If the scores of
-    the model's cosines differ between rescalings, the cosines depend on a choice that the loss does
-    not make. The attributes ``named`` and ``grid`` of the result contain the scores of the cosines
-    under every rescaling. The attribute ``leaderboard`` ranks all measures, with intervals, and
-    recommends at most one of them.
+    If a model minimises Eq. 1, a rescaling D changes neither the predictions of the model nor its
+    loss. If the scores of the model's cosines differ between rescalings, the cosines depend on a
+    choice that the loss does not make. The attributes ``named`` and ``grid`` of the result contain
+    the scores of the cosines under every rescaling. The attribute ``leaderboard`` ranks all
+    measures, with intervals, and recommends at most one of them.
 
     With labels, the task is to find items with the same label as a query item. Up to 1,000 labelled
     items are queries, distributed evenly over the labels. As in :func:`fastcos.audit`, permutations

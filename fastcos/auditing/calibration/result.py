@@ -157,9 +157,9 @@ class Calibration(PairDistribution):
 
         The number of independent pairs is the number of pairs above the threshold for the rate,
         divided by the number of pairs that count as one independent pair. The number of pairs that
-        count as one independent pair is computed at about 3 times the rate. At the rate itself, a
-        sample that lacks a hub by chance would yield too small a number of pairs per independent
-        pair.
+        count as one independent pair is computed at about 3 times the rate. If the sample lacks a
+        hub by chance, the number of pairs per independent pair would be too small at the rate
+        itself.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
