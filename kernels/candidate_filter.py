@@ -1,9 +1,9 @@
 """Candidate filter of the dense searches, which drops pairs that cannot reach a query's threshold.
 
-Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at
-most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' · b' + w o,
-where o is the offset of the item and w the weight with which the query multiplies offsets. A
-threshold tau is a lower bound of the k-th best K of the query.
+Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at most
+1 (``query_encoding``). The score of the pair is an increasing function of K = a' · b' + w o. Here o
+is the offset of the item, and w is the weight with which the query multiplies offsets. A threshold
+tau is a lower bound of the k-th best K of the query.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.
@@ -32,10 +32,10 @@ float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. The rounding error of a squared distance may be |a| / |b| times as large as that of an
-inner product; ``score_rounding`` returns a bound on the rounding error of a score. The rounding
-errors of tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by SLACK |w
-o|. Therefore a dropped pair has a float64 score strictly below the threshold by which it was
-dropped.
+inner product. The function ``score_rounding`` returns a bound on the rounding error of a score. The
+rounding errors of tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by
+SLACK |w o|. Therefore a dropped pair has a float64 score strictly below the threshold by which it
+was dropped.
 
 Shift. Rows of embeddings often share a common direction c. If c is subtracted from the rows before
 packing, a' and b' become shorter, and every term of the bound becomes smaller. For unit rows, a =
@@ -43,10 +43,10 @@ alpha c + a' and b = beta c + b' with alpha = a · c and beta = b · c in float6
 
     a · b = a' · b' + alpha (beta - 1) + alpha.
 
-So a · b is the sum of the inner product of the shifted rows, the offset beta - 1 of the item times
-the weight alpha of the query, and the constant alpha of the query. Offsets and their weights may be
-positive or negative. The equation for a · b leaves out the terms that contain a' · c or b' · c,
-because these products are 0 except for rounding errors. The field `shift_error` of the queries,
+So a · b is the sum of three terms: the inner product of the shifted rows, the offset beta - 1 of
+the item times the weight alpha of the query, and the constant alpha of the query. Offsets and their
+weights may be positive or negative. The equation for a · b leaves out the terms that contain a' · c
+or b' · c. These products are 0 except for rounding errors. The field `shift_error` of the queries,
 which ``fastcos.search.packing`` computes, is a bound on the rounding errors that the shift causes.
 Squared distances do not change if c is subtracted from both rows.
 """
@@ -168,8 +168,8 @@ def passes_filters(row, query, filters):
     """Return whether an item is allowed in the results of a query.
 
     `filters` is a QueryFilters whose self_rows and excluded_indptr are not empty. The result is
-    False if the item is the query itself, if the item is excluded for the query, or if the mask of
-    allowed items is not empty and does not contain the item.
+    False in three cases: the item is the query itself, the item is excluded for the query, or the
+    mask of allowed items is not empty and does not contain the item.
     """
     self_rows, allowed = filters.self_rows, filters.allowed
     if row == self_rows[query] or (allowed.shape[0] > 0 and allowed[row] == 0):

@@ -126,11 +126,11 @@ def best_multiplier(a, g, K, w):
 def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
-    ρ(w) is the norm ratio (norm_ratios). The function considers the total of two sums: sum w x (ρ
-    y - m), and a multiple of sum w (m² - ρ² y²), which is 0 for ρ = ρ(w). The minimum of the total
-    over w is a concave function of ρ, or of 1/ρ if the multiplier is negative. Therefore, if the
-    minimum is positive at ρ = first and at ρ = last, the total is positive for all ρ from `first`
-    to `last`.
+    ρ(w) is the norm ratio (norm_ratios). The function considers the total of two sums. The first
+    sum is sum w x (ρ y - m). The second sum is a multiple of sum w (m² - ρ² y²), and it is 0 for ρ
+    = ρ(w). The minimum of the total over w is a concave function of ρ, or of 1/ρ if the multiplier
+    is negative. Therefore, if the minimum is positive at ρ = first and at ρ = last, the total is
+    positive for all ρ from `first` to `last`.
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -274,7 +274,7 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     `sample` is a SampledRows, and `search` is a CertificateSearch. `neighbors` (n, m) holds the
     neighbours of each row, sorted by descending cosine, and the first k neighbours of a row form
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
-    an upper limit of each radius; after a call, `partial` holds the radius that is certified
+    an upper limit of each radius. After a call, `partial` holds the radius that is certified
     against the competitors of all calls so far. The radius that is certified against all items is
     written to `radii` (n, k) float64, or NaN for an edge of a zero row. An item that is not in the
     list of a row has at most the Fisher z of the last item in the list. `truncated` (n,) uint8 is

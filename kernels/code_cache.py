@@ -1,12 +1,12 @@
 """The cache of compiled code on disk.
 
 The name of each file contains a digest of everything that affects the code in the file. Numba's own
-cache has three faults. First, Numba watches only the file that defines the compiled function, so
-after an upgrade, Numba may run an outdated helper function of another file (see ``fingerprint``).
-Second, two processes that save at the same time can corrupt the index of Numba's cache. Third, the
-import of a cached function fails if no directory is writable. This module avoids the faults of
-Numba's cache: it saves every signature in a separate file without an index, and turns disk errors
-into warnings.
+cache has three faults. First, Numba watches only the file that defines the compiled function. After
+an upgrade, Numba may therefore run an outdated helper function of another file (see
+``fingerprint``). Second, two processes that save at the same time can corrupt the index of Numba's
+cache. Third, the import of a cached function fails if no directory is writable. This module avoids
+the faults of Numba's cache: it saves every signature in a separate file without an index, and turns
+disk errors into warnings.
 
 Each file in the cache is a pickle, so anybody who can write such a file can make this process run
 arbitrary code. Only the user has access to the directories that this module creates. A file is not

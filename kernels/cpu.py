@@ -109,10 +109,10 @@ def code_name(tier):
 def _tile_registers_granted():
     """Ask Linux for permission to use the AMX tile registers; return whether it is granted.
 
-    Linux must save the AMX tile registers (8 KiB per thread) when it switches threads, so a process
-    may use the registers only after it has asked for permission. The threads and forked children of
-    a process inherit its permission to use the registers. Without permission, the first tile
-    instruction raises SIGILL.
+    Linux must save the AMX tile registers (8 KiB per thread) when it switches threads. A process
+    may therefore use the registers only after it has asked for permission. The threads and forked
+    children of a process inherit its permission to use the registers. Without permission, the first
+    tile instruction raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False

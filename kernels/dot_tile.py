@@ -15,7 +15,7 @@ from .simd.dot_tile import COLUMNS, ROWS, WIDTH, dot_products
 def dot_tile(rows, first_row, panels, panel, tile):
     """Set tile[r, c] to the dot product of row first_row + r with row c of a packed panel.
 
-    `rows` (n, d) is float64 in C order, `panels` (P, d, 32) float64 is the output of pack_rows,
+    `rows` (n, d) is float64 in C order, and `panels` (P, d, 32) float64 is the output of pack_rows.
     `panel` is the number of the panel, and `tile` (6, 32) float64 is the output. If there is no row
     first_row + r, the last row is read instead. The kernel performs 192 d multiply-adds.
     """
@@ -27,8 +27,8 @@ def dot_tile(rows, first_row, panels, panel, tile):
 def pack_rows(lo, hi, rows, panels):
     """Pack rows in panels: set panels[q, :, c] to rows[32 q + c], for the panels q from lo to hi.
 
-    `rows` (n, d) is float64, and `panels` (ceil(n / 32), d, 32) float64 is the output, which holds
-    zeros where the last panel has no row. The kernel copies 32 (hi - lo) d numbers.
+    `rows` (n, d) is float64. The output `panels` (ceil(n / 32), d, 32) is float64 and holds zeros
+    where the last panel has no row. The kernel copies 32 (hi - lo) d numbers.
     """
     for panel in range(lo, hi):
         for column in range(COLUMNS):

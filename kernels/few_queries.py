@@ -45,14 +45,14 @@ best, by the proof at the top of ``candidate_filter``. Second, the score of ever
 scored is computed in float64 from the original rows (``pair_scores``). Third, equal scores have a
 fixed order (``select``).
 
-To understand a search, read this file, the proof at the top of ``candidate_filter``, the records
-Items and Queries in ``records``, the names of statistics and bound terms in ``simd.panel``, and
-``query_encoding.scale_queries``. For the other functions that this file calls, it is enough to know
-their first lines: ``items_at`` and ``scaled_queries`` build records, ``encode_query`` quantises one
-row, ``score_pairs`` computes float64 scores, and the functions of ``select`` partition and sort
-short lists. Each function of ``simd`` contains the vector instructions of one operation. The
-docstring of ``fastcos.search`` describes one search as an example, with the number of panels and
-products of each step.
+To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
+``candidate_filter``. Also read the records Items and Queries in ``records``, and the names of
+statistics and bound terms in ``simd.panel``. For the other functions that this file calls, it is
+enough to know their first lines. ``items_at`` and ``scaled_queries`` build records,
+``encode_query`` quantises one row, ``score_pairs`` computes float64 scores, and the functions of
+``select`` partition and sort short lists. Each function of ``simd`` contains the vector
+instructions of one operation. The docstring of ``fastcos.search`` describes one search as an
+example, with the number of panels and products of each step.
 
 If the items have a projection, ``projected_queries`` takes the same steps, except that in step 3 it
 skips the codes of most slots.
@@ -104,8 +104,8 @@ class QueryCodes(NamedTuple):
         reads this array, each word is repeated 8 times, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
-        For each query, the number that is added to the products of its codes: -128 times the sum of
-        the codes, because 128 is added to the codes of items.
+        For each query, the number that is added to the products of its codes. It is -128 times the
+        sum of the codes, because 128 is added to the codes of items.
     bound_terms : float32 array (4, 32)
         The bound terms of each query, in the rows that ``simd.panel`` names.
     steps : float32 array (32,)

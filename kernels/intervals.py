@@ -243,7 +243,7 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 
     `pairs` is a RowPairs. The lowest and the highest cosine of each pair are written to `ends` (n,
     2) float64; both are NaN if a row is zero. The weights at which the pair has the lowest and the
-    highest cosine are written to `weights` (n, 2, d) float64; all weights are 1 if a row is zero.
+    highest cosine are written to `weights` (n, 2, d) float64. All weights are 1 if a row is zero.
     The kernel takes O(d²) time per pair.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms

@@ -5,9 +5,9 @@ read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. If 
 1, 64 bits hold two items with their values. Each item takes 32 bits: the lower 16 bits hold the
 item number, and the upper 16 bits hold the value. The columns are numbered such that short lists
 are ordered by length. If lists of the same length follow each other, the CPU mispredicts the end of
-a list less often. Two measures make a search of the Magic: The Gathering decks, whose lists have 31
-entries on average, 1.3 times as fast: items are packed with their values, and lists are ordered by
-length.
+a list less often. If items are packed with their values and lists are ordered by length, a search
+of the Magic: The Gathering decks is 1.3 times as fast. The lists of these decks have 31 entries on
+average.
 """
 
 import numpy as np
@@ -86,9 +86,9 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
     both list_values and values are None, every value is 1. If only list_values is None, an entry of
     `list_items` (nnz,) int32 holds an item in its lower 16 bits and the value of the item in its
     upper 16 bits. The lists are short and lie at random addresses, so the first cache lines of each
-    list are prefetched: a search of the Magic: The Gathering decks is then twice as fast as without
-    the prefetch. The loop over the lists calls no other kernel, because a call of another kernel
-    spends time on counting references to arrays.
+    list are prefetched. With this prefetch, a search of the Magic: The Gathering decks is twice as
+    fast as without it. The loop over the lists calls no other kernel, because a call of another
+    kernel spends time on counting references to arrays.
     """
     if list_values is None:
         if values is None:

@@ -1,9 +1,9 @@
 """Histograms of scores, average precisions and rank excesses, computed from all pairs of rows.
 
 A score is a float64 dot product whose terms are added in the order of the dimensions
-(``dot_tile``), so every kernel computes bit-for-bit the same score for a pair. A *strip* is a group
-of a few neighbouring rows. At any time, a kernel stores at most the scores of one strip with all
-rows.
+(``dot_tile``). Therefore, every kernel computes bit-for-bit the same score for a pair. A *strip* is
+a group of a few neighbouring rows. At any time, a kernel stores at most the scores of one strip
+with all rows.
 """
 
 import numpy as np

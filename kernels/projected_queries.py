@@ -6,7 +6,8 @@ panel is computed. The estimated threshold is the r-th largest of these scores, 
 setting sample_rank. In the panels outside the sample, the projected codes are multiplied first
 (``projection_filter``), and the full codes are multiplied only for the slots whose upper bounds
 reach the estimated threshold. If the k-th best score shows at the end that the estimated threshold
-was too high, the query is compared with the full codes of all slots, so no neighbour is lost.
+was too high, the query is compared with the full codes of all slots. Therefore, no neighbour is
+lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. Queries
 that are unlike the items do not gain from the projection, and stop using it after a few panels.

@@ -2,7 +2,7 @@
 
 A panel consists of 32 queries or 32 items, and a tile consists of the 32 x 32 scores of a panel of
 items with a panel of queries. ``find_hits`` computes a tile and lists its hits, which are the pairs
-that may reach the threshold of their query. A hit is stored as the number 32 i + j, where i is the
+that may reach the threshold of their query. A hit is stored as the number 32 i + j. Here i is the
 position of the item in its panel, and j is the position of the query in its panel.
 ``candidate_filter`` proves that only hits can reach the threshold of their query.
 

@@ -145,9 +145,9 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
 
     Items are scaled, shifted, rotated and quantised by the same steps. The function returns four
     numbers: the quantisation step, a bound on the norm of the encoded row, a bound on the norm of
-    the residual, and the correction of products, which is -128 times the sum of the codes. The
-    codes are written to `codes` (padded_width(max(d, 16)),) int8. After the call, `buffer`, which
-    has the same length as `codes`, holds the row before quantisation; `measured` (2,) is
+    the residual, and the correction of products. The correction is -128 times the sum of the codes.
+    The codes are written to `codes` (padded_width(max(d, 16)),) int8. After the call, `buffer`,
+    which has the same length as `codes`, holds the row before quantisation; `measured` (2,) is
     overwritten. If the instruction set has no codes, the row is not quantised, so the step is 1 and
     the residual is 0.
     """

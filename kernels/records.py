@@ -3,7 +3,7 @@
 A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, and
 then outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most
 records, and a kernel reads their fields by name. To pass a further value to a kernel, add a field
-to the record and set the field in the function that builds the record; the arguments of the kernel
+to the record, and set the field in the function that builds the record. The arguments of the kernel
 stay the same.
 
 The number of a row is the position of the row in its segment of an index. Packing changes the order
@@ -474,8 +474,9 @@ class SearchResults(NamedTuple):
         by row number.
     unproved : float32 array (n,)
         For each query, the largest threshold, expressed as K, by which one of the best k rows may
-        have been dropped, or -3e38 if there is no such threshold. The query must be searched again
-        unless its k-th best score among all panels reaches the threshold in this array.
+        have been dropped. The entry is -3e38 if there is no such threshold. The query must be
+        searched again unless its k-th best score among all panels reaches the threshold in this
+        array.
 
     If a kernel performs a whole search, the arrays thresholds and unproved are empty.
     """
@@ -613,8 +614,8 @@ class Attacks(NamedTuple):
 
     `n_targets` is the number of competitors that an attack tries to bring nearer, one after
     another. `certified` (n, k) holds the condition up to which each neighbour is certified to
-    remain a neighbour, so that no attack is needed up to this condition. `levels` and `depth` are
-    described in CertificateSearch.
+    remain a neighbour. No attack is needed up to this condition. `levels` and `depth` are described
+    in CertificateSearch.
     """
 
     n_targets: Any

@@ -2,9 +2,9 @@
 
 An entry is a pair of a key, which is a score, and a row number. The order of rows with equal scores
 is part of the specification of every search. Three other modules apply the same rule to equal
-scores without calling this module: ``row_argsort`` sorts the columns of a row of scores;
-``fastcos.search.numpy_search`` sorts scores with NumPy; and ``fastcos.search.scan`` lists the rows
-for a query of zeros, whose scores are all equal.
+scores without calling this module. ``row_argsort`` sorts the columns of a row of scores, and
+``fastcos.search.numpy_search`` sorts scores with NumPy. ``fastcos.search.scan`` lists the rows for
+a query of zeros, whose scores are all equal.
 """
 
 import numpy as np

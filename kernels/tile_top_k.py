@@ -17,22 +17,21 @@ score of a query shows whether the estimate of tau was low enough. If the estima
 query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
-panels at once. Each task writes the k-th best score that it has proved to an array of float32 that
-all tasks share, and reads the scores that the other tasks wrote, without a lock. Two arguments show
-that results do not depend on the numbers that a task reads in the shared array:
+panels at once. All tasks share an array of float32. Each task writes the k-th best score that it
+has proved to this array, and reads the scores that other tasks wrote, without a lock. Two arguments
+show that results do not depend on the numbers that a task reads in the shared array:
 
 - Every value that a task writes to the shared array is a lower bound of the k-th best score among
-  all panels, because k rows whose scores reach the value have been scored. An update may be
-  delayed, or may be lost because two tasks write at once. In both cases, an older and therefore
-  lower bound remains, so fewer pairs are dropped.
-- Even if a value in the shared array were wrong, results would be exact. If the last threshold that
-  a task used for a query is higher than the k-th best score that the task found, the task reports
-  this threshold as ``unproved``. The reported threshold may be of any kind: an estimate, the
-  threshold of another task, or even a torn or damaged value. A pair that a task dropped has a
-  float64 score strictly below the threshold by which it was dropped. When the results of all ranges
-  have been merged, the k-th best score of a query may be below one of the reported thresholds. Such
-  a query is searched again without estimates and, if necessary, once more without sharing. NaN
-  never becomes a threshold.
+  all panels, because k rows with at least this score have been scored. An update may be delayed, or
+  may be lost because two tasks write at once. In both cases, an older and therefore lower bound
+  remains, so fewer pairs are dropped.
+- Even if a value in the shared array were wrong, results would be exact. A task reports its last
+  threshold for a query as ``unproved`` if the k-th best score that the task found is lower. The
+  reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
+  or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
+  which it was dropped. When the results of all ranges have been merged, the k-th best score of a
+  query may be below one of the reported thresholds. Such a query is searched again without
+  estimates and, if necessary, once more without sharing. NaN never becomes a threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
 the order of the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7
@@ -41,9 +40,9 @@ times as fast as scoring query by query.
 Items with equal scores are ordered by item number. Results contain only float64 scores
 (``pair_scores``), so results do not depend on tiles, blocks and estimates.
 
-In this file, `query` is the number of a query of the search, i is the position of the query in the
-block, q is the number of its panel, and j is its position in the panel. The number of a panel of
-items is p.
+In this file, `query` is the number of a query of the search, and i is the position of the query in
+the block. The panel of the query has the number q, and j is the position of the query in this
+panel. The number of a panel of items is p.
 """
 
 from typing import Any, NamedTuple
@@ -518,8 +517,8 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     `items` is an Items, `queries` is a Queries, `batch` (n',) int64 holds query numbers, `settings`
     is a PanelSettings, and `results` is a SearchResults. The neighbours of query batch[i] are
     written to row batch[i] of the arrays of results. The tiles perform O((hi - lo) m d) operations.
-    The kernel allocates memory for the packed queries, 36 capacity + 24 k + 4 sample_rank bytes per
-    query, up to 5 bytes per panel, and 56 capacity + 32 k bytes per call.
+    The kernel allocates memory for the packed queries. It also allocates 36 capacity + 24 k + 4
+    sample_rank bytes per query, up to 5 bytes per panel, and 56 capacity + 32 k bytes per call.
     """
     n, k = hi - lo, results.rows.shape[1]
     n_panels = settings.last_panel - settings.first_panel

@@ -110,8 +110,8 @@ class Adagrad(NamedTuple):
 class Gradients(NamedTuple):
     """The float32 gradients that user_gradients writes and item_updates reads.
 
-    For the b users of the step, `sums` (b, d) holds the vectors s, `units` (b, d) holds the
-    normalised vectors, and `by_sum` (b, d) holds the gradients of the loss with respect to s.
+    For the b users of the step, `sums` (b, d) holds the vectors s, and `units` (b, d) holds the
+    normalised vectors. `by_sum` (b, d) holds the gradients of the loss with respect to s.
     `by_entry` (nnz, 3) holds three numbers for each interaction: the slope of the loss with respect
     to the logit, and two factors f and g. The gradient of the loss with respect to s - x a is f b -
     g (s - x a). `by_pool` (b, m) holds the slopes of the loss with respect to the logits of the

@@ -339,7 +339,7 @@ def _list_hits(builder, queries_with_hits, words, out):
     """Emit a loop that writes the hits, query by query; return the number of hits.
 
     A hit is written as the number 32 i + q of item i and query q. `queries_with_hits` is a word
-    whose bit q is 1 if query q has a hit, and `words` holds the word that `_reached` emits for each
+    whose bit q is 1 if query q has a hit. `words` holds the word that `_reached` emits for each
     query.
     """
     count_bits = function(builder, "llvm.ctpop.i32", I32, [I32])

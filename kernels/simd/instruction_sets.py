@@ -28,9 +28,9 @@ class InstructionSet:
         For float32 rows: the number of items of a block, and the number of float32 lanes of a
         register.
     int16_words : int
-        The number of words of a row whose products are added in int16 before the sum is widened to
-        int32, or 0 if no products are added in int16. The codes of a query must be so small
-        that no sum in int16 overflows (``query_encoding.query_step``).
+        If products are added in int16: the number of words of a row whose products are added before
+        the sum is widened to int32; otherwise 0. The codes of a query must be so small that no sum
+        in int16 overflows (``query_encoding.query_step``).
     """
 
     __slots__ = ()

@@ -349,9 +349,9 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
     Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, registers 4 and 5 hold items, and
     registers 6 and 7 hold queries. Queries are loaded with the hint that they will not be needed
     again soon. Each panel of items is compared with one panel of queries after another, so the
-    items, not the queries, should stay in the first-level cache. On a Xeon with AMX, the hint makes
-    the computation of a tile 1.25 times as fast for rows of 768 columns, 1.11 times as fast for
-    1,536 columns, and 1.02 times as fast for 384 columns.
+    items, not the queries, should stay in the first-level cache. With the hint, a Xeon with AMX
+    computes a tile 1.25 times as fast for rows of 768 columns, 1.11 times as fast for 1,536
+    columns, and 1.02 times as fast for 384 columns.
     """
     sums = [tile for tile in range(4) if 16 * (tile % 2) < n_queries]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
@@ -666,8 +666,8 @@ def _prefetch_next_panel(builder, at, words):
 
     The hardware prefetcher does not predict which codes are read next, because several groups of a
     panel are read alternately. On a Zen 4 CPU, the prefetch makes a search with one query among
-    1,000,000 rows of 128 columns 1.25 times as fast, and a search with 256 queries among 100,000
-    rows of 768 columns 1.1 times as fast.
+    1,000,000 rows of 128 columns 1.25 times as fast. A search with 256 queries among 100,000 rows
+    of 768 columns becomes 1.1 times as fast.
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
