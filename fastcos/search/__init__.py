@@ -1,11 +1,11 @@
 """Nearest neighbours: ``top_k``, ``SimilarityIndex``, range search, blocks of scores, re-ranking.
 
-A search for the nearest neighbours among dense rows first makes a plan and then executes it, except
-if each query has its own list of items (``candidate_lists``, ``rescoring``) or if all scores are
-returned (``score_blocks``). An index may store the kernel calls that follow from a plan. The
-results of ``top_k(Q, X)`` and ``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, and
-they do not depend on whether the rows are in memory or in a file. A search takes this path through
-the modules::
+A search for the nearest neighbours among dense rows first makes a plan and then executes it. Two
+kinds of searches need no plan: searches in which each query has its own list of items
+(``candidate_lists``, ``rescoring``), and searches that return all scores (``score_blocks``). An
+index may store the kernel calls that follow from a plan. The results of ``top_k(Q, X)`` and
+``SimilarityIndex().fit(X).search(Q)`` are bit-for-bit identical, and they do not depend on whether
+the rows are in memory or in a file. A search takes this path through the modules::
 
     SimilarityIndex.search
         |  PreparedSearches.search (prepared): few queries, which need no validation; see below
@@ -60,12 +60,12 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
     repack          those of a second plan, usually packed, for only the allowed rows, which are
                     packed for this search
 
-``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If ``fit`` could not pack
-the rows, they are packed later: by the first search that needs packed rows, once the kernels have
-been compiled. When few queries are searched for the first time, the index stores the launches that
-follow from the plans of its parts (``prepared``). The next search with the same number of queries
-and the same k runs the stored launches at once. For a search with many queries, the index stores
-that it cannot be prepared.
+``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
+compiled only after ``fit``, the rows are packed by the first later search that needs packed rows.
+When few queries are searched for the first time, the index stores the launches that follow from the
+plans of its parts (``prepared``). The next search with the same number of queries and the same k
+runs the stored launches at once. For a search with many queries, the index stores that it cannot be
+prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
@@ -111,9 +111,9 @@ bounds rule out. Other modules make the following decisions about a search:
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
   these decisions.
 
-No other branch in the code of a search decides about the method: a branch checks and converts
-arguments (``request``), selects the code for the form of the request (one list of items per query,
-groups, or all items), or reuses a stored plan or launch.
+All other branches in the code of a search are of three kinds: they check and convert arguments
+(``request``), select the code for the form of the request (one list of items per query, groups, or
+all items), or reuse a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:

@@ -107,8 +107,8 @@ class CostModel:
     # candidate for several queries of a block is read from memory only once, and reading wide rows
     # takes much time.
     wide_columns: int = 768
-    # Two overheads in seconds: of a block of queries, for any number of queries in the block; and
-    # of a query that is compared by itself, without a tile.
+    # The overhead in seconds of a block of queries, whatever the number of its queries; and the
+    # overhead in seconds of a query that is compared by itself, without a tile.
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, in units of the time in which a panel of queries is
@@ -149,12 +149,12 @@ class CostModel:
     min_capacity: int = 1024
     # The first threshold of a query is a score that probably at least k rows reach. To estimate the
     # first threshold, the best score of each panel in a sample is computed. The first threshold is
-    # the score that has a certain rank among these best scores. To compute the rank, let N be the
-    # number of the k best rows that are in the sample: the rank is the expected value of N plus
-    # threshold_deviations standard deviations of N. The first threshold is then too high for only
-    # one query in a hundred. If the first threshold of a query is too high, a block search repeats
-    # the search of the query, and a search that compares the query by itself repeats only one step
-    # (``task_grid.guess_rank``).
+    # the score that has a certain rank among the best scores of the sampled panels. To compute the
+    # rank, let N be the number of the k best rows that are in the sample: the rank is the expected
+    # value of N plus threshold_deviations standard deviations of N. The first threshold is then too
+    # high for only one query in a hundred. If the first threshold of a query is too high, a block
+    # search repeats the search of the query, and a search that compares the query by itself repeats
+    # only one step (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one in this number of panels is in the sample.
     max_sample_stride: int = 16
@@ -186,7 +186,7 @@ class CostModel:
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
     # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier: after this
     # share of min_work_to_project if k is at most the smaller number in usual_k. For a larger k,
-    # the share grows in proportion to k until it is 1.
+    # the share of min_work_to_project grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
     # axes to the number of columns. A projection onto more axes saves too little time.

@@ -65,7 +65,7 @@ def filter_and_refine(
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
         # If there are as many candidates as items, or if the last candidate of a query is padding,
-        # the candidates are all items that the query may find. Such a query is finished.
+        # the candidates are all items that the query may find, and the query is finished.
         places = np.flatnonzero(candidates[:, -1] >= 0) if width < n_items else batch[:0]
         if len(places):
             bounds = measure.upper_bound(part.rows[places], last_scores[batch[places]])
@@ -129,8 +129,8 @@ def _refine_all(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
-    min_raw_scores (n,) contains one raw score per query. The function computes the exact score of
-    an item if the raw score of its bound is at least this number.
+    min_raw_scores (n,) contains one raw score per query. For each query, the function computes the
+    exact scores of all items whose bound has at least this raw score.
     """
     n = len(queries.rows)
     n_items = len(segment.live_row_numbers) if allowed_rows is None else allowed_rows.count

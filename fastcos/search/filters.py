@@ -55,7 +55,7 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return ExcludedItems for n queries that exclude nothing, or of which query i excludes item i.
+    """Return ExcludedItems for n queries: no query excludes an item, or query i excludes item i.
 
     exclude_self says whether query i excludes item i.
     """

@@ -90,11 +90,11 @@ _ATTRIBUTE_HINTS = {
 class SimilarityIndex:
     """An index that finds exact nearest neighbours among items that have ids and can change.
 
-    Every item has an id, which you choose, and a position: its number, counted from 0, in the order
-    in which the items were added. The id and the position of an item stay the same until the item
-    is removed, and no position is used twice. Searches return positions and ids. Items with equal
-    scores are ordered by position. After any changes, results are bit-for-bit identical to those of
-    a new index that contains the same rows in the order of their positions.
+    Every item has an id, which you choose, and a position. The positions number the items from 0 in
+    the order in which they were added. The id and the position of an item stay the same until the
+    item is removed, and no position is used twice. Searches return positions and ids. Items with
+    equal scores are ordered by position. After any changes, results are bit-for-bit identical to
+    those of a new index that contains the same rows in the order of their positions.
 
     If the measure has the capability ``append``, the methods ``add``, ``upsert`` and ``remove``
     take time proportional to the number of changed rows, on average. The measures with the
@@ -170,8 +170,8 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # None unless a save is running or was interrupted. Otherwise: the content that the save
-        # gives the directory, and the header fields by which a finished save is recognised.
+        # The content that a running or interrupted save gives the directory, and the header fields
+        # by which a finished save is recognised; None if no save is running or was interrupted.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -711,8 +711,8 @@ class SimilarityIndex:
         ------
         TypeError
             The rows are memory-mapped, or the measure cannot be stored. A measure cannot be stored
-            if its class is not registered, or if one of its parameters is an object such as a
-            model, and not a name, a number or an array.
+            if its class is not registered, or if it has a parameter that is not a name, a number or
+            an array (for example, a model).
         ValueError
             The directory contains files that are not an index, or an index of another model, or a
             version that another process has saved since this index was opened or saved.

@@ -89,9 +89,9 @@ def parts_to_save(
 
     ``saved_fields`` are the fields of the parts that are already in the directory, by key, and
     ``saved_arrays`` are the names of all arrays in the directory. If a part is already in the
-    directory, its arrays are not written again. Its arrays in memory may differ from the saved
-    arrays, because this CPU may pack rows in another layout, or because a search may have added a
-    projection.
+    directory, its arrays are not written again. The arrays of a part in memory may differ from its
+    saved arrays, because this CPU may pack rows in another layout, or because a search may have
+    added a projection.
     """
     arrays: Arrays = {}
     fields: list[Fields] = []

@@ -227,8 +227,8 @@ def read_state(
     """Return the state of the index that a directory contains, after checking it.
 
     ``old_parts`` contains the parts that this process has already opened, by key; parts that have
-    not changed are reused. ``saved_fields`` contains the fields that described each part in the
-    header when this process last read or wrote the directory.
+    not changed are reused. For each part, ``saved_fields`` contains the header fields as this
+    process last read or wrote them.
     """
     stored_parts = storage.field(stored.fields, "parts", list)
     for fields in stored_parts:

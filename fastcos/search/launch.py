@@ -1,4 +1,4 @@
-"""The launch of a kernel for few queries: a planned search that only needs the queries to run.
+"""The launch of a kernel for few queries: a planned search that lacks only its queries.
 
 If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch: a single
 call of the kernel that the plan names. With several threads, a launch is one call for each range of
@@ -20,9 +20,9 @@ from fastcos.search.task_grid import TaskGrid
 from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
-# If a call of ``tile_top_k.search_grid`` is the whole search, empty arrays are passed for the
-# following arguments, because the kernel computes them itself: the norms, scaling and numbers of
-# the queries, the thresholds, and the unproved thresholds.
+# If a call of ``tile_top_k.search_grid`` is the whole search, the kernel computes several arguments
+# itself: the norms, scaling and numbers of the queries, the thresholds, and the unproved
+# thresholds. Empty arrays are passed for these arguments.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(
     np.empty(0), np.empty(0), np.empty(0, np.float32), np.empty(0), np.empty(0)

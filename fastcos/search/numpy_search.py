@@ -57,10 +57,10 @@ _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # (32 MiB of float32). The number of entries must be large, because on busy cores every call of BLAS
 # waits some milliseconds for its threads.
 _ENTRIES_PER_CONVERSION = 1 << 23
-# While another process compiles the kernels, up to this number of queries are multiplied by
-# np.vecdot, in one thread, instead of BLAS. On a machine with two cores, a call of BLAS would wait
-# up to 10 ms for its second thread. Multiplying one query by 20,000 rows of 128 columns takes a
-# twentieth of these 10 ms.
+# While another process compiles the kernels, np.vecdot multiplies up to this number of queries in
+# one thread; BLAS is used only for more queries. On a machine with two cores, a call of BLAS would
+# wait up to 10 ms for its second thread. Multiplying one query by 20,000 rows of 128 columns takes
+# only 0.5 ms.
 _MAX_QUERIES_OF_VECDOT = 2
 
 
@@ -258,8 +258,8 @@ def _are_safe_numbers(rows: Any, numbers: Integers, norms: Floats, dtype: str) -
 def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Integers]:
     """Return the pairs of a query and an item that must not be found, as two arrays of indices.
 
-    The first array contains the query of each pair. The second array contains, in ascending order,
-    the index in ``numbers`` of the item of each pair.
+    For each pair, the first array contains the query, and the second array contains the index of
+    the item in ``numbers``. The second array is ascending.
     """
     self_rows, indptr, indices = exclusions
     n = len(self_rows)

@@ -46,8 +46,8 @@ _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
 _MIN_ITEMS = 256
-# Two directions count as close if their cosine is at least this number. The difference to 1 is
-# about the error of a cosine that is computed from codes.
+# Two directions count as close if their cosine is at least this number. The number differs from 1
+# by about the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
 # If at least this share of all directions is close to one of them, the centre of these close
 # directions becomes the shift.
@@ -442,8 +442,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
-    # The shift should be the direction around which the rows are densest. To approach it, the half
-    # of the rows that is nearest to their mean is selected, several times in succession.
+    # Selecting, again and again, the half of the rows that is nearest to their mean leads to the
+    # direction around which the rows are densest.
     cluster = compared_rows[are_close[np.argmax(sizes)]]
     while len(cluster) > 8:
         distances = np.square(cluster - cluster.mean(axis=0)).sum(axis=1)

@@ -101,7 +101,7 @@ class SegmentSizes:
         not been checked.
     n_live_of_index : int or None
         The number of live rows in all segments that are searched together, including this segment;
-        None if this segment is searched by itself, such as the rows of one group.
+        None if this segment (for example, the rows of one group) is searched by itself.
     """
 
     n_rows: int
@@ -128,8 +128,8 @@ class RequestSizes:
         The number of rows of the segment that are allowed in the results; None if all live rows
         are.
     excludes_pairs : bool
-        Whether pairs of a query and a row are excluded other than the pair of each query with
-        itself.
+        Whether pairs of a query and a row are excluded; the pair of a query with itself does not
+        count.
     """
 
     n_queries: int
@@ -482,8 +482,8 @@ def _plan_distinct(
     """Plan a search of one row per group of duplicates, whose copies are added to the results."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # The query itself must not be returned. It may be the only member of one of the best groups, so
-    # k + 1 groups are searched.
+    # The query itself must not be returned, and may be the only member of one of the best groups,
+    # so k + 1 groups are searched.
     request_groups = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
     inner = _plan_packed(rows, request_groups, machine, costs, ())
     reason = (
@@ -597,7 +597,8 @@ def _plan_packed(
     #
     # From ``is_scanned`` and the last fault below, it follows that packed rows are scanned only if
     # k is at most an eighth (max_neighbor_share) of the allowed rows, either of this segment or of
-    # all segments together. Each query therefore finds k rows. ``prepared`` relies on this.
+    # all segments together. Each query therefore finds k rows, and ``prepared`` relies on finding k
+    # rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None

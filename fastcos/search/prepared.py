@@ -23,11 +23,11 @@ results.
    nor very small or large. No plan contains the condition on the norms, because plans do not depend
    on the values of the queries.
 
-If an index has stored launches for the number of queries and k, ``PreparedSearches.search`` and the
-three methods that follow it in the code do all the work: they check that a launch can read the
-queries, find the stored launches, run them, and convert their results. ``_find_or_plan`` and the
-code after it run in only three cases: no launches are stored for the number of queries and k, the
-stored launches are outdated, or the call has a mask or a number of threads.
+A search whose launches are stored needs only ``PreparedSearches.search`` and the three methods that
+follow it in the code: they check that a launch can read the queries, find the stored launches, run
+them, and convert their results. ``_find_or_plan`` and the code after it run in only three cases: no
+launches are stored for the number of queries and k, the stored launches are outdated, or the call
+has a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -97,8 +97,8 @@ class PreparedSearches:
         launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # In a search of many items, the launches depend on the number of threads or on the
-            # memory. The key of such launches contains the options as well, and _find_or_plan finds
-            # them.
+            # memory. Launches that depend on these options have a key that contains the options,
+            # and _find_or_plan finds them.
             launches = self._find_or_plan(len(query_rows), k, as_options(n_threads, None), allowed)
         if launches is _NOT_PREPARABLE:
             return None
@@ -124,8 +124,8 @@ class PreparedSearches:
     def _can_be_read(self, queries: Any) -> bool:
         """Return whether the queries are C-contiguous rows of native float32 or float64.
 
-        The rows must have as many columns as the items. A prepared search does not validate or
-        convert queries of any other form; they take the path of a search that is not prepared.
+        The rows must have as many columns as the items. Queries of any other form take the path of
+        a search that is not prepared, which validates and converts them.
         """
         return (
             type(queries) is np.ndarray

@@ -107,7 +107,7 @@ def add_later(
 
     The function returns the pending projection, or None if no thread was started. Until the thread
     has finished, searches run without the projection. The projection is computed in a thread so
-    that the first searches do not wait for it: packing 60,000 rows of 768 columns takes 75 ms, but
+    that the first searches do not wait for it. Packing 60,000 rows of 768 columns takes 75 ms, and
     projecting these rows takes another 250 ms (AMD Zen 4, two threads).
     """
     if not _may_pay(packed, items):
@@ -163,8 +163,8 @@ def add_or_warn(
 ) -> PackedItems:
     """Return the result of ``add_projection``; if it fails, warn and return the packed items.
 
-    Computing a projection may fail, for example for lack of memory. A search or a ``fit`` must not
-    fail for this reason: without a projection, searches return the same results but take longer.
+    If a projection cannot be computed, for example for lack of memory, a search or a ``fit`` must
+    not fail. Without a projection, searches return the same results but take longer.
     """
     try:
         return add_projection(packed, items, n_threads, progress)
@@ -385,9 +385,9 @@ def _effective_columns(rows: Floats32) -> float:
     """Return the effective number of columns of rows (m, d).
 
     Let C be the mean of row'row over all rows. The effective number of columns is the square of the
-    sum of the eigenvalues of C, divided by the sum of their squares. The sum of the squared
-    eigenvalues is estimated by the mean squared inner product of two different rows; this estimate
-    is unbiased.
+    sum of the eigenvalues of C, divided by the sum of the squares of these eigenvalues. The sum of
+    the squared eigenvalues is estimated by the mean squared inner product of two different rows;
+    this estimate is unbiased.
     """
     m = len(rows)
     products = rows @ rows.T

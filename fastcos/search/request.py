@@ -29,8 +29,8 @@ from fastcos.similarity.base import BaseMeasure, Measure, capabilities
 from fastcos.similarity.encoded_rows import EncodedRows, encode_queries
 from fastcos.validation import Integers, Rows
 
-# The largest min_score that is accepted for cosine. The limit is above 1, because users may pass a
-# cosine that was computed in float32, which rounding errors may raise above 1.
+# The largest min_score that is accepted for cosine. The limit is above 1, because a cosine that a
+# user has computed in float32 may exceed 1 by rounding errors.
 _LARGEST_COSINE = 1.001
 
 

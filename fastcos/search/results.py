@@ -193,10 +193,10 @@ def neighbors_of(
 def rounded_scores(scores: Any) -> npt.NDArray[np.float32]:
     """Return scores in float32, as searches return them; scores that are too large become infinite.
 
-    A threshold is rounded to float32 by this function as well, before it is compared with scores.
-    Therefore a pair qualifies if and only if the score that a search returns for it is at least the
-    rounded threshold. In particular, a user can pass a returned score as a threshold without losing
-    the pairs with this score.
+    This function also rounds thresholds to float32, before they are compared with scores. Therefore
+    a pair qualifies if and only if the score that a search returns for it is at least the rounded
+    threshold. In particular, a user can pass a returned score as a threshold without losing the
+    pairs with this score.
     """
     with np.errstate(over="ignore"):
         return np.asarray(scores).astype(np.float32)

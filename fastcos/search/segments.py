@@ -182,7 +182,7 @@ class Segment:
 
     @property
     def packed_forms(self) -> list[PackedItems]:
-        """The packed items of this segment and of ``distinct``, without those not packed yet."""
+        """The packed items of this segment and of ``distinct``, if they have been packed."""
         forms = [self.packed_rows]
         if "distinct" in vars(self):
             forms.append(self.distinct.packed_rows)

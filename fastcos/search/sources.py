@@ -265,9 +265,9 @@ def block_sizes(
 def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
     """Return whether X contains low-precision rows that are packed all at once, without conversion.
 
-    The result is False for low-precision rows that are converted to float32 block by block: rows
-    whose type kernels cannot read, rows that are so few that compiling kernels for their type would
-    take longer than it saves, and rows whose codes would exceed the working memory.
+    The result is False if low-precision rows must be converted to float32 block by block. Rows are
+    converted if kernels cannot read their type, if there are so few rows that compiling kernels for
+    their type would take longer than it saves, or if their codes would exceed the working memory.
     """
     if not memmap.has_kernels(X):
         return False

@@ -111,10 +111,9 @@ def one_by_one_is_faster(
     """Return whether comparing queries with the rows one by one is faster than as one block."""
     if not layout.quantised or n_queries > PANEL:
         return False
-    # With a projection, only the codes of rows that the projection cannot rule out are read. A
-    # block reads these codes once for all of its queries, instead of once per query. A block is
-    # therefore faster than comparing the queries one by one if there are more than
-    # queries_per_reading queries.
+    # With a projection, a block reads only the codes of rows that the projection cannot rule out,
+    # and reads them once for all of its queries. A block is therefore faster than comparing the
+    # queries one by one if there are more than queries_per_reading queries.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -336,7 +335,7 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return for how many candidates a query's buffer has space, so that few buffers become full.
+    """Return the capacity of a query's buffer in candidates; few buffers of this size become full.
 
     For example, an out-of-distribution query among 30,000 rows of 1,536 columns has 650 candidates
     if k is 10, and 1,100 candidates if k is 100.

@@ -59,9 +59,9 @@ def top_k(
     k : int
         The number of neighbours per query, from 1 to the number of items that a query can find.
     measure : str or Measure
-        A name from ``fastcos.list_measures()``, or a Measure. Packed bits, which are the uint8 rows
-        of ``np.packbits(rows, axis=1)``, have two measures of their own: "hamming" is minus the
-        number of bits that differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
+        A name from ``fastcos.list_measures()``, or a Measure. Two measures are for packed bits (the
+        uint8 rows of ``np.packbits(rows, axis=1)``). "hamming" is minus the number of bits that
+        differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
     exclude_self : bool, optional
         Whether query i must not find item i. Default: True if items is None, otherwise False. If
         you pass items, use True only if they are the same rows as the queries, as in

@@ -34,8 +34,8 @@ class Measure(Protocol):
     """A similarity measure whose scores are computed from raw scores of encoded rows.
 
     A search encodes a query q as the row x = encode_queries(q), and an item b as the row y =
-    encode_items(b). It computes a float64 raw score of x and y, and ranks the items for q by this
-    raw score. The raw score depends on ``metric_type``:
+    encode_items(b). The search computes a float64 raw score of x and y, and ranks the items for q
+    by this raw score. The raw score depends on ``metric_type``:
 
     - For "dot", the raw score is x·y + item_bias(b).
     - For "cosine", the raw score is x·y / (|x| |y|), or 0 if x or y is a zero row.
@@ -151,9 +151,9 @@ _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 def warn_of_slow_changes(measure: Any) -> None:
     """Warn, once per class, if a measure from outside of fastcos lacks the capability append.
 
-    A class that overrides one of the methods in _FOR_APPEND lacks the capability ``append``. An
-    override that changes no row, such as one that only writes to a log, has the same consequence,
-    because fastcos cannot know what an override does.
+    A class lacks the capability ``append`` if it overrides one of the methods in _FOR_APPEND.
+    fastcos cannot know what an override does, so even an override that only writes to a log removes
+    the capability.
     """
     kind = type(measure)
     is_of_fastcos = kind.__module__.partition(".")[0] == "fastcos"

@@ -75,9 +75,9 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
 
     The balanced factors have the smallest norm of all factors of users @ items.T. Training with
     weight decay on users and items converges to the balanced factors, and gradient descent from
-    small initial factors ends near them. The sign of each column is chosen such that the largest
-    entry in this column of the items, by magnitude, is positive. If several singular values are
-    equal, their columns are determined only up to a rotation among these columns.
+    small initial factors ends near them. The signs are chosen such that, in each column of the
+    items, the entry with the largest magnitude is positive. If several singular values are equal,
+    their columns are determined only up to a rotation among these columns.
 
     Parameters
     ----------

@@ -207,12 +207,11 @@ def cosine_interval(
     -----
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
     cosine is positive, weights with only two different values reach it: every weight is either the
-    smallest or the largest that is allowed. In every dimension with the larger of these two
-    weights, the product x_l y_l of the entries of x and y is positive. If the dimensions with a
-    positive product are sorted by y_l / x_l, the dimensions with the larger of the two weights are
-    adjacent. If the smallest cosine is not negative, it is computed by a linear-fractional
-    programme with a real parameter: it is the largest value, over all parameters, of the minimum of
-    this programme (Sion 1958, Dinkelbach 1967).
+    smallest or the largest that is allowed. In every dimension with the largest weight, the product
+    x_l y_l of the entries of x and y is positive. If the dimensions with a positive product are
+    sorted by y_l / x_l, the dimensions with the largest weight are adjacent. If the smallest cosine
+    is not negative, it follows from a linear-fractional programme with a real parameter: the
+    minimum of the programme is maximised over the parameter (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------

@@ -138,8 +138,8 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
 
     If the items are not float32, queries are searched in float64, which represents all their
     numbers exactly. If the items are float32, float64 queries are searched in float32, provided
-    that float32 represents all numbers of the queries exactly. The output of a float32 model,
-    passed as a list of Python floats, is an example of such queries.
+    that float32 represents all numbers of the queries exactly. This is true, for example, of the
+    output of a float32 model that is passed as a list of Python floats.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)

@@ -6,7 +6,7 @@ is exactly the squared step times the difference of the Gram matrices of the two
 9 in docs/explanation/proofs.md). Over many steps, the small changes of P'P - Q'Q and the weight
 decay move the factors P and Q, while the predictions PQ' stay the same. The factors come to rest
 when the changes from the users and the changes from the items cancel. Two d x d matrices, one for
-the users and one for the items, determine these final factors, and how many epochs training takes
+the users and one for the items, determine the factors at rest, and how many epochs training takes
 to reach them.
 """
 
@@ -35,10 +35,10 @@ class GradientNoise(NamedTuple):
     item_weights : ndarray (p,), float64
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item is step * (sum of the
-        squared slopes) + 2 * decay * (number of observations), where both the sum and the number
-        refer to the observations of this item; the weight of a user is defined in the same way. In
-        one epoch, an item or user with the row x and the weight w changes the difference between
-        the Gram matrices of users and items by step * w * xx'.
+        squared slopes) + 2 * decay * (number of observations). The sum and the number are those of
+        all observations of the item. The weight of a user is defined in the same way. In one epoch,
+        an item or user with the row x and the weight w changes the difference between the Gram
+        matrices of users and items by step * w * xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.
@@ -72,11 +72,11 @@ def gradient_noise(
     In the long run, the noise of the gradients determines this scale. The function predicts the
     scale, and also the number of epochs until the factors have reached it. Let w be the weight of
     an item or user with the row x. At convergence, the sum of w xx' over all items equals the sum
-    of w xx' over all users. For fixed predictions, these two sums are equal for exactly one metric
-    GG' of the items. The metric GG' at convergence is the geometric mean of two matrices: the
-    inverse of the sum of w xx' over the items, and the sum of w xx' over the users. If the squared
-    slopes of all observations have the same mean, the converged factors are those that an audit
-    calls ``balanced_by_counts``.
+    of w xx' over all users. For fixed predictions, the two sums of w xx' are equal for exactly one
+    metric GG' of the items. The metric GG' at convergence is the geometric mean of two matrices:
+    the inverse of the sum of w xx' over the items, and the sum of w xx' over the users. If the
+    squared slopes of all observations have the same mean, the converged factors are those that an
+    audit calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
@@ -120,9 +120,9 @@ def gradient_noise(
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
     epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
-    rescaling of the factors fades exponentially. Consider the generalised eigenvalues of the
-    weighted and the unweighted Gram matrices of users and items: the rate per epoch lies between
-    the step times the smallest and the step times the largest of these eigenvalues (Theorem 9c).
+    rescaling of the factors fades exponentially. The rate per epoch lies between the step times the
+    smallest and the step times the largest of the generalised eigenvalues of two matrices: the
+    weighted and the unweighted Gram matrices, summed over users and items (Theorem 9c).
 
     In the 36 training runs of ``examples/scale_of_dimensions.py``, the measured number of epochs
     differed from the predicted number by at most a factor of 1.4. After four times the predicted

@@ -239,7 +239,7 @@ class NormAngleDistance(BaseMeasure):
     distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows differ by g
     and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ (g / λ + θ).
     For a fixed s of at most 2, the pairs (g, θ) with this s form a curve, and g / λ + θ is smallest
-    at one of its two ends. At one end of this curve, g / λ + θ is 2 arcsin(s/2); at the other end,
+    at one of its two ends. At one end of the curve, g / λ + θ is 2 arcsin(s/2); at the other end,
     it is s / w, which is never smaller. For an s above 2, g / λ + θ has two lower bounds: π, and
     the value of g / λ for an angle of π. Pitfall: a suitable λ depends on the units of the rows.
     Source: You arXiv:2504.16318, corrected.

@@ -1,11 +1,11 @@
 """Rescalings D of the latent dimensions, which objective (1) of the paper does not determine.
 
-Objective (1) depends on A and B only through AB', so for every invertible diagonal matrix D, the
-pair (A D, B D^-1) is also a solution, but its cosines are different. The rescalings of this module
-have the form D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). The rescalings
-are applied to the symmetric solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a Σ^b, the
-items are V_k S^(½-a) Σ^-b and the users are U_k S^(½+a) Σ^(1+b). The choice of D therefore decides
-which properties of two items or of two users a cosine compares.
+Objective (1) depends on A and B only through AB'. For every invertible diagonal matrix D, the pair
+(A D, B D^-1) is therefore also a solution, but its cosines are different. The rescalings of this
+module have the form D = S^shrinkage Σ^spectrum with S = diag(σ²/(σ²+λ)) and Σ = diag(σ). The
+rescalings are applied to the symmetric solution A = B = V_k S^½ (Eq. 5 of the paper). Under D = S^a
+Σ^b, the items are V_k S^(½-a) Σ^-b and the users are U_k S^(½+a) Σ^(1+b). The choice of D therefore
+decides which properties of two items or of two users a cosine compares.
 """
 
 from collections.abc import Iterable

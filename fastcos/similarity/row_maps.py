@@ -2,8 +2,9 @@
 
 A matrix product of BLAS may round a row differently if the row has another position in the matrix,
 or if the matrix has another size. If a matrix product maps the rows, two equal rows may therefore
-have slightly different images, and rounding errors then decide which row is ranked first. The
-functions of this module avoid this: the image of a row depends only on that row.
+have slightly different images, and rounding errors then decide which row is ranked first. With the
+functions of this module, equal rows have equal images, because the image of a row depends only on
+that row.
 """
 
 from typing import Any
@@ -15,7 +16,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of multiplications in one task of a thread, which take much longer than starting a task.
+# Number of multiplications in one task of a thread, so many that starting a task takes much less
+# time.
 _WORK_PER_BLOCK = 1_000_000
 # Largest number of rows in a task, so small that the copies of the rows stay in the cache.
 _MAX_ROWS = 2048
