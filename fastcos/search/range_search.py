@@ -365,8 +365,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 that rounds to a float32 number of at least
-    threshold."""
+    """Return n copies of the smallest float64 whose float32 value is at least threshold."""
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
         smallest = (np.float64(lower) + np.float64(threshold)) / 2
