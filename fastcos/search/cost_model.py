@@ -117,9 +117,9 @@ class CostModel:
     block_overhead_panels: float = 0.5
     # A search with many queries divides only the queries among the threads if there are at most
     # max_threads_without_ranges threads. With more threads, the search may also divide the rows
-    # into ranges. Ranges are used if the estimated time with ranges is less than
-    # max_share_of_time_in_ranges times the estimated time without ranges. Ranges must save much
-    # time, because each range collects its own candidates.
+    # into ranges. The estimated time with ranges must then be less than max_share_of_time_in_ranges
+    # times the estimated time without ranges. Ranges are used only if they save much time, because
+    # each range collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. Another pass, in which
@@ -256,8 +256,8 @@ class CostModel:
     # least low_precision_bytes_per_column bytes per column.
     low_precision_memory: float = float(1 << 25)
     low_precision_bytes_per_column: float = 5120.0
-    # The number of queries that a search in NumPy compares at once. A matrix product with more
-    # queries takes no less time per query.
+    # The number of queries that a search in NumPy compares at once. More queries in one matrix
+    # product would not reduce the time per query.
     numpy_batch_queries: int = 1024
     # The bytes that a candidate takes in a search in NumPy, including the copies that are made of
     # it while the best candidates are selected.

@@ -90,8 +90,8 @@ _ATTRIBUTE_HINTS = {
 class SimilarityIndex:
     """An index that finds exact nearest neighbours among items that have ids and can change.
 
-    Every item has an id, which you choose, and a position. The positions number the items from 0 in
-    the order in which they were added. The id and the position of an item stay the same until the
+    Every item has an id, which you choose, and a position. Positions are counted from 0, in the
+    order in which the items were added. The id and the position of an item stay the same until the
     item is removed, and no position is used twice. Searches return positions and ids. Items with
     equal scores are ordered by position. After any changes, results are bit-for-bit identical to
     those of a new index that contains the same rows in the order of their positions.

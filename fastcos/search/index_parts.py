@@ -31,9 +31,9 @@ from fastcos.similarity.base import Measure
 from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
-# Two parts with fewer live rows than this number are merged at once. Adding a single row therefore
-# takes at most the time in which this number of rows is packed, unless larger parts are merged
-# (docs/dev/costs.md, "small parts of an index").
+# Two parts are merged immediately if each of them has fewer live rows than this number. Adding a
+# single row therefore takes at most the time in which this number of rows is packed, unless larger
+# parts are merged (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
 # The arrays of packed items that are saved, by their names in a directory. In the record that
 # kernels read, these arrays have the same names, except for the array "order".

@@ -74,8 +74,9 @@ class Sensitivity(NamedTuple):
         The sensitivity index, from 0 to 1. If the index is 0, small rescalings change the cosine at
         most to second order.
     contributions : ndarray (d,), or (n, d), float64
-        The contribution of each dimension to the sensitivity, which is positive or negative. The
-        contributions sum to 0, and the absolute values of the contributions sum to the index.
+        The contribution of each dimension to the sensitivity. A contribution is positive or
+        negative. The contributions sum to 0, and the absolute values of the contributions sum to
+        the index.
     """
 
     index: Values
@@ -247,9 +248,9 @@ def cosine_interval(
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
-    Let x̂ and ŷ be x and y scaled to unit norm. The entries of (x̂ + ŷ)² and of (x̂ - ŷ)², each
-    divided by their sum, are two probability distributions over the dimensions. The index is the
-    total-variation distance between these two distributions. To first order, a rescaling D with the
+    Let x̂ and ŷ be x and y scaled to unit norm. The index is the total-variation distance between
+    two probability distributions over the dimensions: the entries of (x̂ + ŷ)² divided by their
+    sum, and the entries of (x̂ - ŷ)² divided by their sum. To first order, a rescaling D with the
     condition number κ changes Fisher's z = artanh(cosine) by at most the index times ln κ. The
     contribution of dimension l is the derivative of z with respect to ln w_l, where w = D^-2 are
     the weights of the dimensions in the cosine. The index and the contributions depend on the basis

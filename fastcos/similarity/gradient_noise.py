@@ -1,13 +1,13 @@
 """Gradient noise: the scale of the dimensions to which stochastic gradient descent converges.
 
 Let P be the users and Q the items of a model, trained by gradient descent on a loss f(PQ'). One
-step changes P'P - Q'Q, the difference of their Gram matrices. The change of P'P - Q'Q in one step
-is exactly the squared step times the difference of the Gram matrices of the two gradients (Theorem
-9 in docs/explanation/proofs.md). Over many steps, the small changes of P'P - Q'Q and the weight
-decay move the factors P and Q, while the predictions PQ' stay the same. The factors come to rest
-when the changes from the users and the changes from the items cancel. Two d x d matrices, one for
-the users and one for the items, determine the factors at rest, and how many epochs training takes
-to reach them.
+step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. The change of P'P - Q'Q in
+one step is exactly the squared step times the difference of the Gram matrices of the two gradients
+(Theorem 9 in docs/explanation/proofs.md). Over many steps, the small changes of P'P - Q'Q and the
+weight decay move the factors P and Q, while the predictions PQ' stay the same. The factors come to
+rest when the changes from the users and the changes from the items cancel. Two d x d matrices, one
+for the users and one for the items, determine the factors at rest, and how many epochs training
+takes to reach them.
 """
 
 from typing import Any, NamedTuple
@@ -69,14 +69,14 @@ def gradient_noise(
     """Predict the scale of the dimensions to which stochastic gradient descent (SGD) converges.
 
     A loss that depends only on dot products does not determine the scale of the latent dimensions.
-    In the long run, the noise of the gradients determines this scale. The function predicts the
-    scale, and also the number of epochs until the factors have reached it. Let w be the weight of
-    an item or user with the row x. At convergence, the sum of w xx' over all items equals the sum
-    of w xx' over all users. For fixed predictions, the two sums of w xx' are equal for exactly one
-    metric GG' of the items. The metric GG' at convergence is the geometric mean of two matrices:
-    the inverse of the sum of w xx' over the items, and the sum of w xx' over the users. If the
-    squared slopes of all observations have the same mean, the converged factors are those that an
-    audit calls ``balanced_by_counts``.
+    In the long run, the noise of the gradients determines the scale of the dimensions. The function
+    predicts the scale, and also the number of epochs until the factors have reached it. Let w be
+    the weight of an item or user with the row x. At convergence, the sum of w xx' over all items
+    equals the sum of w xx' over all users. For fixed predictions, the two sums of w xx' are equal
+    for exactly one metric GG' of the items. The metric GG' at convergence is the geometric mean of
+    two matrices: the inverse of the sum of w xx' over the items, and the sum of w xx' over the
+    users. If the squared slopes of all observations have the same mean, the converged factors are
+    those that an audit calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the
