@@ -43,7 +43,7 @@ kernel, complete except for the queries. The warm path consists of these calls::
         IndexNeighbors            results       the scores; rounded_scores, unless they are cosines
     or: a projection was added meanwhile, then the search is planned again
 
-A projection can be added after ``fit`` has returned: if a segment has at least 4,096 rows and 192
+A projection can be added after ``fit`` has returned. For a segment of at least 4,096 rows and 192
 columns, ``fit`` may start a thread that replaces the packed rows of the segment (``projection``).
 
 The method of a plan determines the modules of ``fastcos.kernels`` that search the segment. The
@@ -98,8 +98,8 @@ bounds rule out. Other modules make the following decisions about a search:
 * The packed form of the rows, when an index is fitted or when a search packs rows:
   ``layout.tile_layout`` chooses int8 codes or float32 numbers. ``Segment.pack`` packs only one row
   of each group of equal rows if ``plan.pays_grouping`` returns True for the groups. A sample of the
-  rows decides whether a direction is subtracted from all rows (``packing._common_direction``).
-  Another sample decides whether a projection is added, and onto how many axes
+  rows decides whether a direction is subtracted from all rows (``packing._common_direction``). A
+  second sample of the rows decides whether a projection is added, and onto how many axes
   (``projection._may_pay``, ``projection._directions``). The planner does not choose the packed form
   of the rows, but learns from ``SegmentSizes`` how the rows are packed.
 * Kernels or NumPy: ``parallel.readiness`` finds out whether the kernels are compiled, may compile

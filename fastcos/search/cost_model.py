@@ -122,7 +122,7 @@ class CostModel:
     # each range collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
-    # The number of passes over the rows in which tasks share thresholds. Another pass, in which
+    # The number of passes over the rows in which tasks share thresholds. A further pass, in which
     # tasks share no thresholds, follows only if a shared threshold was found to be damaged.
     max_sharing_passes: int = 2
     # The number of pairs that one task scores in a search that scores every pair, for rows with at
@@ -318,9 +318,9 @@ class CostModel:
     # Packing a row takes a fixed time plus a time per entry, both in seconds.
     seconds_per_packed_row: float = 1.0e-7
     seconds_per_packed_entry: float = 1.2e-9
-    # The rates of a search in NumPy, which runs while the kernels are not compiled: the number of
-    # multiply-adds per second of one thread in a matrix product, and the seconds per pair that all
-    # other steps take.
+    # While the kernels are not compiled, searches run in NumPy. The two rates of such a search are
+    # the number of multiply-adds per second of one thread in a matrix product, and the seconds per
+    # pair that all other steps take.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
     # The fixed overhead in seconds of a prepared search of an index, and of any other search.

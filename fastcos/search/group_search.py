@@ -163,8 +163,8 @@ class GroupSearch:
 def needs_segments(items: ItemSource) -> bool:
     """Return whether every group must be searched as a segment.
 
-    Groups must be searched as segments if the scores of the measure are not inner products, or if
-    NumPy performs the search because the kernels are not compiled.
+    Groups must be searched as segments in two cases: the scores of the measure are not inner
+    products, or the kernels are not compiled, so that NumPy performs the search.
     """
     return is_upper_bounded(items.measure) or any(
         segment.uses_numpy() for segment in items.segments

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 
-# A search accepts any k up to this number, and pads the results if the index holds fewer items. A k
-# that is larger than this number and than the number of positions is probably a mistake, and its
-# padding would fill the memory.
+# A search accepts any k up to this number, and pads the results if the index holds fewer items. If
+# k is larger than this number and larger than the number of positions, it is probably a mistake,
+# and the padding would fill the memory.
 _MAX_PADDED_K = 65_536
 # The names of methods and attributes of other libraries, and the names to use instead.
 _ATTRIBUTE_HINTS = {
@@ -101,7 +101,7 @@ class SimilarityIndex:
     capability ``append`` (cosine, dot, neg_euclidean, angular) learn nothing from the items and
     compare the original rows. With any other measure, every change fits the measure again and packs
     all items again. Many threads may search at the same time, even while another thread changes the
-    index: a search uses either all items from before a change or all items from after the change.
+    index. A search uses either all items from before a change or all items from after the change.
     An index can be used in a forked child process.
 
     A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``

@@ -54,7 +54,7 @@ class IndexState:
         Whether the ids are strings.
     prepared : PreparedSearches or None
         The prepared searches of few queries, with a mask or without a filter. None if no search can
-        be prepared: if the measure transforms the rows, if the rows are memory-mapped, or if the
+        be prepared, because the measure transforms the rows, the rows are memory-mapped, or the
         index is empty.
     groups : ItemGroups or None
         The group of the item at each position, if the index has groups.

@@ -1,10 +1,11 @@
 """Check that queries, calibrations and saved indexes belong to the model that made an index's rows.
 
 If two rows were made by different models, their score is meaningless, but the score does not reveal
-the mistake. Therefore an index can store the name of its model. The name is checked whenever the
-index is opened for a model, refreshed, saved over an older index, or searched with a calibration.
-Two models whose rows have different numbers of columns always count as different. Canaries, which
-are the rows of a few fixed inputs, reveal that a model has changed while its name stayed the same.
+the mistake. An index can therefore store the name of the model that made its rows. The name is
+checked whenever the index is opened for a model, refreshed, saved over an older index, or searched
+with a calibration. Two models whose rows have different numbers of columns always count as
+different. Canaries, which are the rows of a few fixed inputs, reveal that a model has changed while
+its name stayed the same.
 """
 
 from collections.abc import Mapping

@@ -411,9 +411,9 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # The mean of the rows is not always the best shift. If the caller has already subtracted the mean
 # of other rows, for example of users, many rows are short, and all short rows point in the
 # direction opposite to the mean that was subtracted. The cosines of short rows that point in one
-# direction differ by less than the error of the filter. If the mean were subtracted from such rows,
-# nearly all pairs would be scored in float64, and a search would take 60 times as long as a search
-# of the original rows (bench.lab.measure_costs). A direction to which many rows are close is
+# direction differ by less than the error of the filter. If the mean were subtracted from many short
+# rows, nearly all pairs would be scored in float64. A search would then take 60 times as long as a
+# search of the original rows (bench.lab.measure_costs). A direction to which many rows are close is
 # therefore preferred to the mean.
 
 

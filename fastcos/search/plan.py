@@ -94,8 +94,8 @@ class SegmentSizes:
         The largest k for which the projection makes searches with few queries faster, and the
         largest k for which it makes searches with many queries faster.
     n_distinct : int or None
-        The number of distinct rows if duplicate rows are grouped; ``n_live`` if grouping does not
-        save time; and None if the distinct rows have not been counted.
+        None if the distinct rows have not been counted; ``n_live`` if grouping them would not save
+        time; otherwise, the number of distinct rows.
     has_moderate_norms : bool or None
         Whether float32 products of the rows neither overflow nor underflow; None if the norms have
         not been checked.
@@ -592,12 +592,12 @@ def _plan_packed(
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
     # If a search of all segments has few queries, few neighbours and no mask, the packed rows of
     # every segment are scanned, however small the segment is. A search that scans packed rows can
-    # be prepared, which saves more time than scoring every pair of a small segment would save. A
-    # search with a mask is an exception, because a mask may allow fewer than k rows.
+    # be prepared. Preparing a search saves more time than scoring every pair of a small segment
+    # would save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
-    # From ``is_scanned`` and the last fault below, it follows that packed rows are scanned only if
-    # k is at most an eighth (max_neighbor_share) of the allowed rows, either of this segment or of
-    # all segments together. Each query therefore finds k rows, and ``prepared`` relies on finding k
+    # Because of ``is_scanned`` and the last fault below, packed rows are scanned only if k is at
+    # most an eighth (max_neighbor_share) of the allowed rows, either of this segment or of all
+    # segments together. Each query therefore finds k rows, and ``prepared`` relies on finding k
     # rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
@@ -634,7 +634,7 @@ def _plan_packed(
     if not use_projection:
         reasons += (_reason_against_projection(segment, request),)
     may_share_rows = n <= costs.max_queries_sharing_rows
-    # No buffers are planned for threads for which the search would have no work.
+    # Threads for which the search would have no work get no buffers.
     useful = useful_threads(layout, n, n_panels, costs) if may_share_rows else machine.n_threads
     machine = dataclasses.replace(machine, n_threads=min(machine.n_threads, useful))
     grid, capacity, buffers = plan_query_blocks(
@@ -671,7 +671,8 @@ def _plan_few(
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
     # Because of the factor 2, the products of all threads take at most half of the working memory.
-    # The other half is for the best rows of every thread and for the results of the ranges.
+    # The best rows of every thread and the results of the ranges use the other half of the working
+    # memory.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)
@@ -714,7 +715,7 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return the grid, capacity and sample for queries that n_passes passes have not finished.
+    """Return the grid, capacity and sample for queries that are unfinished after n_passes passes.
 
     Only the first pass, which follows the plan, estimates thresholds. In the last passes, tasks
     share no thresholds, because these passes are needed only if a shared threshold was damaged.

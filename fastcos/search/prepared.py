@@ -15,7 +15,7 @@ results.
 1. Only k and a mask of the items limit the results, and the caller sets no option except the number
    of threads. ``SimilarityIndex.search`` checks the first condition before it calls
    ``PreparedSearches.search``. A search with ``allowed_ids`` or ``exclude_ids`` that hold for all
-   queries also meets the first condition: the ids are converted to a mask, or to a few items that
+   queries also meets the first condition. The ids are converted to a mask, or to a few items that
    are dropped from the results.
 2. The plans of all parts of the index say that one launch is the whole search, and the measure
    compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
@@ -24,10 +24,10 @@ results.
    on the values of the queries.
 
 A search whose launches are stored needs only ``PreparedSearches.search`` and the three methods that
-follow it in the code: they check that a launch can read the queries, find the stored launches, run
-them, and convert their results. ``_find_or_plan`` and the code after it run in only three cases: no
-launches are stored for the number of queries and k, the stored launches are outdated, or the call
-has a mask or a number of threads.
+follow it in the code. The four methods check that a launch can read the queries, find the stored
+launches, run them, and convert their results. ``_find_or_plan`` and the code after it run in only
+three cases: no launches are stored for the number of queries and k, the stored launches are
+outdated, or the call has a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence

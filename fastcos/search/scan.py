@@ -9,9 +9,9 @@ results are padded by -1 and -inf.
 
 If the queries are the items, the matrix of scores is symmetric, but the search computes both halves
 of this matrix. Computing only one half of a symmetric matrix of scores would take 1.1 to 1.3 times
-as much processor time as computing both halves (``docs/dev/costs.md``, "half a self-join"). There
-are two reasons: the candidates of all rows would have to be stored until the last block, and the
-thresholds would rise more slowly.
+as much processor time as computing both halves (``docs/dev/costs.md``, "half a self-join").
+Computing only one half takes longer for two reasons: the candidates of all rows must be stored
+until the last block, and the thresholds rise more slowly.
 """
 
 from collections.abc import Callable

@@ -17,7 +17,7 @@ from fastcos.similarity.encoded_rows import EncodedRows, encode_queries, encode_
 from fastcos.validation import Floats
 
 # The bytes that one score takes while its block is computed. A score that is computed from a
-# product takes memory for the product in float64, the raw score and the score; a score that is
+# product takes memory for the product in float64, the raw score and the score. A score that is
 # computed from a distance takes memory for the item number, the raw score and the score.
 _BYTES_PER_SCORE = 64
 

@@ -63,9 +63,9 @@ def top_k(
         uint8 rows of ``np.packbits(rows, axis=1)``). "hamming" is minus the number of bits that
         differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
     exclude_self : bool, optional
-        Whether query i must not find item i. Default: True if items is None, otherwise False. If
-        you pass items, use True only if they are the same rows as the queries, as in
-        ``top_k(X, X, exclude_self=True)``; there must be as many items as queries.
+        Whether query i must not find item i. Default: True if items is None, otherwise False. With
+        items, use True only if the items are the same rows as the queries, as in ``top_k(X, X,
+        exclude_self=True)``. The number of items must then equal the number of queries.
     allowed : array_like or sparse (n, m), optional
         The items that can be found, as a mask (m,) or as item numbers. For dense rows, allowed may
         also be a sparse matrix whose non-zeros are the items that each query is allowed to find;
@@ -147,8 +147,8 @@ def top_k(
         validation.check_none("groups", groups, "with out")
     if groups is None:
         validation.check_none("query_groups", query_groups, "without groups")
-    # If results are written to a directory, low-precision rows are converted to float32 at once,
-    # because the fingerprint by which a call resumes a run contains the type of the rows.
+    # If results are written to a directory, low-precision rows are converted to float32 at once.
+    # The reason is that a call resumes a run by a fingerprint, which contains the type of the rows.
     in_blocks, in_memory = out is None and groups is None, groups is not None
     Q = as_input_rows(
         "queries", queries, unfitted_measure, or_vector=items is not None, in_memory=in_memory,

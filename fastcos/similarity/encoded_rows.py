@@ -121,8 +121,8 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     The rows must be read-only. Rows of one- or two-byte numbers may be stored as integers with the
     same bits (``parallel.memmap``).
     """
-    # This function does not request the compilation of kernels for the type of the rows, because
-    # the rows may be queries, whose type often differs from that of the items. Only a search
+    # This function does not request the compilation of kernels for the type of the rows. The rows
+    # may be queries, and the type of queries often differs from that of the items. Only a search
     # requests that kernels are compiled, for the type of its items.
     if not readiness.runs_kernels(memmap.from_bits(rows).dtype):
         with readiness.seconds_in_numpy():
@@ -138,8 +138,8 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
 
     If the items are not float32, queries are searched in float64, which represents all their
     numbers exactly. If the items are float32, float64 queries are searched in float32, provided
-    that float32 represents all numbers of the queries exactly. This is true, for example, of the
-    output of a float32 model that is passed as a list of Python floats.
+    that float32 represents all numbers of the queries exactly. For example, the output of a float32
+    model is searched in float32, even if it is passed as a list of Python floats.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)

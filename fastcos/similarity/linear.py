@@ -280,12 +280,12 @@ class _Whitened(Mapped):
 class WhitenedCosine(_Whitened):
     """Cosine of (x - mean) Cov^-1/2 or, if not centred, of x (B'B)^-1/2.
 
-    Pitfalls: if the rows are not centred and there are as many dimensions as items (k = p), all
-    pairs of different items have the cosine 0 (case 1 of the paper). Directions with small singular
-    values get large weights, unless you use only the ``n_components`` leading directions or add a
-    ridge. With a ridge, the measure is no longer invariant to rescalings D of the columns. There
-    must be more rows than dimensions. Constant columns are dropped. Sources: Su et al.
-    arXiv:2103.15316; Huang et al. arXiv:2104.01767.
+    Pitfalls: for rows that are not centred, with as many dimensions as items (k = p), the cosine of
+    any two different items is 0 (case 1 of the paper). Directions with small singular values get
+    large weights, unless you use only the ``n_components`` leading directions or add a ridge. With
+    a ridge, the measure is no longer invariant to rescalings D of the columns. There must be more
+    rows than dimensions. Constant columns are dropped. Sources: Su et al. arXiv:2103.15316; Huang
+    et al. arXiv:2104.01767.
 
     Parameters
     ----------

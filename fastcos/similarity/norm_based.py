@@ -55,11 +55,10 @@ class _MeanNorm(BaseMeasure):
 class ScaledSimilarity(_MeanNorm):
     """α cosine + (1 - α) (|x| + |y|) / m, where m is the mean norm of the items that are not zero.
 
-    Pitfall: the value is unbounded, and the items of a query are ranked by
-    α cosine + (1 - α) |y| / m, which favours popular items if they have large norms. In the source,
-    the norms are not divided by m, so the measure depends on the units of the norms. To get the
-    order of items that the source gets with a weight α, pass ``alpha`` = α / (α + (1 - α) m).
-    Source: You arXiv:2504.16318.
+    Pitfalls: the value is unbounded. The items of a query are ranked by α cosine + (1 - α) |y| / m,
+    so popular items are favoured if they have large norms. In the source, the norms are not divided
+    by m, so the measure depends on the units of the norms. To get the order of items that the
+    source gets with a weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You arXiv:2504.16318.
 
     Parameters
     ----------
