@@ -194,11 +194,11 @@ def hard_table(document):
         for library in sorted(libraries, key=lambda library: library["wrong"])
     ]
     text = (
-        f"The table shows how many of {libraries[0]['of']:,} neighbours are wrong for each library "
-        "on the hard set, a set of rows for which the rounding errors of float32 can change the "
-        "order of the neighbours ([bench/compare/hard.py](../compare/hard.py)). A neighbour is "
-        "wrong if its cosine in float64 is below the k-th best cosine by more than the rounding "
-        "error of float64."
+        "The *hard set* consists of rows for which the rounding errors of float32 can change the "
+        "order of the neighbours ([bench/compare/hard.py](../compare/hard.py)). For each library, "
+        f"the table shows how many of {libraries[0]['of']:,} neighbours of the hard set are wrong. "
+        "A neighbour is wrong if its cosine in float64 is below the k-th best cosine by more than "
+        "the rounding error of float64."
     )
     return [text, "", *table(header, rows)]
 
@@ -247,17 +247,17 @@ def versions_line(document):
 
 
 INTRODUCTION = """\
-This page shows how many times as fast as other libraries fastcos is, on every machine that was
-measured. The brackets after each ratio contain a 95 % interval: if the measurement is repeated on
+For every machine that was measured, this page shows how many times as fast as other libraries
+fastcos is. The brackets after each ratio contain a 95 % interval. If the measurement is repeated on
 a machine whose speed has not changed, the ratio should lie in the interval in 95 % of the cases
 ([how often a second run confirmed it](../compare/README.md#how-well-a-run-can-be-repeated)). A
-ratio in bold means that fastcos is slower. The result of a task is *undecided* if the interval
-contains 1, because the measurements then do not show which library is faster. There is *no
-verdict* on a task if other programs used the machine during the measurement. Each library runs in
-several processes, and its time is the geometric mean of the median times of these processes. In
-the tables of tasks, no time is reported for a library that returns a wrong answer. In the tables
-of the largest matrices, each time is the time of a single call; these tables show the error of
-each answer, and reject no answer. The page [Compare fastcos with other
+ratio in bold means that fastcos is slower. If the interval contains 1, the result of the task is
+*undecided*, because the measurements do not show which library is faster. If other programs used
+the machine during the measurement, there is *no verdict* on the task. Each library runs in several
+processes, and its time is the geometric mean of the median times of these processes. In the tables
+of tasks, no time is reported for a library that returns a wrong answer. In the tables of the
+largest matrices, each time is the time of a single call. These tables show the error of every
+answer, and do not reject any answer. The page [Compare fastcos with other
 libraries](../compare/README.md) explains the method. `python -m bench.compare render` writes this
 page from the newest file of results of each machine.
 """
