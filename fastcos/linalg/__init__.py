@@ -11,12 +11,13 @@
                                                 block_lanczos: eigenpairs of X'X
 
 An :class:`~fastcos.linalg.operators.Operator` computes products of the centred and scaled X,
-without making a sparse X dense. The product X A is computed row by row. Every sum over rows, as in
-X'Y, is divided into fixed parts, which are added in a fixed order (`partial_sums`), so results are
-bit-identical for any number of threads and any shard boundaries. Large results reuse the memory of
-earlier results that have been freed (`parallel.buffer_pool`). The SVD iterates on X'X, or on X X'
-if X has more columns than rows, and returns a float64 residual as a certificate of each singular
-triplet. Other packages of fastcos use the modules `transpose` and `column_stats`.
+without making a sparse X dense. The product X A is computed row by row. A sum over rows, such as
+X'Y, is divided into fixed parts, and the parts are added in a fixed order (`partial_sums`).
+Therefore results are bit-identical for any number of threads and any shard boundaries. Large
+results reuse the memory of earlier results that have been freed (`parallel.buffer_pool`). The SVD
+iterates on X'X, or on X X' if X has more columns than rows. It returns a float64 residual for each
+singular triplet, which certifies the accuracy of the triplet. Other packages of fastcos use the
+modules `transpose` and `column_stats`.
 """
 
 from fastcos.linalg.products import gram_matmul, matmul, rmatmul

@@ -18,8 +18,8 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# The number of Lanczos steps between the widening of a block and the next check of the residuals,
-# in which the new directions converge.
+# After a block has been widened, its new directions converge during this number of Lanczos steps.
+# Only then are the residuals checked again.
 _STEPS_AFTER_WIDENING = 4
 # A column whose norm is at most _SHORT rounding errors is orthogonalised again before it is scaled
 # to unit norm; a column whose norm is at most _NEGLIGIBLE rounding errors counts as 0. A rounding
@@ -61,7 +61,7 @@ def largest_basis(k: int) -> int:
 
 
 class SVDProgress:
-    """Reports the progress of an SVD, as counts of the columns that X'X is multiplied by."""
+    """Reports the progress of an SVD: counts the columns by which X'X has been multiplied."""
 
     def __init__(self, progress: Progress | None, k: int) -> None:
         self._progress, self._k = progress, k
@@ -157,9 +157,9 @@ class _Check(NamedTuple):
 def _columns_left(previous: _Check | None, current: _Check, tol: float, width: int) -> int:
     """Return the number of columns to add to the basis before the residuals are checked again.
 
-    A check of the residuals takes as long as one or two products. The function extrapolates the
-    number of columns that tol requires from the decrease of the residual between the last two
-    checks, and returns half of that number, because the residual decreases faster and faster.
+    A check of the residuals takes as long as one or two products. From the decrease of the residual
+    between the last two checks, the function extrapolates the number of columns that tol requires.
+    It returns half of that number, because the residual decreases faster and faster.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -173,11 +173,12 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` successive values, not counting the last value, are equal within tol.
+    """Return whether `width` successive values are equal within tol; the last value is left out.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
-    eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, it may have further
-    eigenvectors outside of the space, which would precede those of smaller eigenvalues.
+    eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
+    this eigenvalue may exist outside of the space. These eigenvectors would precede those of
+    smaller eigenvalues.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -185,7 +186,7 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
 class _Basis:
     """The orthonormal basis B of the iteration, the matrix H = B'X'X B, and the next block Q.
 
-    The matrices satisfy X'X B = B H + Q R, in which R is non-zero only in the columns of the last
+    The matrices satisfy X'X B = B H + Q R. The matrix R is non-zero only in the columns of the last
     block.
     """
 
@@ -282,10 +283,10 @@ class _Basis:
         """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The term B C
-        accounts for the rounding errors of Z: scaling a short column of Z to length 1 enlarges its
-        rounding errors, so that an error of 1e-11 relative to a large eigenvalue becomes an error
-        of 1e-3 relative to an eigenvalue that is 1e8 times smaller. If Z does not have full rank,
-        the missing columns of Q are random.
+        accounts for the rounding errors of Z, because scaling a short column of Z to length 1
+        enlarges its rounding errors. For example, an error of 1e-11 relative to a large eigenvalue
+        becomes an error of 1e-3 relative to an eigenvalue that is 1e8 times smaller. If Z does not
+        have full rank, the missing columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))
@@ -296,8 +297,9 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # A direction of Q that has lost at least half of its length by the removal of the basis was
-        # only a rounding error of longer columns of Z or of the basis, and is dropped.
+        # The basis has just been removed from Q. If a direction of Q has lost at least half of its
+        # length by this removal, it was only a rounding error of longer columns of Z or of the
+        # basis, so it is dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

@@ -1,9 +1,9 @@
 """Validation of sparse matrices, and their conversion to one canonical CSR array.
 
-SciPy's own checks do not suffice: constructors and check_format(False) accept indices out of range
-and a descending indptr, which crash compiled code. SciPy's flag has_canonical_format is cached, and
-is wrong after the arrays have been edited in place. This module trusts neither SciPy's checks nor
-SciPy's flag, and reads the arrays of the matrix itself, once.
+SciPy's own checks do not suffice. Its constructors and check_format(False) accept indices out of
+range and a descending indptr, with which compiled code would crash. SciPy's flag
+has_canonical_format is cached, and is wrong after the arrays have been edited in place. This module
+trusts neither SciPy's checks nor SciPy's flag, and reads the arrays of the matrix itself, once.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _as_values(data: Any) -> Any:
 
 
 def _worst_defect(name: str, indptr: Any, indices: Any, data: Any, n_columns: int) -> int:
-    """Return the worst defect that can be repaired; raise ValueError for any other defect."""
+    """Return the worst repairable defect; raise ValueError for a defect that cannot be repaired."""
     indptr = read_only(indptr.astype(np.int64, copy=False))
     defects = parallel.unfilled(len(indptr) - 1, np.uint8)
     unsigned = np.dtype(f"u{data.dtype.itemsize}").type

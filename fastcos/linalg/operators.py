@@ -49,19 +49,20 @@ LARGEST_INT32 = 2**31 - 1
 # therefore write a product of this size to memory without passing through the caches, which saves
 # about 7% of the time.
 STREAMED_BYTES = 1 << 26
-# If X is summed in order, the columns of the factor are divided among the threads in groups, whose
-# width is a multiple of this number.
+# If X is summed in order, the columns of the factor are divided into groups, and one thread
+# multiplies each group. The width of a group is a multiple of this number.
 _NARROWEST_GROUP = 8
-# The factor A is cut into pieces that fit in a cache, and X A is computed for one piece after the
-# other, if an average row of X has at least this many non-zeros per piece. On an Intel CPU, cutting
-# A into pieces of 1 MiB made the product 1.7 times as fast with 20 non-zeros per piece, and 0.7
-# times as fast with 7 non-zeros per piece. On an AMD CPU (Zen 5), with 60 non-zeros in a row of
-# 20,000, a product with a factor in five pieces took twice as long as with the uncut factor.
+# If an average row of X has at least this many non-zeros per piece, the factor A is cut into pieces
+# that fit in a cache, and X A is computed for one piece after the other. On an Intel CPU, pieces of
+# 1 MiB made the product 1.7 times as fast if a row of X had 20 non-zeros per piece. With 7
+# non-zeros per piece, they made it slower (0.7 times as fast). On an AMD CPU (Zen 5), cutting the
+# factor into five pieces doubled the time of a product whose X had 60 non-zeros per row and 20,000
+# columns.
 NNZ_PER_PIECE = 8
 # If the sums of a panel have at least this many bytes, X'(X Q) is computed from transposed blocks
-# of X, or from the transpose of X if there is one part, even if the rows of X have few non-zeros.
-# With 64 columns, transposed blocks took 35% less time for 84,432 items and 20% less for 40,000
-# items, but 90% more for 17,192 items.
+# of X, even if the rows of X have few non-zeros. If there is only one part, the transpose of X
+# replaces the transposed blocks. With 64 columns, transposed blocks took 35% less time for 84,432
+# items, and 20% less time for 40,000 items, but 90% more time for 17,192 items.
 UNCACHED_BYTES = 1 << 23
 # Blocks of rows are transposed only if a column of a block has on average at least this many
 # non-zeros.
@@ -96,7 +97,10 @@ class Operator:
         return self.rmatmul(self.matmul(Q))
 
     def gram(self) -> Floats:
-        """Return X'X (p, p) in float64; this base class multiplies X'X by the identity matrix."""
+        """Return X'X (p, p) in float64.
+
+        This base class computes X'X as the product X'(X I) with the identity matrix I.
+        """
         p = self.shape[1]
         total = np.empty((p, p))
         for column in range(0, p, 256):
@@ -239,9 +243,9 @@ class SparseOperator(Operator):
 
     A row of X A is summed in the order of the non-zeros of the corresponding row of X. The products
     X'Y and X'(X Q) are sums over all rows, which are divided into parts
-    (:mod:`fastcos.linalg.partial_sums`). If there is only one part, either every thread sums
-    different columns of the product, or the operator computes the transpose X' and multiplies row
-    by row; both ways give the same bits.
+    (:mod:`fastcos.linalg.partial_sums`). If there is only one part, there are two ways to compute
+    the product, which give the same bits: every thread sums different columns of the product, or
+    the operator computes the transpose X' and multiplies row by row.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -303,8 +307,8 @@ class SparseOperator(Operator):
         indptr, rows, values = transposed(X.indptr, X.indices, X.data, p, indices, self._n_threads)
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
-        # SciPy would convert the row numbers to the type of indptr, so indptr gets the narrowest
-        # type that can hold its values and the row numbers.
+        # SciPy would convert the row numbers to the type of indptr. Therefore indptr gets the
+        # narrowest type that can hold both its values and the row numbers.
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 
@@ -344,7 +348,7 @@ class SparseOperator(Operator):
         return out
 
     def _column_groups(self, factor: Matrix) -> parallel.Blocks:
-        """Return the boundaries of groups of columns, each of which one thread multiplies.
+        """Return the boundaries of groups of columns; one thread multiplies each group.
 
         The grouping does not affect the bits of a product. The sums of several groups take as much
         memory as the product; if they do not fit into the setting ``working_memory``, there is only
@@ -362,9 +366,9 @@ class SparseOperator(Operator):
 
         If the rows are divided into several parts, the product is summed part by part, without the
         transpose. If there is only one part, the transpose is used where it is faster: if the sums
-        do not stay in a cache, or if the product has too few columns for all threads. The transpose
-        is not computed before the operator has multiplied enough columns to make up for the time
-        that transposing takes.
+        do not stay in a cache, or if the product has too few columns for all threads. Transposing
+        takes time, so the transpose is computed only after the operator has multiplied many
+        columns.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:
@@ -572,8 +576,9 @@ def work_blocks(indptr: npt.NDArray[np.int64], width: int) -> parallel.Blocks:
 def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
     """Return an array for X A, and whether the kernel writes to it with non-temporal stores.
 
-    Non-temporal stores, which bypass the caches, are not used for newly allocated memory: the
-    operating system has just cleared its pages, so these pages are already in the caches.
+    Non-temporal stores, which bypass the caches, are not used for newly allocated memory. The
+    operating system has just cleared the pages of such memory, so these pages are already in the
+    caches.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES
@@ -625,7 +630,7 @@ def on_cache_lines(A: Matrix) -> Matrix:
 
 
 def is_plain() -> bool:
-    """Return whether kernels run without vector instructions in the intermediate code of LLVM."""
+    """Return whether to run plain kernels, whose code for LLVM contains no vector instructions."""
     return config.isa() == "generic" or DISABLE_JIT
 
 

@@ -1,8 +1,8 @@
-"""Sums over rows that are divided into parts, whose sums are added in a fixed order.
+"""Sums over rows: the rows are divided into parts, and the sums of the parts are added in order.
 
-Because the order of the additions is fixed, results are deterministic. The boundaries of the parts
-depend only on the data, not on the number of threads, the memory or the shards. Therefore a matrix
-in memory and the same matrix in shards give bit-identical results.
+Because the order of the additions is fixed, the results are deterministic. The boundaries of the
+parts depend only on the data, not on the number of threads, the memory or the shards. Therefore a
+matrix in memory and the same matrix in shards give bit-identical results.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
-# non-zeros on average. The sum (p, w) of a part must be cleared and added to the total, which takes
-# little time compared with multiplying this many non-zeros per column (bench/lab/curves.py).
+# non-zeros on average. For each part, a sum (p, w) must be cleared and added to the total. This
+# takes little time compared with multiplying this many non-zeros per column (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# The largest number of parts, unless the parts would have more than _LARGEST_PART non-zeros.
+# If no part would have more than _LARGEST_PART non-zeros, there are at most this many parts.
 _MAX_PARTS = 64
-# The largest number of non-zeros of a part, whose column numbers take 64 MB.
+# The largest number of non-zeros of a part. The column numbers of such a part take 64 MB.
 _LARGEST_PART = 1 << 24
 # The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
 # million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
@@ -37,7 +37,7 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return the start of each part but the first: how many rows plus non-zeros precede it."""
+    """Return, for each part except the first, the number of rows and non-zeros that precede it."""
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 

@@ -53,10 +53,10 @@ def matmul(
         The result is bit-identical for any number of threads. If no optional vectors are passed, an
         entry of the result is the inner product of a row x of X and a column a of A. The inner
         product of x and a is summed in the order of the columns of X, with one rounding per
-        non-zero (fused multiply-add). If x has m non-zeros, the error of the inner product is
-        therefore at most (m u / (1 - m u)) sum(|x||a|), with u = 2^-24 for float32 and u = 2^-53
-        for float64. Large results reuse the memory of earlier results that were freed; the process
-        keeps up to ``working_memory`` of freed memory for this purpose.
+        non-zero (fused multiply-add). If x has m non-zeros, the error of this inner product is at
+        most (m u / (1 - m u)) sum(|x||a|), with u = 2^-24 for float32 and u = 2^-53 for float64.
+        Large results reuse the memory of earlier results that were freed; the process keeps up to
+        ``working_memory`` of freed memory for this purpose.
 
     Raises
     ------
@@ -96,9 +96,10 @@ def rmatmul(
 ) -> Matrix:
     """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
-    The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros, and at most
-    ``working_memory`` besides the result, except for some matrices X with fewer than 96 non-zeros
-    per column: the function transposes these matrices, and the transpose takes as much memory as X.
+    The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. Besides the
+    result, it takes at most ``working_memory``. Some matrices X with fewer than 96 non-zeros per
+    column are an exception: the function transposes them, and the transpose takes as much memory as
+    X.
 
     Parameters
     ----------
@@ -143,11 +144,11 @@ def gram_matmul(
     """Return X'(X Q) for sparse X and dense Q, usually without storing X Q.
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
-    divided into parts, and besides the result, the sums of these parts take at most
-    ``working_memory``. The function also makes a transposed copy of X in blocks if the copy takes
-    at most ``working_memory`` and saves more time in this call than making it takes. For some
-    matrices X with fewer than 96 non-zeros per column, the function transposes X as a whole, as
-    :func:`rmatmul` does, and stores X Q.
+    divided into parts. Besides the memory of the result, the sums of these parts take at most
+    ``working_memory``. The function also makes a transposed copy of X in blocks, on two conditions:
+    the copy takes at most ``working_memory``, and the time that it saves in this call is longer
+    than the time to make it. For some matrices X with fewer than 96 non-zeros per column, the
+    function transposes X as a whole (like :func:`rmatmul`), and stores X Q.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ Ids = npt.NDArray[Any]
 # Interactions with up to this many non-zeros, which take 0.3 GB, are read into memory.
 ENTRIES_HELD = 1 << 25
 # The default number of non-zeros of a shard. A non-zero takes 4 bytes for its column and 4 bytes
-# for its value, and a product works on a shard for several milliseconds.
+# for its value. A product works on a shard of this size for several milliseconds.
 ENTRIES_PER_SHARD = 1 << 24
 # The kind of the directory of all shards, the kind of the directory of one shard, and the name of
 # the directory that lists the shards.
@@ -53,9 +53,9 @@ class InteractionShards:
     An object of this class can replace X in :func:`fastcos.matmul`, :func:`fastcos.rmatmul`,
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
     reads the rows once, in blocks; while one block is multiplied, the operating system already
-    reads the next block. The products are bit-identical to the products of one CSR matrix of the
-    same type in memory, wherever the shard boundaries lie; so is the SVD if p <= n. Interactions
-    with up to 2^25 (33.5 million) non-zeros are read into memory as a whole.
+    reads the next block. Wherever the shard boundaries lie, the products are bit-identical to the
+    products of one CSR matrix of the same type in memory. The SVD is also bit-identical if p <= n.
+    Interactions with up to 2^25 (33.5 million) non-zeros are read into memory as a whole.
 
     Parameters
     ----------
@@ -368,8 +368,8 @@ class _ShardWriter:
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
         """Write X as the next shard; X is a canonical CSR matrix with one column per item."""
-        # indptr and indices get the same type, because SciPy would otherwise convert the array of
-        # the narrower type, which copies it.
+        # indptr and indices get the same type. Otherwise, SciPy would convert (and thus copy) the
+        # array of the narrower type.
         kind = np.int32 if max(X.shape[1], X.nnz) <= LARGEST_INT32 else np.int64
         indices = X.indices.astype(kind, copy=False)
         arrays = {"indptr": X.indptr.astype(kind), "indices": indices}
@@ -407,7 +407,7 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first row of each shard of about `entries` non-zeros, then the number of rows."""
+    """Return the first row of each shard of about `entries` non-zeros, and then the number of rows."""
     n = len(indptr) - 1
     boundaries = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, boundaries), n)

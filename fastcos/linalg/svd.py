@@ -18,8 +18,8 @@ from fastcos.validation import Floats
 # direct_svd computes a dense eigendecomposition if the smaller dimension of X is at most this
 # number.
 DENSE_SIDE = 2048
-# direct_svd and randomized_svd compute a dense eigendecomposition if at least one triplet per this
-# many columns is requested, because Lanczos would take longer (the task "svd" of
+# If at least one triplet per this many columns is requested, direct_svd and randomized_svd compute
+# a dense eigendecomposition, because Lanczos would take longer (the task "svd" of
 # bench/compare/tasks.py).
 _DENSE_SHARE = 5
 # The largest magnitude of entries whose squares, summed over 10^6 rows, do not overflow in float32.
@@ -146,8 +146,9 @@ def randomized_svd(
     Notes
     -----
     A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
-    finds all of the k largest singular values with probability 1. If more singular values are equal
-    than a block has columns, the iteration finds their vectors by adding further random directions.
+    finds all of the k largest singular values with probability 1. If the same singular value occurs
+    more often than a block has columns, the iteration finds all of its vectors by adding further
+    random directions.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
     Musco and Musco fix the number of passes over X, whereas this function stops when all residuals
@@ -211,10 +212,10 @@ def direct_svd(
     """Return a truncated SVD of X to the working precision of float64.
 
     X is anything that as_operator accepts. The eigenvectors of the smaller Gram matrix (X'X or X
-    X') are singular vectors of X. A dense solver computes the eigenvectors if the Gram matrix has
-    up to DENSE_SIDE columns, or if at least a fifth of all triplets is requested; otherwise, block
+    X') are singular vectors of X. If the Gram matrix has up to DENSE_SIDE columns, or if at least a
+    fifth of all triplets is requested, a dense solver computes the eigenvectors; otherwise, block
     Lanczos computes them. The relative error of the singular value s[i] is about
-    eps (s[0] / s[i])^2. The function calls `progress` as randomized_svd does.
+    eps (s[0] / s[i])^2. `progress` has the same meaning as in :func:`randomized_svd`.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -373,10 +374,10 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Return the residuals, each divided by the distance of its vector from the earlier vectors.
 
     Cholesky's elimination in the Gram matrix of the vectors computes the distance of each vector
-    from the span of the earlier vectors. Vectors that are orthogonal except for rounding errors, as
-    the vectors of a solver are, have a distance of about 1 from the span of the earlier vectors. A
-    residual is not divided by a distance of at least _INDEPENDENT, so that the residuals of a
-    solver stay unchanged.
+    from the span of the earlier vectors. The vectors of a solver are orthogonal except for rounding
+    errors, so their distances from the span of the earlier vectors are about 1. If a distance is at
+    least _INDEPENDENT, the residual is not divided by it, so that the residuals of a solver stay
+    unchanged.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -414,8 +415,8 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
     p, gram = side.shape[1], side.gram()
     # For p = 1,000 columns, an eigendecomposition takes 0.2 s with one thread of OpenBLAS, but 1.0
-    # to 1.5 s with two threads, and even 80 s if other work runs on the machine
-    # (bench/asv/start.py).
+    # to 1.5 s with two threads. If other work runs on the machine, it may even take 80 s with two
+    # threads (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 
@@ -431,8 +432,8 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
 
     `product` maps the vectors to their images product(vectors), whose lengths are the singular
     values s. Vectors with non-zero singular values come first, so a direction that is orthogonal to
-    all of their images lies in the null space. The vectors are divided by s before the product,
-    because the images have more entries than the vectors: dividing the images would take as long as
+    all of their images lies in the null space. The vectors are divided by s before the product. The
+    images have more entries than the vectors, so dividing the images would take as long as
     computing them.
     """
     rank = int(np.count_nonzero(s))

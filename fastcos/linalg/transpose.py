@@ -28,8 +28,9 @@ def transposed(
     """Return indptr, indices and data of the transpose, whose rows have sorted indices.
 
     If `data` is None, the data of the transpose is None. The type `index_dtype` must be able to
-    represent the number of rows. The rows are divided into parts for the threads; for p columns,
-    the function takes O(nnz + parts p) time and, besides the result, 8 bytes per part and column.
+    represent the number of rows. The rows are divided into parts for the threads. For p columns,
+    the function takes O(nnz + parts p) time. Besides the result, it takes 8 bytes for each column
+    of each part.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only

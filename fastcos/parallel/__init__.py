@@ -1,8 +1,9 @@
-"""Run kernels on a pool of threads, block of rows by block, with progress and cancellation.
+"""Run kernels over blocks of rows on a pool of threads, with progress and cancellation.
 
 A kernel is a serial compiled function that releases the GIL and works on rows [lo, hi). Kernels run
-in the threads that call fastcos and in the threads of this package's pool. The only other thread
-that calls kernels is the one in which ``search.projection`` adds a projection to an index::
+in the threads that call fastcos and in the threads of this package's pool. There is one exception:
+``search.projection`` starts a thread that adds a projection to an index, and this thread also calls
+kernels::
 
     row_blocks(n, size) or work_blocks(indptr, work)    block boundaries, from the data alone
             |
@@ -12,18 +13,18 @@ that calls kernels is the one in which ``search.projection`` adds a projection t
             |-- backend "pool": the calling thread and the pool's threads take one block at a time
             +-- backend "prange": one OpenMP or TBB loop, if a trial shows that it is safe
 
-Most output arrays come from :func:`unfilled`, which fills them with values that no kernel writes,
-so that a row that no block has written can be recognised. A launch (``search.launch``) does not
-fill its output arrays, because filling them takes longer than allocating them. Each block writes
-only its own rows, so results are bit-for-bit identical for any number of threads. A thread that
-changes a shared object holds :func:`writer_lock`. A :class:`lazy_attribute` is computed once, at
-first use, even if several threads ask for it at the same time. All locks of fastcos are free in a
-forked child process, even if a thread of the parent process held them during the fork. Code that
+Most output arrays come from :func:`unfilled`, which fills an array with values that no kernel
+writes. Therefore a row that no block has written can be recognised. A launch (``search.launch``)
+does not fill its output arrays, because filling them takes longer than allocating them. Each block
+writes only its own rows, so results are bit-for-bit identical for any number of threads. A thread
+that changes a shared object holds :func:`writer_lock`. A :class:`lazy_attribute` is computed once,
+at first use, even if several threads ask for it at the same time. All locks of fastcos are free in
+a forked child process, even if a thread of the parent process held them during the fork. Code that
 multiplies or factorises matrices with NumPy or SciPy holds :func:`blas_lock`; between kernels, it
 also limits BLAS to one thread with :func:`one_blas_thread` if the matrices are small.
 
 :mod:`fastcos.parallel.memmap` reads a memory-mapped file block by block, so that the file is never
-in memory as a whole, and decides which rows kernels can read without conversion.
+in memory as a whole. It also decides which rows kernels can read without conversion.
 :mod:`fastcos.parallel.buffer_pool` reuses the memory of large arrays.
 """
 

@@ -3,8 +3,8 @@
 Once a process has searched in NumPy for 0.1 s, it starts one compiling process for each row type
 (such as float32) that it searches. The compiling process writes the compiled code to the code
 cache, from which every other process can load it. The compiling process gets the ``sys.path`` of
-the process that started it, but without the working directory, so that it imports the same packages
-and no file that happens to lie in the working directory.
+the process that started it, so that it imports the same packages. The working directory is left
+out, so that no file that happens to lie there is imported.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ _FLAGS = {
 class _Child(NamedTuple):
     """A compiling process, with what is needed to find out how it ended.
 
-    errors is the file that receives the error messages of the process. If the process has not ended
-    at the time deadline (of time.monotonic()), it counts as failed. parent is the id of the process
-    that started it.
+    errors is the file that receives the error messages of the process. A process that is still
+    running at the time `deadline` (a value of time.monotonic()) counts as failed. parent is the id
+    of the process that started it.
     """
 
     process: subprocess.Popen[bytes]
@@ -94,8 +94,8 @@ def start(dtype: str) -> None:
 def is_running(dtype: str) -> bool:
     """Return whether a process that this process started is compiling kernels for a row type.
 
-    The call also prints a message on stderr for every compiling process, for any row type, that has
-    failed since the last call.
+    The call also prints a message on stderr about every compiling process that has failed since the
+    last call; the processes of all row types are checked.
     """
     for name, child in list(_children.items()):
         reason = _reason_of_end(child)

@@ -24,11 +24,11 @@ _state = _State()
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
 # or computes a product, the child hangs, and the parent may hang. Therefore a fork waits until no
 # thread of the process is in a call of BLAS. A call that may use several BLAS threads holds the
-# first lock, so that only one such call runs at a time: OpenBLAS runs calls with several threads
-# one after the other in any case, and after a fork, two calls that start the threads of OpenBLAS at
-# the same time would hang. A call that is limited to one BLAS thread holds one of the other locks,
-# chosen by the id of the calling thread, so that calls with one BLAS thread rarely wait for each
-# other.
+# first lock, so that only one such call runs at a time. Without this lock, two calls that start the
+# threads of OpenBLAS at the same time after a fork would hang. The lock costs hardly any time,
+# becauseOpenBLAS runs calls with several threads one after the other in any case. A call that is
+# limited to one BLAS thread holds one of the other locks, chosen by the id of the calling thread,
+# so that calls with one BLAS thread rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
@@ -36,9 +36,9 @@ def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
     A fork of the process waits for the locks of BLAS. While a thread holds a lock of BLAS, it must
-    call only NumPy and SciPy, and no function that may compile a kernel: a fork first keeps all
-    threads from compiling and then waits for the locks of BLAS, so the fork and the thread would
-    wait for each other.
+    call only NumPy and SciPy, and no function that may compile a kernel. Otherwise, a fork and the
+    thread could wait for each other: a fork first keeps all threads from compiling, and then waits
+    for the locks of BLAS.
     """
     if _state.limit is None:
         return _locks[0]
@@ -77,19 +77,19 @@ def one_blas_thread() -> Iterator[None]:
 
     Use ``one_blas_thread`` for products and factorisations of small matrices that run between two
     kernels. Without the limit, the threads of OpenBLAS wait for each other at every column of a
-    factorisation, and each of them keeps a core busy for 50 ms after every product, so that fewer
-    cores are free for the next kernel. Without the limit, an SVD and an audit take 1.3 times as
-    long on two idle cores, and an audit takes 5 times as long on busy cores.
+    factorisation. Each of these threads also keeps a core busy for 50 ms after every product, so
+    fewer cores are free for the next kernel. Without the limit, an SVD and an audit take 1.3 times
+    as long on two idle cores, and an audit takes 5 times as long on busy cores.
 
     OpenBLAS has one number of threads for the whole process. Even the OpenBLAS function
     ``openblas_set_num_threads_local``, which is meant for the calling thread, sets the number of
-    threads of the whole process in builds without OpenMP. If another thread of the program changed
+    threads of the whole process in builds without OpenMP. Another thread of the program may change
     the number of BLAS threads during the with block, for example by
-    ``threadpoolctl.threadpool_limits``, the end of the block would undo the change, or the other
-    thread would later restore our limit. Therefore BLAS is not limited if the process has another
-    thread that is not a daemon, such as a worker of a ``ThreadPoolExecutor``. Daemon threads do not
-    prevent the limit, because they seldom call BLAS: examples are the threads of our pool, the
-    threads that draw progress bars, and the threads of a notebook's kernel.
+    ``threadpoolctl.threadpool_limits``. The end of the block would undo this change, or the other
+    thread would later restore our limit. Therefore BLAS is limited only if all other threads of the
+    process are daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon
+    threads do not prevent the limit, because they seldom call BLAS. Examples are the threads of our
+    pool, the threads that draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

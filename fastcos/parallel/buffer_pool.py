@@ -27,7 +27,8 @@ _HUGE_PAGE = 2**21
 # The pool is used for arrays of at least this many bytes, because NumPy requests huge pages for
 # arrays of this size.
 _LARGE = 2**22
-# The largest number of freed blocks that the pool keeps, which together fit into working_memory.
+# The pool keeps at most this number of freed blocks, and all of them together must fit into
+# working_memory.
 MAX_FREE_BLOCKS = 4
 # The advice for madvise that allows the system to take back the pages of a block, or None on
 # systems that do not have this advice.

@@ -3,12 +3,12 @@
 This module, and no other module, distinguishes three kinds of rows:
 
 * Mapped rows lie in a memory-mapped file, which is read block by block.
-* Narrow rows are rows in memory with one or two bytes per number, for example int8 or float16;
-  unless kernels can read them directly, they are converted to float32 block by block.
+* Narrow rows are rows in memory with one or two bytes per number, for example int8 or float16. If
+  kernels cannot read a narrow type directly, the rows are converted to float32 block by block.
 * Rows of the third kind are float32 or float64 rows in memory, which need no conversion.
 
 Kernels can read the narrow types int8, float16 and bfloat16. Numba supports neither float16 nor
-bfloat16, so float16 rows are passed to kernels as uint16 and bfloat16 rows as int16, and the
+bfloat16. Therefore float16 rows are passed to kernels as uint16, and bfloat16 rows as int16. The
 kernels convert the numbers in registers (:mod:`fastcos.kernels.pair_scores`).
 """
 
@@ -70,10 +70,11 @@ def as_mapped_rows(
 ) -> Any:
     """Return X as valid rows, or unchanged if the caller reads it block by block.
 
-    Of rows that are returned unchanged, only the shape and the type are checked. on_disk says
-    whether the caller reads mapped rows block by block, and narrow says the same of narrow rows (of
-    one- or two-byte numbers). widen=True converts narrow rows to float32 at once, as a whole, even
-    if narrow is True. or_vector and is_measured are arguments of validation.as_rows.
+    If the rows are returned unchanged, only their shape and type are checked. on_disk says whether
+    the caller reads mapped rows block by block. narrow says whether the caller reads narrow rows
+    (of one- or two-byte numbers) block by block. widen=True converts narrow rows to float32 at
+    once, as a whole, even if narrow is True. or_vector and is_measured are arguments of
+    validation.as_rows.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):
@@ -86,8 +87,8 @@ def as_mapped_rows(
         if is_unchanged and widen:
             is_unchanged, dtype = False, np.float32
         elif is_unchanged and X.size:
-            # Only the first row is passed to as_row_shape, because as_row_shape would convert all
-            # rows to float32 if their type is one of ml_dtypes, such as bfloat16.
+            # Only the first row is passed to as_row_shape. If the type of the rows is one of
+            # ml_dtypes, such as bfloat16, as_row_shape would convert all rows to float32.
             first_rows = X[:1]
     if not is_unchanged:
         return validation.as_rows(
@@ -148,8 +149,8 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) -> validation.Rows:
     """Return rows [lo, hi) of X as valid rows in memory.
 
-    Mapped rows are copied and their pages are released; meanwhile, the operating system is asked to
-    read the next hi - lo rows into its cache. Narrow rows are converted to float32. Rows that are
+    Mapped rows are copied, and their pages are then released. During the copy, the operating system
+    reads the next hi - lo rows into its cache. Narrow rows are converted to float32. Rows that are
     neither mapped nor narrow are already valid rows in memory.
     """
     if not is_read_in_blocks(X):
@@ -161,7 +162,7 @@ def read_rows(name: str, X: Any, lo: int, hi: int, n_threads: int | None = 1) ->
 
 
 def _copied_rows(X: npt.NDArray[Any], lo: int, hi: int, n_threads: int | None) -> npt.NDArray[Any]:
-    """Return a copy of rows [lo, hi) of a map, and have the system read the next rows ahead."""
+    """Return a copy of rows [lo, hi) of a map, while the operating system reads the next rows."""
     read_ahead(X[hi : 2 * hi - lo])
     rows = np.empty((hi - lo, X.shape[1]), X.dtype)
     blocks = parallel.row_blocks(len(rows), max(1, _BYTES_PER_RELEASE // (X.shape[1] * X.itemsize)))
@@ -178,7 +179,7 @@ def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation
 def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
-    """Return the rows of X with these row numbers, which may be none, as valid rows in memory."""
+    """Return the rows of X with these numbers as valid rows in memory; `numbers` may be empty."""
     if not len(numbers) and (is_narrow(X) or is_on_disk(X)):
         return validation.read_only(np.empty((0, X.shape[1]), np.float32))
     if is_narrow(X):
@@ -189,7 +190,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy the requested rows lo to hi - 1, counted in the order in which the file has them."""
+        """Copy the requested rows lo to hi - 1 in the order of ascending row numbers."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]
@@ -224,9 +225,10 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
 
 
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
-    """Return how many rows of X to process at once: all, or if X is mapped, as many as fit.
+    """Return how many rows of X to process at once.
 
-    memory is in bytes.
+    If X is mapped, it is the number of rows that fit into `memory` (in bytes); otherwise, it is the
+    number of all rows.
     """
     if not is_on_disk(X):
         return len(X)
@@ -234,20 +236,21 @@ def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
 
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
-    """Return how many of n rows fit into a share of memory, which is in bytes.
+    """Return how many of n rows fit into a share of `memory` (in bytes).
 
-    ValueError is raised if fewer than _MIN_ROWS rows (or n, if n is smaller) fit.
+    ValueError is raised if the memory is too small for _MIN_ROWS rows, or for n rows if n is
+    smaller.
     """
     validation.check_memory("working_memory", memory, bytes_per_row * min(n, _MIN_ROWS) / share)
     return min(n, int(share * memory / bytes_per_row))
 
 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
-    """Return values by which a later run recognises that its rows are the same as X.
+    """Return values by which a later run recognises whether its rows are equal to X.
 
-    The values for a memory map are the shape and the type of X, the path, the size and the
-    modification time of the file, and the place of X in the file. The values for an array in memory
-    are the shape, the type and a checksum of the numbers.
+    The values for a memory map are the shape and the type of X, and the place of X in its file,
+    together with the path, the size and the modification time of the file. The values for an array
+    in memory are the shape, the type and a checksum of the numbers.
     """
     layout = {"shape": list(X.shape), "dtype": X.dtype.str}
     if is_on_disk(X) and X.filename is not None:

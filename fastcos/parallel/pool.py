@@ -2,10 +2,10 @@
 
 The thread that calls ``run`` runs blocks itself, and the threads of the pool help it. The threads
 of the pool are started at first use and wait for work on a queue. A forked child process starts
-threads of its own. Callers should divide their rows into many small blocks: a thread whose blocks
-need little work takes more blocks, progress is reported between blocks, and Ctrl-C takes effect as
-soon as the running blocks have ended. When ``run`` raises an error, no block is running any more,
-so no thread still writes into the caller's arrays.
+threads of its own. Callers should divide their rows into many small blocks, for three reasons: a
+thread whose blocks need little work takes more blocks, progress is reported between blocks, and
+Ctrl-C takes effect as soon as the running blocks have ended. When ``run`` raises an error, no block
+is running any more, so no thread still writes into the caller's arrays.
 """
 
 import bisect
@@ -45,18 +45,19 @@ _MANY_BLOCKS = 10
 _inside = threading.local()
 
 # The function of the C library that returns the number of the CPU on which the calling thread runs,
-# on Linux. PyDLL does not release the interpreter's lock, which would take longer than the call.
+# on Linux. PyDLL does not release the interpreter's lock, because releasing the lock would take
+# longer than the call.
 _getcpu = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if sys.platform == "linux" else None
 
 
 class _Places:
-    """The CPUs on which helping threads may run, which are all except the CPU of the last caller.
+    """The CPUs on which helping threads may run: all CPUs except that of the last caller.
 
-    Linux often wakes a thread on the CPU of the thread that wakes it; in a virtual machine of KVM,
-    this happens after every pause of a few milliseconds, because a sleeping CPU of a virtual
-    machine does not count as idle. A helping thread that is woken on the caller's CPU would wait
-    for the caller, and a call on two threads would take as long as on one thread
-    (docs/dev/costs.md, "Threads after a pause").
+    If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
+    thread. In a virtual machine of KVM, this happens after every pause of a few milliseconds,
+    because a sleeping CPU of a virtual machine does not count as idle. A helping thread that is
+    woken on the caller's CPU would wait for the caller, and a call on two threads would take as
+    long as on one thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -110,8 +111,9 @@ class _State:
         # None until prange has been tried in this process; afterwards "" if prange is safe, or the
         # reason why prange is not safe.
         self.prange_fault: str | None = None
-        # The lock of every attribute that is being computed, and the number of threads that hold
-        # the lock or wait for it, by the id of the object and the name of the attribute.
+        # The keys are the id of an object, and the name of one of its attributes that is being
+        # computed. The values are the lock of the attribute, and the number of threads that hold
+        # this lock or wait for it.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
@@ -119,7 +121,7 @@ _state = _State()
 
 
 def reset() -> None:
-    """End the threads of the pool, and have the next call of run test again if prange is safe."""
+    """End the threads of the pool; the next call of run tests again whether prange is safe."""
     global _state
     previous, _state = _state, _State(is_forked=_state.is_forked)
     for _ in range(previous.n_threads):
@@ -147,8 +149,8 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
     """Hold the lock of one attribute of one object within the with block.
 
     The lock is created when a thread first asks for it, and is deleted when no thread holds it or
-    waits for it. If a process forks while one of its threads holds the lock, the child starts
-    without the lock, because a thread of the child that asks for the lock would wait for ever.
+    waits for it. If a process forks while one of its threads holds the lock, the lock does not
+    exist in the child. Otherwise, a thread of the child that asks for the lock would wait for ever.
     """
     state, key = _state, (id(owner), name)
     with state.lock:
@@ -169,8 +171,8 @@ class lazy_attribute(Generic[Owner, Value]):
     """A decorator: the method computes the attribute once, at first use; other threads wait for it.
 
     The decorator replaces functools.cached_property for two reasons. On Python 3.11,
-    cached_property has one lock for all instances of a class: if a process forks while one of its
-    threads computes an attribute, the child would wait for ever for the lock. Since Python 3.12,
+    cached_property has one lock for all instances of a class. If a process forked while one of its
+    threads computed an attribute, the child would wait for this lock for ever. Since Python 3.12,
     cached_property has no lock: if eight threads started to search an index at the same time, each
     of them would pack all items.
     """
@@ -188,8 +190,8 @@ class lazy_attribute(Generic[Owner, Value]):
     def __get__(self, instance: Owner | None, owner: type) -> Any:
         if instance is None:
             return self
-        # Once the value is in the __dict__ of the instance, Python reads it there and no longer
-        # calls this method, because a descriptor without __set__ does not override the __dict__.
+        # A descriptor without __set__ does not override the __dict__ of the instance. Once the
+        # value is in the __dict__, Python therefore reads it there and no longer calls this method.
         with attribute_lock(instance, self._name):
             fields = vars(instance)
             if self._name not in fields:
@@ -260,8 +262,9 @@ def run(
     The result must not depend on the order in which the blocks run. If there is only one block, or
     if run is called from inside a block, all blocks run in the calling thread. If rows_kernel is a
     Python function and not a kernel, the blocks run on the pool even if the backend is prange.
-    progress(done, total) is called in the calling thread with the number of finished rows and of
-    all rows; if progress raises an error, no further block starts, and run raises the error.
+    progress(done, total) is called in the calling thread with the number of finished rows and the
+    number of all rows. If progress raises an error, no further block starts, and run raises the
+    error.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
     is_alone = len(blocks) <= 2 or getattr(_inside, "busy", False)
@@ -376,10 +379,10 @@ class _Job:
         The method returns False if helping threads still run blocks after `seconds`; -1 stands for
         no limit.
         """
-        # _running is read before _busy is acquired, because a KeyboardInterrupt between acquire and
-        # release leaves _busy locked although no block is running. If the operating system restarts
-        # interrupted system calls, as it does after an import of polars, every KeyboardInterrupt is
-        # raised between acquire and release.
+        # A KeyboardInterrupt between acquire and release leaves _busy locked, although no block is
+        # running. Therefore _running is read before _busy is acquired. If the operating system
+        # restarts interrupted system calls, as it does after an import of polars, every
+        # KeyboardInterrupt is raised between acquire and release.
         with self._lock:
             if self._running == 0:
                 return True
@@ -402,15 +405,15 @@ class _Job:
                 ended = self._has_ended(-1)
             except KeyboardInterrupt as raised:
                 interrupt = raised
-        # A task that is still in the queue refers to this job, which must not keep the caller's
-        # arrays in memory.
+        # A task that is still in the queue refers to this job, so the job must not keep the
+        # caller's arrays in memory.
         self._arguments = ()
         if interrupt is not None:
             raise interrupt
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
-    """Put a task into the queue `copies` times, so that as many threads of the pool run it.
+    """Put a task into the queue `copies` times, so that this number of threads of the pool run it.
 
     If the pool has fewer than size - 1 threads, the missing threads are started first.
     """

@@ -5,8 +5,8 @@ the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, w
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
 kernels itself. Waiting for about as long as compiling takes solves the ski-rental problem: the
-searches of the process take at most about twice as long as if the process had compiled at the
-start, or never, whichever is better.
+searches of the process take at most about twice as long as with the better of two choices, which
+are to compile at the start or never to compile.
 
 Each row type (such as float32) needs kernels of its own, so each row type becomes ready at its own
 time. A process that has compiled all kernels for a row type marks the type as ready in the code
@@ -120,8 +120,8 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # config.isa() is called only if the user has chosen an instruction set, because it would import
-    # LLVM, which takes 0.4 s, to find the default instruction set.
+    # config.isa() is called only if the user has chosen an instruction set. Otherwise, it would
+    # import LLVM to find the default instruction set, and this import takes 0.4 s.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"

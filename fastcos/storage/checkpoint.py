@@ -70,16 +70,16 @@ class Checkpoint:
     """Arrays with n rows each in a directory, which are written block by block, each block once.
 
     request is a dict of JSON values that contains everything on which the result depends.
-    OccupiedError is raised if the directory holds a run with another request, or an incomplete run
-    of another version of fastcos. arrays contains the shape and the dtype of each array; disk space
-    for all arrays is reserved before the first block is written. block is the number of rows per
-    block; a resumed run uses the block size with which the run was started.
+    OccupiedError is raised if the directory holds a run whose request differs from `request`, or an
+    incomplete run of a different version of fastcos. arrays contains the shape and the dtype of
+    each array; disk space for all arrays is reserved before the first block is written. block is
+    the number of rows per block; a resumed run uses the block size with which the run was started.
 
     Only one thread of one process writes a directory at a time. A second writer of the same
     directory issues a warning that names the first writer, and waits until the first writer has
-    ended; it then finds the complete result, or resumes the run. A checkpoint is a context manager:
-    at the end of the with block, even after an error, it releases its lock, so that the next writer
-    can continue.
+    ended. The second writer then finds the complete result, or resumes the run. A checkpoint is a
+    context manager: at the end of the with block, even after an error, it releases its lock, so
+    that the next writer can continue.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Checkpoint:
                 self._partial.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
-            # The request is checked here, so that a call with another request fails at once instead
-            # of waiting for the lock. FileNotFoundError means that there is no run yet, or that
-            # another writer has just completed the run.
+            # The request is compared with that of the stored run before the wait for the lock, so
+            # that a call whose request differs fails at once. FileNotFoundError means that there is
+            # no run yet, or that another writer has just completed the run.
             with contextlib.suppress(FileNotFoundError):
                 self._check_request(self._partial, request)
             try:
@@ -136,8 +136,9 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # If another writer completed the run between the test of the loop's condition and the
-            # call of mkdir, mkdir created an empty directory, which is removed here.
+            # Another writer may have completed the run between the test of the loop's condition and
+            # the call of mkdir. In this case, mkdir has created an empty directory, which is
+            # removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()
@@ -154,7 +155,7 @@ class Checkpoint:
     def write(self, lo: int, **rows: Array) -> None:
         """Write the rows of the block that starts at row lo, and then set the flag of the block.
 
-        rows are the rows of each array, by the name of the array.
+        `rows` maps the name of each array to the new rows of this array.
         """
         for name in self._names:
             _write_rows(self._partial / f"{name}.npy", lo, rows[name])

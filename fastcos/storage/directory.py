@@ -54,7 +54,7 @@ class StorageError(ValueError):
 
 
 class FastcosFormatError(StorageError):
-    """A stored object is damaged, or is of another kind than the caller wants to open.
+    """A stored object is damaged, or is not of the kind that the caller wants to open.
 
     Examples
     --------
@@ -100,18 +100,18 @@ def save_arrays(
 ) -> str:
     """Write arrays and fields to the directory path, replacing its content; return the checksum.
 
-    Writing is atomic: the directory appears, or changes, in one step. Only one process writes to
-    the directory at a time, and others wait, if the directory can be locked (``locks``); any number
-    of processes may read it at the same time.
+    Writing is atomic: the directory appears, or changes, in one step. If the directory can be
+    locked (``locks``), only one process writes to it at a time, and other writers wait. Any number
+    of processes may read the directory at the same time.
 
     kind is the type of the stored object, for example "LinearMF". arrays contains the arrays to be
     written, by name; each name is a Python identifier. kept_arrays contains the names of arrays
     that are already in the directory and are not written again. expected is the checksum of the
-    content that the caller has read; OccupiedError is raised if the directory has other content, so
-    that no caller overwrites changes that it has not seen. check_replaced is called with the fields
-    in the directory, while this writer holds the lock, and raises an error if they must not be
-    replaced. If check_replaced is passed, the directory must hold an object of the same kind, or
-    must not exist.
+    content that the caller has read. If the content has changed since then, OccupiedError is
+    raised, so that no caller overwrites changes that it has not seen. While this writer holds the
+    lock, check_replaced is called with the fields in the directory, and raises an error if the
+    fields must not be replaced. If check_replaced is passed, the directory must hold an object of
+    the same kind, or must not exist.
     """
     target = validation.as_path("path", path)
     while True:
@@ -196,7 +196,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
     If verify is True, every file is read and compared with its checksum. If verify is False, only
     the header is read, and only the sizes of the array files are checked. FileNotFoundError is
     raised if the directory path does not exist. FastcosFormatError is raised if a file is missing
-    or truncated or fails a check, or if path holds an object of another kind or of another format
+    or truncated or fails a check, or if the object at path has the wrong kind or the wrong format
     version.
     """
     directory = validation.as_path("path", path)
@@ -284,12 +284,13 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write arrays and then a header, which names them and the kept arrays; return its checksum.
+    """Write arrays, then a header that names them and the kept arrays; return its checksum.
 
     kept_entries contains the header entries of arrays that are already in the directory and are not
     written again. expected is the checksum that the directory must still have when its header is
-    replaced. is_locked says whether this writer holds the directory's lock. Without the lock, no
-    file is removed, because another writer may be about to name the file in a new header.
+    replaced. is_locked says whether this writer holds the directory's lock. A writer that does not
+    hold the lock removes no file, because another writer may be about to name the file in a new
+    header.
     """
     # If importlib.metadata were imported at the top of the file, importing fastcos.search would
     # take 20 ms longer.
@@ -299,8 +300,8 @@ def _write(
     try:
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
-    # After an error, for example because the disk is full, the new files are removed, because no
-    # header names them and they would take up space for nothing.
+    # After an error, for example if the disk is full, the new files are removed. No header names
+    # the new files, so they would take up space for nothing.
     except BaseException:
         if is_locked:
             for file in directory.iterdir():
@@ -439,8 +440,9 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
 def _check_entry(header: Path, name: str, entry: Any) -> None:
     """Raise an error if the header entry of the array `name` is invalid.
 
-    An entry is invalid if its file is outside the directory, or if a file of its size cannot
-    contain an array of its shape and type.
+    An entry names a file and states its size, and the shape and type of the array in it. The entry
+    is invalid if the file is outside the directory, or if a file of this size cannot contain an
+    array of this shape and type.
     """
     with refuse_damage(header):
         if not isinstance(entry, dict):

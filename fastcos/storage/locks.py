@@ -7,9 +7,9 @@ file when it releases the lock. If the holder is killed, the operating system re
 the lock file remains, and the next holder uses the same file.
 
 A record lock belongs to a process: it does not exclude other threads of the process, and the
-process loses the lock as soon as it closes any descriptor of the lock file. Therefore each
-directory also has a lock in the memory of this process, which only one of its threads holds at a
-time, and only that thread opens the lock file.
+process loses the lock as soon as it closes any descriptor of the lock file. Therefore this process
+also keeps a lock in memory for each directory. Only one thread of the process at a time holds the
+lock in memory, and only that thread opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
 issued. Writers of a directory that cannot be locked remove no file that another writer may need,
@@ -39,7 +39,7 @@ _ERRORS_OF_HELD_LOCK = (errno.EACCES, errno.EAGAIN)
 
 
 class LockedError(OSError):
-    """Another process or thread holds the lock, or this thread already holds it."""
+    """Another process or thread holds the lock, or the calling thread itself already holds it."""
 
 
 class _ThreadLock:
