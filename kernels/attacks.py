@@ -94,7 +94,7 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
 
     The search first tries to bring all of the k rows that follow units[edge] nearer to x. The
     search then tries to bring each of the n_targets nearest competitors nearer to x. For each of
-    these competitors, it also tries the counterexample that ``certificates.beats`` finds.
+    these competitors, the search also tries the counterexample that ``certificates.beats`` finds.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):

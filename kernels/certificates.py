@@ -127,8 +127,8 @@ def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
     ρ(w) is the norm ratio (norm_ratios). The function considers the total of two sums. The first
-    sum is sum w x (ρ y - m). The second sum is a multiple of sum w (m² - ρ² y²), and it is 0 for ρ
-    = ρ(w). The minimum of the total over w is a concave function of ρ, or of 1/ρ if the multiplier
+    sum is sum w x (ρ y - m). The second sum is a multiple of sum w (m² - ρ² y²), and it is 0 if ρ
+    is ρ(w). The minimum of the total over w is a concave function of ρ, or of 1/ρ if the multiplier
     is negative. Therefore, if the minimum is positive at ρ = first and at ρ = last, the total is
     positive for all ρ from `first` to `last`.
     """
@@ -198,10 +198,10 @@ def beats(x, y, m, K, depth, w):
 def certified_level(x, y, m, bound, radius, levels, depth, w):
     """Return the largest condition up to which y is certified to beat m.
 
-    The function first tries to certify y up to the condition `radius`. If this fails, the function
-    bisects the ascending `levels` between `bound` and `radius`. The caller guarantees that y beats
-    m up to the condition `bound`; the function returns `bound` if it can certify no level above
-    `bound`.
+    The function first tries to certify y up to the condition `radius`. If y cannot be certified up
+    to `radius`, the function bisects the ascending `levels` between `bound` and `radius`. The
+    caller guarantees that y beats m up to the condition `bound`; the function returns `bound` if it
+    can certify no level above `bound`.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius

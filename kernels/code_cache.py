@@ -62,7 +62,8 @@ def cache_directory():
     """Return the cache directory, which need not exist yet, or None if it cannot be determined.
 
     The cache directory cannot be determined if FASTCOS_CACHE_DIR and HOME are not set and the
-    system does not know the user. This happens in a container that runs under an arbitrary user id.
+    system does not know the user. The directory is unknown, for example, in a container that runs
+    under an arbitrary user id.
     """
     if _directory is not None:
         return _directory

@@ -128,9 +128,9 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 
     `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins. For
     each part and each column, `positions` (parts, p) int64 holds the position in the transpose at
-    which the entries of the part in this column start. The array is overwritten. The row numbers
-    and the values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row numbers
-    ascend within a column. `values` is None if the data of X is None.
+    which the entries of the part in this column start. The kernel overwrites `positions`. The row
+    numbers and the values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row
+    numbers ascend within a column. `values` is None if the data of X is None.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 

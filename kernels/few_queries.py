@@ -31,9 +31,9 @@ If kernels are compiled and rows are packed, a search of one query is one call o
 
 The guessed threshold only decides how many slots are scored before a threshold is proved, so every
 r gives the same neighbours. Step 4 may find fewer than k rows, because the guessed threshold was
-too high or because a filter excludes rows. In this case, r is multiplied by 4, and step 4 is
-repeated with the lower threshold, until k rows are found or every slot has been scored. When step 4
-is repeated, no product is computed again, and no slot is scored twice.
+too high or because a filter excludes rows. Then r is multiplied by 4, which lowers the threshold,
+and step 4 is repeated until k rows have been found or every slot has been scored. When step 4 is
+repeated, no product is computed again, and no slot is scored twice.
 
 A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
 *slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides
@@ -101,11 +101,11 @@ class QueryCodes(NamedTuple):
     ----------
     words : int32 array (n * words_per_query,)
         The codes of all queries, one query after the other, 4 codes per word. If ``multiply_run``
-        reads this array, each word is repeated 8 times, except with AMX.
+        reads the words, each word is repeated 8 times, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
-        For each query, the number that is added to the products of its codes. It is -128 times the
-        sum of the codes, because 128 is added to the codes of items.
+        For each query, the number that is added to the products of its codes. The number is -128
+        times the sum of the codes, because 128 is added to the codes of items.
     bound_terms : float32 array (4, 32)
         The bound terms of each query, in the rows that ``simd.panel`` names.
     steps : float32 array (32,)
@@ -244,8 +244,9 @@ def multiply_codes(
     """Multiply the codes of every slot of panels first to last by the codes of some queries.
 
     The products are written to `products`, and the largest product of each panel is written to
-    `largest_products`. In both arrays, panel lo is the first panel. A run of panels is compared
-    with all queries before the next panels are read, so each panel is read from memory only once.
+    `largest_products`. In `products` and `largest_products`, panel lo is the first panel. A run of
+    panels is compared with all queries before the next panels are read, so each panel is read from
+    memory only once.
     """
     panels_per_run, size = last - first, PANEL * items.words
     if last_query - first_query > 1:

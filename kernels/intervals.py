@@ -195,8 +195,8 @@ def worst_nonnegative(x, y, K, w):
     The smallest cosine is the maximum, over all t > 0, of the minimum over w of 2 sum w x y / sum w
     (t x² + y²/t). For each t, the minimum over w is attained at a vertex of the box, and every
     vertex gives an upper bound on the minimum for every t. The algorithm keeps two vertices and the
-    two upper bounds that these vertices give. It next tries the t at which the lower of the two
-    upper bounds is highest.
+    two upper bounds that these vertices give. The algorithm next tries the t at which the lower of
+    the two upper bounds is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -243,8 +243,8 @@ def box_intervals(lo, hi, pairs, K, ends, weights):
 
     `pairs` is a RowPairs. The lowest and the highest cosine of each pair are written to `ends` (n,
     2) float64; both are NaN if a row is zero. The weights at which the pair has the lowest and the
-    highest cosine are written to `weights` (n, 2, d) float64. All weights are 1 if a row is zero.
-    The kernel takes O(d²) time per pair.
+    highest cosine are written to `weights` (n, 2, d) float64. If a row of a pair is zero, all
+    weights of the pair are 1. The kernel takes O(d²) time per pair.
     """
     x, y, x_norms, y_norms = pairs.x, pairs.y, pairs.x_norms, pairs.y_norms
     d = x.shape[1]

@@ -6,8 +6,8 @@ read 64 bits at a time. If all values are 1, 64 bits hold four item numbers. If 
 item number, and the upper 16 bits hold the value. The columns are numbered such that short lists
 are ordered by length. If lists of the same length follow each other, the CPU mispredicts the end of
 a list less often. If items are packed with their values and lists are ordered by length, a search
-of the Magic: The Gathering decks is 1.3 times as fast. The lists of these decks have 31 entries on
-average.
+of the Magic: The Gathering decks is 1.3 times as fast. In the Magic: The Gathering decks, a list
+has 31 entries on average.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The decorators of the kernels, which import Numba only to compile a kernel or to load its code.
+"""The decorators of the kernels; they import Numba only to compile a kernel or to load its code.
 
 A wheel with native code needs neither Numba nor llvmlite: see ``native``.
 """

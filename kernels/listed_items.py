@@ -13,8 +13,8 @@ from .simd.memory import prefetch_row
 from .simd.pair_products import square_and_product, squared_distance
 
 # The prefetch distance: while one row is scored, the row this many rows later is prefetched. With a
-# distance of 8 rows, scoring 100 candidates of 768 columns for each of 1,000 queries takes 21 ms;
-# with a distance of 2 rows and prefetches into the first-level cache, it takes 27 ms.
+# distance of 8 rows, scoring 100 candidates of 768 columns for each of 1,000 queries takes 21 ms.
+# With a distance of 2 rows and prefetches into the first-level cache, it takes 27 ms.
 _AHEAD = 8
 
 
@@ -22,12 +22,12 @@ _AHEAD = 8
 def score_listed_items(lo, hi, scoring, query_numbers, rows, min_norm, scores):
     """Set scores[e] to the score of query query_numbers[e] and item rows[e], for lo <= e < hi.
 
-    `scoring` is a PairScoring. Its fields item_norms and item_offsets are not read, because the
-    kernel computes the norms itself and adds no offsets. `query_numbers` and `rows` (m,) are int64,
-    and the pairs of one query follow each other. The output `scores` (m,) float64 holds the scores
-    that pair_scores.score_pairs computes without offsets. A score is NaN if the norm of the item is
-    not finite or is below min_norm. The kernel takes O((hi - lo) d) time, where d is the number of
-    columns, and allocates O(d) memory.
+    `scoring` is a PairScoring. The fields item_norms and item_offsets of `scoring` are not read,
+    because the kernel computes the norms itself and adds no offsets. `query_numbers` and `rows`
+    (m,) are int64, and the pairs of one query follow each other. The output `scores` (m,) float64
+    holds the scores that pair_scores.score_pairs computes without offsets. A score is NaN if the
+    norm of the item is not finite or is below min_norm. The kernel takes O((hi - lo) d) time, where
+    d is the number of columns, and allocates O(d) memory.
     """
     metric_type, queries, items = scoring.metric_type, scoring.queries, scoring.items
     depth, last = items.shape[1], -1

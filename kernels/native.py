@@ -40,14 +40,14 @@ _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
 # in this set, because they may behave differently.
 _ARRAYS = frozenset((np.ndarray, np.memmap))
 # The Python types that kernels accept in addition to arrays and NumPy numbers, each with its format
-# character for the module struct.
+# character for the module `struct`.
 _PYTHON = {
     "bool": (bool, "q"),
     "int": (int, "q"),
     "float": (float, "d"),
     "NoneType": (type(None), "q"),
 }
-# The format characters for the module struct, by the kind and the size of a NumPy number.
+# The format characters for the module `struct`, by the kind and the size of a NumPy number.
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 

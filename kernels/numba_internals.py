@@ -125,7 +125,7 @@ HAS_INTERMEDIATE_CODE = (
     and _have(_Context, "insert_user_function")
 )
 
-# Numba's lock. Only the thread that holds this lock compiles, in the whole process.
+# Numba's lock. In the whole process, only the thread that holds this lock compiles.
 compiler_lock = threading.RLock() if _global_lock is None else _global_lock
 
 
@@ -182,9 +182,9 @@ class _Cache:
         """Return the stored code of a signature, or None; warn if the stored code is unusable."""
         try:
             # Loaded code calls Numba's runtime, so the runtime is initialised. Numba's own cache
-            # would refresh the whole context instead. Such a refresh imports SciPy and Numba's
-            # types for NumPy, which takes 0.85 s in every process. A compilation refreshes the
-            # context itself.
+            # would refresh the whole context at this point. The refresh would import SciPy and
+            # Numba's types for NumPy, which takes 0.85 s in every process. A compilation refreshes
+            # the context itself.
             _runtime.initialize(target_context)
             for key in _keys(signature, target_context):
                 content = self._files.load(key)
@@ -214,8 +214,8 @@ class _Cache:
     def _reduce(self, compiled):
         """Return tuples that can be pickled and from which ``_rebuild`` makes the compiled code."""
         # The environments of Numba's helper functions are left out. Numba needs these environments
-        # only to raise errors, and kernels never raise errors. Loading them would import SciPy,
-        # which takes 0.35 s in every process.
+        # only to raise errors, and kernels never raise errors. Loading the environments would
+        # import SciPy, which takes 0.35 s in every process.
         *parts, environments = compiled._reduce()
         own = (e for e in environments if e.globals["__name__"].startswith(__package__))
         return (*parts, tuple(own))

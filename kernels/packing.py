@@ -43,7 +43,7 @@ from .simd.quantise import load_elements, measure_row, quantise_row
 # A bound on the rounding errors of an inner product of rows x and y, relative to |x||y|. SLACK
 # covers the rotation of both rows, their rounding to float32, and the rounding of thresholds.
 SLACK = np.float32(2.0**-16)
-# The norm of a row of up to 65,000 columns is computed in float32 by 16 partial sums. It is
+# The norm of a row of up to 65,000 columns is computed in float32 by 16 partial sums. The norm is
 # multiplied by this factor, so that it is an upper bound in spite of rounding errors.
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
 # A bound on the norm of those entries of a row whose squares underflow in float32, for rows of norm
@@ -153,7 +153,7 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     A chunk consists of 8 panels. `layout` is a PanelLayout, `rows` is a ScaledRows (m, d), and
     `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of panels holds
     the number of the row in each slot, and is changed in place: the rows of a chunk are sorted by
-    their largest entries. They are sorted because the largest entry of a panel determines the
+    their largest entries. The rows are sorted because the largest entry of a panel determines the
     quantisation step of all rows of the panel. The other arrays of panels are outputs. The kernel
     allocates 1 kB per column.
     """

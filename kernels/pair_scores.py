@@ -1,10 +1,10 @@
 """The float64 score of a pair of rows, which every exact dense search returns.
 
-A score is a sum over the columns of two rows. It is computed in 16 partial sums, called lanes: the
-term of column j is added to lane j mod 16. The 16 lanes are then added pairwise: lanes l and l + 8,
-then lanes l and l + 4, and so on. Finally, the terms of the last d mod 16 columns are added one by
-one. No operation is reassociated, and a multiplication and an addition are fused only where fusing
-does not change the rounding. Therefore, a score has the same bits on every CPU.
+A score is a sum over the columns of two rows. The sum is computed in 16 partial sums, called lanes:
+the term of column j is added to lane j mod 16. The 16 lanes are then added pairwise: first lanes
+l and l + 8, then lanes l and l + 4, and so on. Finally, the terms of the last d mod 16 columns are
+added one by one. No operation is reassociated, and a multiplication and an addition are fused only where
+fusing does not change the rounding. Therefore, a score has the same bits on every CPU.
 
 Numbers of one or two bytes are widened to floats in registers. Numba has neither float16 nor
 bfloat16, so the bits of float16 numbers are passed as an array of uint16, and the bits of bfloat16
@@ -51,8 +51,8 @@ def score_pairs(
     is empty if all offsets are 0. `rows` holds item numbers, and `scores` is float64. With DOT, a
     score is the inner product of x and y, plus the offset. With COSINE, a score is the inner
     product divided by |x| |y| and clipped to [-1, 1], or 0 if a norm is 0. With EUCLIDEAN, a score
-    is -|x - y|^2, computed from differences. Computing it from norms and an inner product would
-    lose significant digits for near-duplicates.
+    is -|x - y|^2, computed from differences. Computing the score from norms and an inner product
+    would lose significant digits for near-duplicates.
     """
     depth = items.shape[1]
     start = query * depth

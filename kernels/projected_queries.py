@@ -2,12 +2,12 @@
 
 The kernel follows the steps of ``few_queries``, except that the full codes of most slots are not
 multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
-panel is computed. The estimated threshold is the r-th largest of these scores, where r is the
-setting sample_rank. In the panels outside the sample, the projected codes are multiplied first
-(``projection_filter``), and the full codes are multiplied only for the slots whose upper bounds
-reach the estimated threshold. If the k-th best score shows at the end that the estimated threshold
-was too high, the query is compared with the full codes of all slots. Therefore, no neighbour is
-lost.
+panel is computed. The estimated threshold is the r-th largest of the sampled panels' largest
+scores, where r is the setting sample_rank. In the panels outside the sample, the projected codes
+are multiplied first (``projection_filter``). The full codes are then multiplied only for the slots
+whose upper bounds reach the estimated threshold. If the k-th best score shows at the end that the
+estimated threshold was too high, the query is compared with the full codes of all slots. Therefore,
+no neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. Queries
 that are unlike the items do not gain from the projection, and stop using it after a few panels.
@@ -194,8 +194,8 @@ def _search_other_panels(
         if (panel - lo) % stride == stride // 2:
             continue
         if panel == raise_at:
-            # The r-th best score rises with the number of searched items. Whenever this number has
-            # doubled, the threshold is raised, so that it drops more slots.
+            # The r-th best score rises with the number of searched items. Whenever the number of
+            # searched items has doubled, the threshold is raised, so that it drops more slots.
             for i in range(n):
                 _raise_threshold(
                     i, lo, hi, settings.first_rank, items, codes, largest_products, buffers

@@ -175,7 +175,7 @@ def _project_items(
 
 @kernel
 def arrange_by_item(lo, hi, words, by_group, by_item):
-    """Copy panels lo to hi of by_group, laid out by groups, to by_item, laid out by item.
+    """Copy panels lo to hi from by_group (laid out by groups) to by_item (laid out by item).
 
     The layouts are described in ``simd.panel``. `by_group` and `by_item` are flat arrays of panels
     whose rows have `words` words.

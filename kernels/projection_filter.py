@@ -103,9 +103,9 @@ def find_hits_by_projection(isa, p, q, items, block):
     """Write the hits of item panel p with query panel q to block.hits.
 
     The hits are the pairs that may reach the threshold of their query. The function returns the
-    number of hits. It returns -1 if there are no projected codes, or if multiplying the full codes
-    of the tile takes less time. The hits have the format of ``list_tile_hits``, and block.scores
-    receives the products of the full codes of the hits.
+    number of hits. The function returns -1 if there are no projected codes, or if multiplying the
+    full codes of the tile takes less time. The hits have the format of ``list_tile_hits``, and
+    block.scores receives the products of the full codes of the hits.
     """
     if items.projection.words == 0 or block.projected.uses_full_codes[q]:
         return -1

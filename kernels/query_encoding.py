@@ -30,8 +30,8 @@ _MAX_OFFSET_WEIGHT = 2.0**20
 # with an item neither overflow nor vanish, provided that the item can be scored at all.
 _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
 # If products are added in int16, they are added in groups of neighbouring codes. In each group, the
-# sum of a query's positive codes is at most this number, and so is the sum of the magnitudes of its
-# negative codes.
+# positive codes of a query add up to at most this number, and so do the magnitudes of its negative
+# codes.
 _LARGEST_INT16_SUM = 128
 
 
@@ -146,8 +146,8 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
     Items are scaled, shifted, rotated and quantised by the same steps. The function returns four
     numbers: the quantisation step, a bound on the norm of the encoded row, a bound on the norm of
     the residual, and the correction of products. The correction is -128 times the sum of the codes.
-    The codes are written to `codes` (padded_width(max(d, 16)),) int8. After the call, `buffer`,
-    which has the same length as `codes`, holds the row before quantisation; `measured` (2,) is
+    The codes are written to `codes` (padded_width(max(d, 16)),) int8. After the call, `buffer`
+    holds the row before quantisation; it has the same length as `codes`. `measured` (2,) is
     overwritten. If the instruction set has no codes, the row is not quantised, so the step is 1 and
     the residual is 0.
     """

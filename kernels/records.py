@@ -474,9 +474,9 @@ class SearchResults(NamedTuple):
         by row number.
     unproved : float32 array (n,)
         For each query, the largest threshold, expressed as K, by which one of the best k rows may
-        have been dropped. The entry is -3e38 if there is no such threshold. The query must be
-        searched again unless its k-th best score among all panels reaches the threshold in this
-        array.
+        have been dropped. If no threshold may have dropped a best row, the entry is -3e38. The
+        query must be searched again unless its k-th best score among all panels reaches the
+        threshold in this array.
 
     If a kernel performs a whole search, the arrays thresholds and unproved are empty.
     """
@@ -529,7 +529,7 @@ class DistinctResults(NamedTuple):
     """The neighbours of u distinct queries, best first, as arrays rows and scores (u, w).
 
     The array rows is padded with -1. `distinct_query` (n,) holds, for each of n queries, the number
-    of the distinct query that has equal entries.
+    of the distinct query that is equal to it.
     """
 
     distinct_query: Any
@@ -612,10 +612,10 @@ class CertificateSearch(NamedTuple):
 class Attacks(NamedTuple):
     """The settings of ``attacks.attacked_radii``, which looks for rescalings that drop a neighbour.
 
-    `n_targets` is the number of competitors that an attack tries to bring nearer, one after
-    another. `certified` (n, k) holds the condition up to which each neighbour is certified to
-    remain a neighbour. No attack is needed up to this condition. `levels` and `depth` are described
-    in CertificateSearch.
+    `n_targets` is the number of competitors that an attack tries to bring nearer to the row, one
+    after another. `certified` (n, k) holds the condition up to which each neighbour is certified to
+    remain a neighbour. No attack is needed up to the certified condition. `levels` and `depth` are
+    described in CertificateSearch.
     """
 
     n_targets: Any

@@ -1,7 +1,7 @@
 """Row transforms of the similarity measures, and scores of candidate lists.
 
-A transformed row depends only on the original row, not on the other rows of the call. Equal rows
-therefore remain equal after the transform, so their scores are equal, and they are ordered by item
+A transformed row depends only on the original row, not on the other rows of the call. Items with
+equal rows therefore remain equal after the transform, have equal scores, and are ordered by item
 number. A matrix product by BLAS, unlike these kernels, may give different results for equal rows.
 """
 
@@ -141,8 +141,8 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scor
     The recos similarity is the inner product of two rows, divided by the magnitude of the inner
     product of their sorted entries. If the inner product of the rows is negative, the sorted
     entries of the query are taken in descending order. If the recos similarity is undefined, 0 is
-    written. `queries` (n, d) and `items` (p, d) have one dtype, and `sorted_queries` and
-    `sorted_items` hold the same rows with the entries of each row in ascending order. `lists` (n,
+    written. `queries` (n, d) and `items` (p, d) have the same dtype. `sorted_queries` and
+    `sorted_items` hold the same rows, with the entries of each row in ascending order. `lists` (n,
     c) int64 holds item numbers and is padded with -1. The output `scores` (n, c) float64 is -inf
     for padding. The kernel takes O((hi - lo) c d) time.
     """

@@ -27,10 +27,10 @@ def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
     The algorithm is quickselect, which takes O(count) time on average. For each value, the
-    partition swaps two values. It then adds the result of a comparison, 0 or 1, to the position at
-    which its first part ends. The partition therefore has no branch that a CPU could mispredict.
-    For 100 to 500 values, which is the usual number of candidates of a query, the partition without
-    a branch is 2.5 times as fast as one with a branch.
+    partition swaps two values. The partition then adds the result of a comparison, 0 or 1, to the
+    position at which its first part ends. The partition therefore has no branch that a CPU could
+    mispredict. For 100 to 500 values, which is the usual number of candidates of a query, the
+    partition without a branch is 2.5 times as fast as one with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -90,7 +90,7 @@ def sort_best_first(keys, rows, count):
     No two entries may have the same row. A key that is NaN, which only damaged rows have, is
     replaced with -inf. Lists of medium length are sorted by counting, for each entry, the entries
     that precede it. Sorting by counting has no branch, and is 3 times as fast as Shell's sort for
-    100 entries. Shorter and longer lists are sorted by Shell's sort.
+    100 entries. Short and long lists are sorted by Shell's sort.
     """
     _replace_nan(keys, count)
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:

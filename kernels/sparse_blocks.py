@@ -1,12 +1,12 @@
 """The products X A and X'(X Q), by blocks of rows of X, for dense factors that exceed the cache.
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
-the rows of X are long, Y_b is summed over one range of columns of X at a time. The corresponding
-rows of Q then stay in the second-level cache as well. X_b'Y_b is summed column by column with the
-transpose of the block. Z = X'(X Q) is read and written sequentially, once per block. The row-wise
-algorithm (``sparse``), in contrast, updates random rows of Z, one per non-zero. For 18 million
-non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is twice as fast
-as computing it row by row.
+the rows of X are long, Y_b is summed over one range of columns of X at a time. The rows of Q that
+belong to this range of columns then stay in the second-level cache as well. X_b'Y_b is summed
+column by column with the transpose of the block. Z = X'(X Q) is read and written sequentially, once
+per block. The row-wise algorithm (``sparse``), in contrast, updates random rows of Z, one per
+non-zero. For 18 million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by
+blocks is twice as fast as computing it row by row.
 
 Products are added in the same order as in the row-wise algorithm, so the results of both algorithms
 are bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel

@@ -21,8 +21,8 @@ from .select import keep_best, kth_largest, write_best
 from .simd.arithmetic import lowest_bit
 from .simd.sums_above import CHUNK, GROUP, largest_of_groups, sums_reaching
 
-# The number of sums is padded to a multiple of this number. It is GROUP times 16, because a 512-bit
-# register holds 16 float32 numbers.
+# The number of sums is padded to a multiple of this number. The multiple is GROUP times 16, because
+# a 512-bit register holds 16 float32 numbers.
 STRIP = 256
 # A threshold is multiplied by this factor before it is compared with float32 scores, so that the
 # four rounding errors of such a comparison drop no item.
@@ -58,8 +58,8 @@ class Items(NamedTuple):
     list_items : array (nnz,)
         The item numbers of all lists, which ascend within each list.
     list_values : array (nnz,) or None
-        The values that belong to list_items, or None if all values are 1 or if list_items also
-        contains the values (see ``inverted_lists``).
+        The values that belong to list_items. The field is None if all values are 1, or if
+        list_items also contains the values (see ``inverted_lists``).
     norms : float64 array (m,)
         The norms of the items.
     factors : float32 or float64 array (m rounded up to a multiple of STRIP,)
@@ -117,11 +117,11 @@ def _passes_filters(self_row, excluded, j):
 def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
 
-    The items are divided into groups, and the largest scaled sum of each group is computed. The
-    result is the (k + n_excluded)-th largest of the groups' maxima. It is a lower bound, because k
-    + n_excluded groups each contain an item whose scaled sum is at least as large. If fewer than k
-    + n_excluded groups have a positive maximum, the smallest positive number is returned. `maxima`
-    has one entry per group and is overwritten.
+    The items are divided into groups, and the largest scaled sum of each group is computed. Let r
+    be k + n_excluded. The result is the r-th largest of the groups' maxima, which is a lower bound,
+    because r groups each contain an item whose scaled sum is at least as large. If fewer than r
+    groups have a positive maximum, the smallest positive number is returned. `maxima` has one entry
+    per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP

@@ -19,8 +19,9 @@ from .simd.tall_skinny import (
     cross_16,
 )
 
-# The number of rows of the basis that are read in one pass. These rows then stay in the first-level
-# cache. With 256 rows, the product takes twice as long, because hardware prefetching fails.
+# The number of rows of the basis that are read in one pass. The rows that are read in one pass stay
+# in the first-level cache. With 256 rows, the product takes twice as long, because hardware
+# prefetching fails.
 _ROWS = 64
 
 
@@ -30,8 +31,8 @@ def cross_parts(lo, hi, boundaries, B, Z, C):
 
     The kernel processes the parts lo to hi. `boundaries` (parts + 1,) int64 holds the row at which
     each part begins. `B` (p, c), `Z` (p, w) and the output `C` (parts, m, w) have one float type
-    and C order. The number c must be at least m, rounded up to a multiple of 8. The kernel takes
-    O(rows m w) time.
+    and C order. The number c must be at least m', where m' is m rounded up to a multiple of 8. The
+    kernel takes O(rows m w) time.
     """
     width = Z.shape[1]
     for part in range(lo, hi):

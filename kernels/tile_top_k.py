@@ -1,20 +1,20 @@
 """Exact top-k of many queries: candidates are collected in tiles, and rescored in float64.
 
-Threshold. The first threshold tau of a query is an estimate. To obtain it, the kernel computes the
-largest score of each panel of a sample of panels, and takes the r-th largest of these scores for a
-given rank r. The panels in the first half of the sample are scored twice, the first time only to
-estimate tau. While the panels in the second half of the sample are scored, the estimate of tau
-rises, and candidates are collected. A candidate of a query is a slot (the position of a packed
-item) whose tile score reaches tau, and each query has a buffer of candidates. When the buffer of a
-query is full, and at the end of the search, the k candidates with the best tile scores are scored
-in float64. The k-th best of these float64 scores is a lower bound of the k-th best of all scores,
-and becomes the next tau. The new tau is close to the k-th best score, because the candidates with
-the best tile scores are nearly the best k. The other candidates in the buffer are scored in float64
-only if their upper bounds reach the new tau. All candidates of a full buffer are scored if more
-than half of them reach the new tau, because there are many near-duplicates. If few candidates
-remain at the end of a block, all of them are scored as well. At the end of a search, the k-th best
-score of a query shows whether the estimate of tau was low enough. If the estimate was too high, the
-query is marked and searched again without an estimate.
+Threshold. The first threshold tau of a query is an estimate. The kernel computes the largest score
+of each panel of a sample of panels, and takes the r-th largest of these scores as tau, for a given
+rank r. The panels in the first half of the sample are scored twice, the first time only to estimate
+tau. While the panels in the second half of the sample are scored, the estimate of tau rises, and
+candidates are collected. A candidate of a query is a slot (the position of a packed item) whose
+tile score reaches tau, and each query has a buffer of candidates. When the buffer of a query is
+full, and at the end of the search, the k candidates with the best tile scores are scored in
+float64. The k-th best of these float64 scores is a lower bound of the k-th best of all scores, and
+becomes the next tau. The new tau is close to the k-th best score, because the candidates with the
+best tile scores are nearly the best k. The other candidates in the buffer are scored in float64
+only if their upper bounds reach the new tau. If more than half of the candidates of a full buffer
+reach the new tau, because there are many near-duplicates, all candidates of the buffer are scored.
+If few candidates remain at the end of a block, all of them are scored as well. At the end of a
+search, the k-th best score of a query shows whether the estimate of tau was low enough. If the
+estimate was too high, the query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Each task writes the k-th best score that it
@@ -23,15 +23,16 @@ show that results do not depend on the numbers that a task reads in the shared a
 
 - Every value that a task writes to the shared array is a lower bound of the k-th best score among
   all panels, because k rows with at least this score have been scored. An update may be delayed, or
-  may be lost because two tasks write at once. In both cases, an older and therefore lower bound
-  remains, so fewer pairs are dropped.
+  may be lost because two tasks write at once. After a delayed or lost update, an older and
+  therefore lower bound remains, so fewer pairs are dropped.
 - Even if a value in the shared array were wrong, results would be exact. A task reports its last
   threshold for a query as ``unproved`` if the k-th best score that the task found is lower. The
   reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
   or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
-  which it was dropped. When the results of all ranges have been merged, the k-th best score of a
-  query may be below one of the reported thresholds. Such a query is searched again without
-  estimates and, if necessary, once more without sharing. NaN never becomes a threshold.
+  which it was dropped. A query is searched again if its k-th best score, after the results of all
+  ranges have been merged, is below one of the reported thresholds. The second search of a query
+  uses no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
+  threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
 the order of the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7
@@ -77,8 +78,8 @@ from .tiles import numbers_below
 # thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # An unproved threshold is rounded up by this share of SLACK. A shared threshold that another task
-# has proved was rounded down by all of SLACK (_lowered). Even after a share of
-# SLACK has been added to it, this threshold does not exceed the k-th best score.
+# has proved was rounded down by the whole of SLACK (_lowered). Even after a share of SLACK has been
+# added to it, this threshold does not exceed the k-th best score.
 _ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.
@@ -149,7 +150,7 @@ class _Scratch(NamedTuple):
 
 @kernel
 def _buffers(n, k, capacity, packed):
-    """Return _Candidates without candidates, and _Scratch for tile scores of the type of packed."""
+    """Return empty _Candidates, and _Scratch for tile scores of the type of `packed`."""
     counts, lengths, kth_scores = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     counts[:], lengths[:], kth_scores[:] = 0, 0, -np.inf
     candidates = _Candidates(
@@ -338,7 +339,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
     """Pair each query i of the block with its first front_counts[i] candidates; return the pairs.
 
     The function returns the query and the row of each pair, and the order in which the pairs are to
-    be scored. This order visits the items roughly in the order of memory.
+    be scored. The returned order visits the items roughly in the order of memory.
     """
     total = 0
     for n_front in front_counts:
@@ -517,8 +518,8 @@ def search_block(lo, hi, items, queries, batch, settings, results):
     `items` is an Items, `queries` is a Queries, `batch` (n',) int64 holds query numbers, `settings`
     is a PanelSettings, and `results` is a SearchResults. The neighbours of query batch[i] are
     written to row batch[i] of the arrays of results. The tiles perform O((hi - lo) m d) operations.
-    The kernel allocates memory for the packed queries. It also allocates 36 capacity + 24 k + 4
-    sample_rank bytes per query, up to 5 bytes per panel, and 56 capacity + 32 k bytes per call.
+    Besides the packed queries, the kernel allocates 36 capacity + 24 k + 4 sample_rank bytes per
+    query, up to 5 bytes per panel, and 56 capacity + 32 k bytes per call.
     """
     n, k = hi - lo, results.rows.shape[1]
     n_panels = settings.last_panel - settings.first_panel
@@ -624,7 +625,7 @@ def _search_whole_block(
 ):
     """Find the best k rows of a range of panels for queries first to last, without using Python.
 
-    This kernel itself performs some steps that other searches of blocks leave to Python. It
+    This kernel itself performs some steps that other searches of blocks leave to Python. The kernel
     computes the norms and the scaling of the queries, searches with estimated thresholds, and
     searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
     columns, computing norms and scaling in Python would take longer than the search. The results

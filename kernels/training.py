@@ -83,8 +83,8 @@ class StepByItem(NamedTuple):
     """The interactions of one step, grouped by item.
 
     `starts`, `users` and `entries` form the transpose of the CSR matrix of the step. The users of
-    item i are users[starts[i] : starts[i + 1]]. The positions of the interactions of item i in the
-    values (nnz,) of the CSR matrix are entries[starts[i] : starts[i + 1]].
+    item i are users[starts[i] : starts[i + 1]]. The interactions of item i have the positions
+    entries[starts[i] : starts[i + 1]] in the values (nnz,) of the CSR matrix.
     """
 
     starts: Any

@@ -115,8 +115,8 @@ def climb(lo, hi, units, lists, search, weights, counts):
     ``perturbations`` have been flipped. The climb ends when count_lost has been called n_counts
     times or all rounds are over. `units` (d, p) float32 holds the transposed unit rows, `lists` is
     an EdgeLists, and `search` is a LocalSearch. `weights` (s, d) float32 holds the weights, 1 or K,
-    with which each climb starts. They are replaced with the best weights of the climb. The numbers
-    of edges lost under the best weights are written to `counts` (s,) int64.
+    with which each climb starts. At the end, `weights` holds the best weights of each climb. The
+    numbers of edges lost under the best weights are written to `counts` (s,) int64.
     """
     rows, neighbors, lengths, k = lists
     ends, n_counts, orders, perturbations = search

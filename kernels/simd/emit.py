@@ -4,7 +4,7 @@ Numba has no vector type, and on many CPUs its vectoriser uses only 256-bit regi
 that determine the speed of fastcos are therefore written as vector IR. LLVM splits vectors that are
 wider than the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the
 same bits on every CPU. LLVM also has intrinsics that are named after an instruction set, such as
-llvm.x86.avx2.pmadd.wd. Only code that calls one of these intrinsics requires a CPU with the
+llvm.x86.avx2.pmadd.wd. Code that calls an intrinsic of an instruction set requires a CPU with this
 instruction set.
 """
 

@@ -106,7 +106,7 @@ def list_panel_hits_by_projection(
 ):  # fmt: skip
     """Write the items of a panel that list_tile_hits_by_projection would list for one query.
 
-    The positions of the listed items in the panel are written to hits, from hit0 on, and the
+    The positions of the listed items in the panel are written to `hits`, from hit0 on. The
     intrinsic returns the number of listed items. For the arguments from `items` to `correction`,
     see multiply_run. The arguments from `bound_terms` to `remainder_norms` are those that
     list_tile_hits_by_projection takes for the first panel of queries. The intrinsic works only for
@@ -180,9 +180,9 @@ class _ProjectionBound:
     """The values that decide whether the score of projected codes is a hit.
 
     The score v of an item and a query is a hit if v + t r >= bound. The norms of the remainders are
-    t for the query and r for the item. They are scaled such that t r can be added to a product of
-    codes. The number `bound` is 1 less than the smallest product of codes with which the item may
-    reach the threshold of the query. The scores of rows of up to 1,024 columns are represented
+    t for the query and r for the item. The norms are scaled such that t r can be added to a product
+    of codes. The number `bound` is 1 less than the smallest product of codes with which the item
+    may reach the threshold of the query. The scores of rows of up to 1,024 columns are represented
     exactly in float32.
     """
 

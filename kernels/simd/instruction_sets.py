@@ -47,8 +47,8 @@ class AMX(InstructionSet, namedtuple("AMX", ())):
     __slots__ = ()
     name = "amx"
     has_codes = has_tile_registers = True
-    # A CPU with tile registers also has AVX-512 with VNNI, which is used if there is only one
-    # query.
+    # A CPU with tile registers also has AVX-512 with VNNI. If there is only one query, its codes
+    # are multiplied with AVX-512.
     int8_lanes, int8_sums = 16, 16
     float_rows, float_lanes = 8, 16
 
@@ -78,8 +78,8 @@ class AVX2(InstructionSet, namedtuple("AVX2", ())):
 
     The 64 products belong to two words in each of 8 lanes. The instruction vpmaddubsw adds the
     products of two neighbouring codes in int16, and vpaddw adds the results of the two words in
-    int16. Then vpmaddwd widens the sums to int32, and vpaddd adds them to the totals. Widening
-    every result of vpmaddubsw separately would take six instructions instead of five.
+    int16. The instruction vpmaddwd widens the sums to int32, and vpaddd adds them to the totals.
+    Widening every result of vpmaddubsw separately would take six instructions instead of five.
     """
 
     __slots__ = ()

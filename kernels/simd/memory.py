@@ -79,8 +79,8 @@ def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
     The arrays that a kernel receives are read-only. A kernel may call another kernel with arrays
-    that it has received, and also with arrays that it has created. It should make the created
-    arrays read-only, too, so that the called kernel is compiled only once.
+    that it has received, and also with arrays that it has created. If the created arrays are made
+    read-only, too, the called kernel is compiled only once.
     """
 
     def codegen(context, builder, signature, arguments):

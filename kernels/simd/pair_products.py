@@ -155,7 +155,7 @@ def _emit_two(difference):
 
 
 def _term(dtypes, difference):
-    """Return a function for _emit_sums that adds x y or, if difference is true, (x - y)^2."""
+    """Return the function `add` of _emit_sums: it adds x y or, if difference is true, (x - y)^2."""
     is_exact = not difference and all(dtype.bitwidth <= 32 for dtype in dtypes)
 
     def add(builder, sums, elements):

@@ -102,7 +102,7 @@ def measure_row(typingctx, x, out):
 
 @intrinsic
 def largest_group_sum(typingctx, isa, x):
-    """Return the largest sum, in magnitude, of the numbers of one sign in a group of x.
+    """Sum the positive and the negative numbers of each group of x; return the largest magnitude.
 
     `x` (16 m,) is float32. A group consists of those numbers of x whose products with another row
     are added in int16. A word consists of 4 neighbouring numbers. Among int16_words neighbouring

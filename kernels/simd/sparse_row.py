@@ -130,8 +130,8 @@ class _RowCode:
     def for_each_entry_ahead(self, carried, step, panel, is_ahead):
         """Emit the loop of ``for_each_entry``; the loop prefetches rows if is_ahead is true.
 
-        The loop is emitted twice, because is_ahead is known only at run time. One of the two copies
-        prefetches: while it processes a non-zero, it prefetches the row of the panel for the
+        The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
+        prefetches rows: while it processes a non-zero, it prefetches the row of the panel for the
         non-zero AHEAD places later. The later non-zero may belong to another row of the CSR matrix.
         The method returns the last carried values.
         """
@@ -179,7 +179,7 @@ class _RowCode:
         return step
 
     def weighted_sum(self, panel, is_ahead):
-        """Emit the sum, over all non-zeros, of the value of the non-zero times a row of a panel.
+        """Emit a weighted sum of rows of a panel: each non-zero adds its value times one row.
 
         If is_ahead is true, rows of the panel are prefetched.
         """

@@ -440,8 +440,8 @@ def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel that is laid out by item.
 
     Without the table, the compiled code would compute each pointer from the previous pointer in
-    every step. These computations would occupy execution ports that the products need. With the
-    table, searches that use the full codes of items with a projection are 1.02 times as fast.
+    every step, on execution ports that the products need. With the table, searches that use the
+    full codes of items with a projection are 1.02 times as fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -455,7 +455,7 @@ def _larger(builder, value, other):
 
 
 def _reduced(builder, operation, vector):
-    """Emit code that combines all lanes of a vector of integers to one integer by an operation."""
+    """Emit code that combines all lanes of an integer vector into one integer by an operation."""
     name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i32"
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
