@@ -83,8 +83,8 @@ class CostModel:
     min_items_in_panels: int = 2 * PANEL
 
     # --- How a scan is divided among threads -----------------------------------------------------
-    # A search with at most this many queries is one launch. The threads divide the rows if there
-    # are fewer panels of queries than threads; otherwise, they divide the queries.
+    # A search with at most this many queries runs as one launch. The threads divide the rows if
+    # there are fewer panels of queries than threads; otherwise, they divide the queries.
     max_queries_sharing_rows: int = 64
     # A search uses a further thread only if the thread has at least this many bytes of codes to
     # read. If a thread reads fewer bytes, waking it and merging its results takes longer than it

@@ -20,8 +20,8 @@ from fastcos.search.task_grid import TaskGrid
 from fastcos.similarity.encoded_rows import match_row_type
 from fastcos.validation import Rows
 
-# If a call of ``tile_top_k.search_grid`` is the whole search, the kernel computes several arguments
-# itself: the norms, scaling and numbers of the queries, the thresholds, and the unproved
+# If a call of ``tile_top_k.search_grid`` performs the whole search, the kernel computes several
+# arguments itself: the norms, scaling and numbers of the queries, the thresholds, and the unproved
 # thresholds. Empty arrays are passed for the arguments that the kernel computes.
 _NO_NORMS, _NO_NUMBERS = validation.read_only(np.empty(0)), np.empty(0, np.int64)
 _NO_SCALING = records.QueryScaling(

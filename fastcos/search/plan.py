@@ -161,7 +161,7 @@ class SearchPlan:
         "few_queries" and "projected_queries" are the names of modules of ``fastcos.kernels``.
         "few_blocks" compares all queries in one block, or in one block for each thread.
         "query_blocks" compares many blocks of queries (``kernels.tile_top_k``). With every kernel
-        except "query_blocks", one launch is the whole search (``launch_is_whole_search``).
+        except "query_blocks", one launch performs the whole search (``launch_is_whole_search``).
     layout : TileLayout or None
         Layout of the rows that the kernel reads.
     grid : TaskGrid

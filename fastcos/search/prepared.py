@@ -17,8 +17,8 @@ results.
    ``PreparedSearches.search``. A search with ``allowed_ids`` or ``exclude_ids`` that hold for all
    queries also meets the first condition. The ids are converted to a mask, or to a few items that
    are dropped from the results.
-2. The plans of all parts of the index say that one launch is the whole search, and the measure
-   compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
+2. According to the plan of every part of the index, one launch performs the whole search. The
+   measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. A launch can read the queries (``_can_be_read``), and the norms of the queries are neither zero
    nor very small or large. No plan contains the condition on the norms, because plans do not depend
    on the values of the queries.

@@ -38,8 +38,8 @@ _AXIS_SAMPLE = 4096
 # MutualProximity standardises a cosine with an item by the mean and the standard deviation of all
 # cosines with that item. For each cosine of this grid, it stores the largest standardised value
 # among all items. As a function of the cosine, the largest standardised value is a maximum of
-# increasing linear functions and therefore convex, so linear interpolation between two grid points
-# is an upper bound.
+# increasing linear functions and therefore convex. Linear interpolation between two grid points
+# therefore gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
 # NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the distances at the
 # two ends of the curve that the docstring describes are equal.
