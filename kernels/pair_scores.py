@@ -3,8 +3,8 @@
 A score is a sum over the columns of two rows. The sum is computed in 16 partial sums, called lanes:
 the term of column j is added to lane j mod 16. The 16 lanes are then added pairwise: first lanes
 l and l + 8, then lanes l and l + 4, and so on. Finally, the terms of the last d mod 16 columns are
-added one by one. No operation is reassociated, and a multiplication and an addition are fused only where
-fusing does not change the rounding. Therefore, a score has the same bits on every CPU.
+added one by one. No operation is reassociated, and a multiplication and an addition are fused only
+where fusing does not change the rounding. Therefore, a score has the same bits on every CPU.
 
 Numbers of one or two bytes are widened to floats in registers. Numba has neither float16 nor
 bfloat16, so the bits of float16 numbers are passed as an array of uint16, and the bits of bfloat16
