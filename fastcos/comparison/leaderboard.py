@@ -76,7 +76,7 @@ class Leaderboard(Record):
     score : str
         Name of the score.
     rows : list of LeaderboardRow
-        One row per candidate. If the task is to predict held-out interactions, one more row
+        One row per candidate. If the task is to predict held-out interactions, an additional row
         contains the scores of recommending the most popular items to all users. Such a
         recommendation is not a candidate.
     baseline : Candidate

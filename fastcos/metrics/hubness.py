@@ -87,13 +87,13 @@ class PopularityBias(NamedTuple):
     Attributes
     ----------
     cosine_correlation : float
-        Correlation over items of the log popularity with the mean cosine to all other items.
+        Correlation of the log popularity of an item with its mean cosine to all other items.
     norm_correlation : float
-        Correlation over items of the log popularity with the norm of the item's row.
+        Correlation of the log popularity of an item with the norm of its row.
     hubness_correlation : float
-        Correlation over items of the log popularity with the number of lists that contain the item.
-        A correlation is NaN if one of the two correlated quantities is constant, within 1e-13 of
-        its largest value.
+        Correlation of the log popularity of an item with the number of lists that contain it. A
+        correlation is NaN if one of the two correlated quantities is constant, within 1e-13 of its
+        largest value.
     decile_cosines : tuple of 10 float
         For each decile of popularity, starting with the least popular items, the mean cosine of the
         items in the decile with all other items.

@@ -122,7 +122,7 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
     For a row, a is its mean distance from the other rows of its cluster. The row also has a mean
     distance from the rows of each other cluster; b is the smallest of these distances. The result
     is exact, and takes O(p k C) time for C clusters. Let S_c be the sum of the n_c unit rows of
-    cluster c. If a unit row x belongs to another cluster, its mean distance from the rows of
+    cluster c. If a unit row x does not belong to cluster c, its mean distance from the rows of
     cluster c is 1 - x'S_c / n_c. If x belongs to cluster c, its mean distance from the other rows
     of cluster c is (n_c - x'S_c) / (n_c - 1). If a row is the only one in its cluster, its
     silhouette is 0. The silhouette is also 0 if a and b are both at most 1e-13, because they may

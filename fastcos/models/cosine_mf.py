@@ -90,8 +90,8 @@ class CosineMF(FactorModel):
         (arXiv:1602.05352). If ``propensity_exponent`` is 0, the weight of an interaction is its
         value.
     norm_penalty : float, default 0.0
-        Weight, in the loss, of the penalty Σ (|row| - 1)^2. The sum is over the rows of P and B
-        (arXiv:2504.16318).
+        Weight, in the loss, of the penalty Σ (|row| - 1)^2. The penalty is a sum over the rows of P
+        and B (arXiv:2504.16318).
     learning_rate : float, default 0.3
         Length of the first step by which training changes a row of A or B. The optimiser, Adagrad,
         makes later steps shorter.

@@ -86,8 +86,8 @@ class PairDistribution(Record):
         -------
         float
             If at least 100 pairs are above the threshold, the threshold is the edge of a bin;
-            otherwise the tail model determines the threshold. If more pairs than the rate permits
-            have the largest score, the threshold is the next float above this score.
+            otherwise the tail model determines the threshold. If more pairs share the largest score
+            than the rate permits, the threshold is the next float above this score.
         """
         fpr = self.fpr if fpr is None else fpr
         fpr = validation.as_real("fpr", fpr, low=self.smallest_fpr, high=1)

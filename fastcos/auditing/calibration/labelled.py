@@ -11,8 +11,8 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 METHODS = ("isotonic", "platt")
-# A prevalence is the share of relevant pairs among all pairs. The table of probabilities consists
-# of one column for each prevalence in _PREVALENCES, and of _ROWS rows.
+# A prevalence is the share of relevant pairs among all pairs. The table of probabilities contains
+# one column per prevalence in _PREVALENCES, and _ROWS rows.
 _PREVALENCES = (0.5, 0.1, 0.01, 0.001)
 _ROWS = 9
 

@@ -145,8 +145,8 @@ class Calibration(PairDistribution):
     def threshold_interval(self, fpr: float, *, confidence: float = 0.95) -> tuple[float, float]:
         """Return an interval for the threshold of a false-positive rate.
 
-        The interval ends at the thresholds for the two ends of :meth:`rate_interval` (Woodruff
-        1952).
+        The ends of the interval are the thresholds for the two rates that :meth:`rate_interval`
+        returns (Woodruff 1952).
         """
         rates = self.rate_interval(fpr, confidence=confidence)
         low, high = (max(rate, self.smallest_fpr) for rate in rates)
@@ -191,7 +191,7 @@ class Calibration(PairDistribution):
     def is_reachable(self, fpr: float) -> bool:
         """Return whether any score reaches the threshold for a false-positive rate.
 
-        The result is False if more pairs than the rate permits have the largest score, for example
+        The result is False if more pairs share the largest score than the rate permits, for example
         because the rows contain many duplicates.
         """
         is_last = self._is_bounded or self.tail is None
