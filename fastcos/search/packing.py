@@ -442,8 +442,8 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
         mean = np.einsum("i,ij->j", weights, sample) / len(sample)
         length = float(np.sqrt(np.square(mean).sum()))
         return validation.read_only(mean / length) if length >= _MIN_MEAN_LENGTH else _NO_SHIFT
-    # Selecting, again and again, the half of the rows that is nearest to their mean leads to the
-    # direction around which the rows are densest.
+    # The half of the rows that is nearest to their mean is selected several times. The mean of the
+    # selected rows approaches the direction around which the rows are densest.
     cluster = compared_rows[are_close[np.argmax(sizes)]]
     while len(cluster) > 8:
         distances = np.square(cluster - cluster.mean(axis=0)).sum(axis=1)
