@@ -407,7 +407,7 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first row of each shard of about `entries` non-zeros, and then the number of rows."""
+    """Return the first row of each shard of about `entries` non-zeros, then the number of rows."""
     n = len(indptr) - 1
     boundaries = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, boundaries), n)
