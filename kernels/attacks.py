@@ -66,7 +66,7 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Return whether an edge is lost at a vertex w that is chosen to bring other rows nearer to x.
+    """Choose a vertex w that brings other rows nearer to x, and return whether an edge is lost there.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
     units[edge] is. A vertex is chosen by the gradient of a difference: the mean Fisher z of x with
@@ -93,8 +93,8 @@ def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a search finds weights w at which units[edge] is not among the k nearest.
 
     The search first tries to bring all of the k rows that follow units[edge] nearer to x. The
-    search then tries to bring each of the n_targets nearest competitors nearer to x. For each of
-    these competitors, the search also tries the counterexample that ``certificates.beats`` finds.
+    search then tries to bring each of the n_targets nearest competitors nearer to x. For each
+    competitor, the search also tries the counterexample that ``certificates.beats`` finds.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):

@@ -1,4 +1,4 @@
-"""Float64 dot products of 6 rows of one matrix with 32 rows of another, which form a tile.
+"""Float64 dot products of 6 rows of one matrix with 32 rows of another; the products form a tile.
 
 The second matrix is packed in panels of 32 rows; the rows of a panel form the columns of a tile.
 Every product and every sum is rounded separately, in the order of the dimensions, so results are

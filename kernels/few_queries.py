@@ -31,9 +31,9 @@ If kernels are compiled and rows are packed, a search of one query is one call o
 
 The guessed threshold only decides how many slots are scored before a threshold is proved, so every
 r gives the same neighbours. Step 4 may find fewer than k rows, because the guessed threshold was
-too high or because a filter excludes rows. Then r is multiplied by 4, which lowers the threshold,
-and step 4 is repeated until k rows have been found or every slot has been scored. When step 4 is
-repeated, no product is computed again, and no slot is scored twice.
+too high or because a filter excludes rows. If step 4 finds fewer than k rows, r is multiplied by 4,
+which lowers the threshold, and step 4 is repeated until k rows have been found or every slot has
+been scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
 
 A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
 *slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides

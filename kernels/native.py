@@ -36,8 +36,8 @@ TIERS = {
 }
 # The flags of a NumPy array: C order, Fortran order, aligned, writeable.
 _C, _F, _ALIGNED, _WRITEABLE = 0x1, 0x2, 0x100, 0x400
-# The types whose instances are passed to native code as arrays. Other subclasses of ndarray are not
-# in this set, because they may behave differently.
+# The types whose instances are passed to native code as arrays. Subclasses of ndarray other than
+# memmap are not in this set, because they may behave differently.
 _ARRAYS = frozenset((np.ndarray, np.memmap))
 # The Python types that kernels accept in addition to arrays and NumPy numbers, each with its format
 # character for the module `struct`.

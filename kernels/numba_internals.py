@@ -258,7 +258,7 @@ def _record_fields(kinds):
 
 
 def inner_dispatcher_of(function, flags):
-    """Return the dispatcher of a function that kernels call, or None if Numba lacks a name."""
+    """Return the dispatcher of a function that kernels call, or None if Numba cannot make one."""
     if not HAS_INTERMEDIATE_CODE:
         return None
     dispatcher = uncompiled(function, **flags)

@@ -26,7 +26,7 @@ item can have K ≥ tau only if
     v ≥ (tau - t r - ((1 + ETA) |e| + (SLACK + ETA) |a'|) N - |s q| R - W) / (s t').
 
 The bound holds for any V with nearly orthonormal columns. The bound drops many pairs if the norms
-of rows are concentrated along the columns of V, which ``fastcos.search.projection`` chooses.
+of rows are concentrated along the columns of V. The module ``fastcos.search.projection`` chooses V.
 
 If the queries are unlike the items, the projected codes drop few pairs, and the search stops using
 projected codes.

@@ -490,7 +490,7 @@ class SearchResults(NamedTuple):
 class CandidateLists(NamedTuple):
     """The outputs of a range search: the candidates of each query.
 
-    `starts` (n,) int64 holds the position in rows at which the list of each query begins. A list
+    `starts` (n,) int64 holds the position in `rows` at which the list of each query begins. A list
     has room for `capacity` candidates. `counts` (n,) int64 holds the number of candidates of each
     query, including candidates for which the list had no room.
     """

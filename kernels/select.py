@@ -88,9 +88,9 @@ def sort_best_first(keys, rows, count):
     """Sort the first `count` entries in place by descending key, then by row number.
 
     No two entries may have the same row. A key that is NaN, which only damaged rows have, is
-    replaced with -inf. Lists of medium length are sorted by counting, for each entry, the entries
-    that precede it. Sorting by counting has no branch, and is 3 times as fast as Shell's sort for
-    100 entries. Short and long lists are sorted by Shell's sort.
+    replaced with -inf. Lists of medium length are sorted by counting: for each entry, the entries
+    that precede it are counted. Sorting by counting has no branch, and is 3 times as fast as
+    Shell's sort for 100 entries. Short and long lists are sorted by Shell's sort.
     """
     _replace_nan(keys, count)
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:
@@ -122,7 +122,7 @@ def _replace_nan(keys, count):
 
 @kernel
 def _sort_by_counting(keys, rows, count):
-    """Sort entries as sort_best_first does: count, for each entry, the entries that precede it."""
+    """Sort entries as sort_best_first does, by counting the entries that precede each entry."""
     ranks, total = np.empty(count, np.int64), 0
     for i in range(count):
         key, rank = keys[i], 0

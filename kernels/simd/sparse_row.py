@@ -2,10 +2,10 @@
 
 The product of a sparse row with a dense matrix is a weighted sum of rows of the matrix. If Numba
 vectorises the code, the weighted sum is loaded and stored once per non-zero. The LLVM IR in this
-module keeps a panel of columns of the sum in registers for all non-zeros of the row, and stores the
-panel only once. Products are added in the order of the non-zeros, by fused multiply-adds that round
-only once (``multiply_add``). Results are therefore bit-for-bit identical to the results of a plain
-loop, for every vector width.
+module keeps the sums of a panel of columns in registers until all non-zeros of the row have been
+added, and stores these sums only once. Products are added in the order of the non-zeros, by fused
+multiply-adds that round only once (``multiply_add``). Results are therefore bit-for-bit identical
+to the results of a plain loop, for every vector width.
 
 The IR does not name any machine instruction, so it can be compiled for every CPU. The values of the
 row are passed as an array, or as None if every value is 1. A float32 value is widened if the matrix

@@ -541,7 +541,7 @@ def _emit_groups(builder, isa, items, codes, words):
 
 
 def _emit_items(builder, isa, rows, words, query):
-    """Emit one vector per item, with sums of products of the codes of the item and of a query.
+    """Emit one vector per item: sums of products of the codes of the item and of a query.
 
     `rows` holds a pointer to the first word of each item, and the words of an item are contiguous.
     The score of an item is the sum of the lanes of the vector of the item.
@@ -674,7 +674,7 @@ def _prefetch_next_panel(builder, at, words):
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit `total` plus, in each lane, the inner products of the pairs of words of 4 codes.
+    """Emit `total`, increased in each lane by the inner products of pairs of words of 4 codes.
 
     The first word of a pair holds unsigned codes, and the second word holds signed codes. With
     AVX2, `pairs` contains up to int16_words pairs of neighbouring words. The products of these
