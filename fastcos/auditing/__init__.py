@@ -11,10 +11,8 @@ items, and calls the following modules:
 
 - ``neighbor_edges`` finds the nearest items of sampled rows.
 - ``robustness`` bounds the share of neighbours that no rescaling removes.
-- ``certificates`` computes the lower bound of this share: it proves which neighbours no rescaling
-  removes.
-- ``attacks`` computes the upper bound of this share: it searches for rescalings that remove a
-  neighbour.
+- ``certificates`` computes lower bounds: it proves which neighbours no rescaling removes.
+- ``attacks`` computes upper bounds: it searches for rescalings that remove a neighbour.
 - ``worst_rescaling`` searches for the single map that replaces the most neighbours.
 - ``variants`` computes other parametrisations of the model, and invariant baselines.
 - ``label_recovery`` searches for the range of the AUC of labels over rescalings.

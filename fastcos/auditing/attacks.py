@@ -84,9 +84,9 @@ def vertex_attack(
     Notes
     -----
     Random rescalings are weak attacks, because they remove almost no neighbour. ``vertex_attack``
-    gives each dimension the largest or the smallest weight. The choice depends on the sign of the
-    derivative of z(item, competitor) - z(item, neighbour) with respect to the weight, where z is
-    Fisher's z of a cosine. The attack also tries weights that the certificate of
+    gives each dimension the largest or the smallest weight. The choice of the weight depends on the
+    sign of the derivative of z(item, competitor) - z(item, neighbour) with respect to the weight,
+    where z is Fisher's z of a cosine. The attack also tries weights that the certificate of
     ``family="rescaling"`` finds: the weights for which it cannot prove that the neighbour stays
     among the k nearest.
 

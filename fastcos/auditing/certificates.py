@@ -2,9 +2,9 @@
 
 An edge is a pair of an item and one of its k nearest neighbours. The radius of an edge is a
 condition number: under every map with a lower condition number, the neighbour stays among the k
-nearest. The family "linear" contains every invertible map G. The radius of an edge for this family
-follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only the
-diagonal maps D, so the radius of an edge for this family is at least as large as for the family
+nearest. The family "linear" contains every invertible map G. The radius of an edge for the family
+"linear" follows from the cosines of the k + 1 nearest items. The family "rescaling" contains only
+the diagonal maps D, so the radius of an edge for this family is at least as large as for the family
 "linear". To compute the radius of an edge for rescalings, the code examines the competing items. A
 competing item is an item that may become nearer than the neighbour under a rescaling.
 """

@@ -116,13 +116,12 @@ def audit(
     condition : float
         The verdict is about rescalings D whose largest entry is at most ``condition`` times the
         smallest entry. The condition number of D is its largest entry divided by its smallest. The
-        default, about 1.2, is typical of two converged trainings of one model that differ only in
-        their random seed. Two short trainings, or trainings with different initial factors or
-        optimisers, differ by condition numbers of 2 to 30
-        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the two
-        special cases of section 2.2 of the paper differ by a condition number of 5. Each of the two
-        special cases of section 2.2 differs from the factors without a rescaling by a condition
-        number of 2.2.
+        default of 1.2 is typical of two converged trainings of one model that differ only in their
+        random seed. Two short trainings, or trainings with different initial factors or optimisers,
+        differ by condition numbers of 2 to 30 (``docs/explanation/scale_of_dimensions.md``). In the
+        simulation of the paper, the two special cases of section 2.2 of the paper differ by a
+        condition number of 5. Each of the two special cases of section 2.2 differs from the factors
+        without a rescaling by a condition number of 2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model

@@ -59,9 +59,9 @@ def compare_vectors(
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
-    memory, the measures that require rows in memory are left out by default. If you choose a
-    measure that requires rows in memory nevertheless, the function raises an error. With labels,
-    the whole file of the vectors is read about (1,000 x rows x 32 bytes / working_memory) times per
+    memory, the measures that require rows in memory are left out by default. If you nevertheless
+    choose a measure that requires rows in memory, the function raises an error. With labels, the
+    whole file of the vectors is read about (1,000 x rows x 32 bytes / working_memory) times per
     measure.
 
     Parameters

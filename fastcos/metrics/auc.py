@@ -68,12 +68,12 @@ def pair_auc(
     The pairs are unordered pairs of different rows. If ``exact`` is false, the function counts the
     cosines in 2^16 bins of equal width. If two cosines lie in different bins, the cosine in the
     higher bin counts as larger. A comparison of two cosines is undecided if both lie in the same
-    bin. The comparison is also undecided if a rounding error, which is at most (k + 8) 2^-51, may
-    have moved one of them into a neighbouring bin. ``low`` is the AUC if the same-label pair has
-    the lower cosine in all undecided comparisons. ``high`` is the AUC if the same-label pair has
-    the higher cosine in all undecided comparisons. Apart from rounding errors, each bin widens the
-    interval by the product of two shares: the share of all same-label pairs that lie in the bin,
-    and the share of all different-label pairs that lie in the bin.
+    bin. A comparison is also undecided if a rounding error, which is at most (k + 8) 2^-51, may
+    have moved one of the two cosines into a neighbouring bin. ``low`` is the AUC if the same-label
+    pair has the lower cosine in all undecided comparisons. ``high`` is the AUC if the same-label
+    pair has the higher cosine in all undecided comparisons. Apart from rounding errors, each bin
+    widens the interval by the product of two shares: the share of all same-label pairs that lie in
+    the bin, and the share of all different-label pairs that lie in the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
     errors count as equal. The function takes O(p p k) time and O(p k) memory. If ``exact`` is true,

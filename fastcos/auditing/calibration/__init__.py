@@ -2,8 +2,8 @@
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. Instead of a
 cosine, you specify the false-positive rate that you accept. A calibration computes the threshold
-for this rate from the scores of all pairs of vectors of the model. The package consists of the
-following modules:
+for the accepted false-positive rate from the scores of all pairs of vectors of the model. The
+package consists of the following modules:
 
 - ``calibrate`` draws samples of the rows, and makes passes over the scores of all their pairs.
 - ``histogram`` counts the scores in 2^16 bins, and counts the high scores of each row.

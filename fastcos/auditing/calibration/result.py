@@ -19,8 +19,8 @@ from fastcos.validation import Floats, Integers
 # counts the noise of each pair twice.
 _CLUSTERED = 4.0
 # An interval is computed for a false-positive rate only if at least _MIN_EXPECTED_PAIRS pairs are
-# expected above the threshold for the rate. For lower rates, in experiments with 12 to 100 normal
-# rows, 99 % intervals rarely contained the true rate.
+# expected above the threshold for the rate. If fewer pairs were expected, 99 % intervals rarely
+# contained the true rate in experiments with 12 to 100 normal rows.
 _MIN_EXPECTED_PAIRS = 2
 # A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. At a
 # distance of 0.1, the probabilities that the tail model returns are wrong by about 10 %.
@@ -118,8 +118,8 @@ class Calibration(PairDistribution):
         Parameters
         ----------
         fpr : float
-            The rate, from ``carried_fpr`` to 1. For lower rates, no interval can be computed,
-            because fewer than two pairs are expected above their thresholds.
+            The rate, from ``carried_fpr`` to 1. For rates below ``carried_fpr``, no interval can be
+            computed, because fewer than two pairs are expected above their thresholds.
         confidence : float
             Coverage of the interval, between 0 and 1.
         held_out : bool
