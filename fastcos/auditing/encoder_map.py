@@ -201,8 +201,8 @@ def map_encoder(
     # from ``gain``, a difference of two overlaps: the overlap of maps fitted on nine tenths of the
     # texts, minus the overlap of maps fitted on half as many texts. If the error of a map is
     # proportional to 1 / m for m texts, the overlap of the final map is higher by one tenth of
-    # ``gain``. If the error instead decreases linearly with log m, the overlap is higher by 15 % of
-    # ``gain``.
+    # ``gain``. If the error decreases linearly with log m, the overlap of the final map is higher
+    # by 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

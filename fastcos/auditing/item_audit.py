@@ -421,7 +421,8 @@ def _study_sensitivity(
     """Return the fields of Audit about the sensitivity index.
 
     The sensitivity index is computed from the edges of ``index_sample``. The mean of the index over
-    random bases is computed from the edges of ``certificate_sample``, which is a smaller sample.
+    random bases is computed from the edges of ``certificate_sample``, which is smaller than
+    ``index_sample``.
     """
     sensitivity, shares = sensitivity_index(index_sample, lists[index_sample.rows])
     random_basis_indices = [

@@ -19,7 +19,7 @@ from fastcos.validation import Floats, Integers
 # Share of ``working_memory`` that rows from disk may take; the rest is needed for the sorted row
 # numbers.
 _ROWS_SHARE = 0.8
-# Bytes per matrix entry of the float32 copy of a row that is read from disk.
+# Bytes per entry of the float32 copy that is made of each row on disk.
 _COPY_BYTES = 4
 
 

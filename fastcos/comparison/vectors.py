@@ -86,7 +86,7 @@ def compare_vectors(
         held_out, other measures, such as ``user_item_dot``, also require embeddings of the users.
     measures : sequence of str or Measure, or "default", optional
         The measures to compare, or "default" for twelve measures that rank items differently. If
-        omitted, all measures are compared except those that require data that were not passed.
+        omitted, all measures are compared for which you have passed the required data.
     n_examples : int, default 0
         Number of example rows, as in :func:`fastcos.compare`. With labels, the example rows are
         drawn at random from each label; with pairs, the example rows are those that occur in the

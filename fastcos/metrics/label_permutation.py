@@ -175,7 +175,7 @@ class ClassTest(Record):
         p-value, corrected for the number of labels. The deviation of a label is the difference
         between its precision and its chance level, in standard deviations over the permutations.
         The p-value is the share of the permutations in which the largest deviation of any label
-        reaches the deviation of this label. The deviation of the label itself is computed for the
+        reaches the deviation of this label. The deviation of the label itself is computed with the
         unpermuted labels.
     """
 
