@@ -1,10 +1,9 @@
 """Search, products, SVD and comparison on a Dask cluster (``pip install distributed``).
 
 The inputs are files that every worker can read under the same path. A task receives a path and a
-range of rows, maps these rows into memory, and returns small arrays. Data sets are never sent to
-workers, so no data is lost if a worker dies. The sizes of the tasks depend only on the size of the
-data, and the results of the tasks are combined in a tree that is the same for any number of
-workers::
+range of rows, maps these rows into memory, and returns small arrays. No data set is ever sent to a
+worker, so no data is lost if a worker dies. The sizes of the tasks depend only on the size of the
+data. The results of the tasks are combined in a tree, which is the same for any number of workers::
 
     top_k            a task per block of queries and range of items -> best k of each task, merged
                      in a tree -> Checkpoint
@@ -14,10 +13,10 @@ workers::
     compare          this process fits the models; a task per cell evaluates it
 
 The results of ``top_k`` are bit-for-bit identical to those of :func:`fastcos.top_k`. Products are
-bit-for-bit identical for any number of workers. An SVD that a cluster computes differs from the SVD
-on one machine by at most the sum of the error bounds that the residuals of both certify. All tasks
-that run on a worker share one pool with as many threads as the worker has. Dask schedules the tasks
-and provides a dashboard and performance reports.
+bit-for-bit identical for any number of workers. The residuals of an SVD certify a bound on its
+error. Therefore the SVD on a cluster and the SVD on one machine differ by at most the sum of their
+two error bounds. All tasks that run on a worker share one pool with as many threads as the worker
+has. Dask schedules the tasks and provides a dashboard and performance reports.
 """
 
 import functools
@@ -91,8 +90,8 @@ _SUM_BYTES_PER_ENTRY = 6
 # If X has fewer stored entries per column than this number, SparseOperator computes no partial sums
 # but may build the transpose of X.
 _ENTRIES_PER_COLUMN = 96
-# The factor Q (p, l) is part of the task graph, because a copy that is only in the memory of a
-# worker would be lost if the worker died. By default, Dask would warn of such a large task graph.
+# The factor Q (p, l) is part of the task graph. If it were only in the memory of a worker, it would
+# be lost if the worker died. By default, Dask would warn of such a large task graph.
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 _open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 
@@ -124,10 +123,10 @@ def top_k(
     measure : str
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
-        The memory in MiB that one task may use. The largest allowed value is half of the smallest
-        memory per thread of any worker, where the memory per thread is the memory limit of a worker
-        divided by the number of its threads. The default is the setting ``working_memory``, or the
-        largest allowed value if the setting exceeds it.
+        The memory in MiB that one task may use. The memory per thread of a worker is its memory
+        limit divided by the number of its threads. The largest allowed value is half of the memory
+        per thread of the worker for which this memory is smallest. The default is the setting
+        ``working_memory``, or the largest allowed value if the setting exceeds it.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -235,10 +234,10 @@ def compare(
     """Return the comparison that :func:`fastcos.compare` computes, with one task per cell.
 
     A cell is a combination of a preprocessing, a rescaling and a measure, or a row of the paper's
-    table. The calling process fits the models and writes the data and the models to a file, which
-    every worker reads once, so every worker needs enough memory for X and the models. ``folder``
-    is a directory that every worker can read under this path; the call creates a temporary
-    directory in it. The other arguments are those of :func:`fastcos.compare`.
+    table. The calling process fits the models, and writes the data and the models to a file. Every
+    worker reads this file once, so every worker needs enough memory for X and the models.
+    ``folder`` is a directory that every worker can read under this path; the call creates a
+    temporary directory in it. The other arguments are those of :func:`fastcos.compare`.
     """
     client = get_client() if client is None else client
     shared_folder = validation.as_path("folder", folder).absolute()
@@ -283,7 +282,7 @@ class _Search(NamedTuple):
         return MappedItems(get_measure(self.measure), items), request
 
     def options(self) -> ExecutionOptions:
-        """Return the number of threads and the memory for a task of the worker that runs it."""
+        """Return the number of threads and the memory that a task may use on this worker."""
         return ExecutionOptions(threads_of_this_worker(), self.memory)
 
     def best_of(self, lo: int, hi: int, first: int, last: int) -> Pairs:
@@ -356,8 +355,8 @@ def _open_rows(name: str, path: Any) -> Any:
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
     """Return the number of bytes that one task may use.
 
-    working_memory is the argument of ``top_k``, in MiB; if it is None, the setting is used, but at
-    most as much memory as every worker has per task.
+    working_memory is the argument of ``top_k``, in MiB. If it is None, the setting
+    ``working_memory`` is used, unless a worker has less memory per task.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
     memory = validation.as_real("working_memory", mebibytes, above=0) * 2**20
@@ -487,8 +486,8 @@ def _product(path: str, number: int, product: str, factor: Matrix | None, first:
     """Return the product of a shard with factor; this function runs on a worker.
 
     ``product`` is the name of a method of SparseOperator. For "rmatmul", ``factor`` has a row for
-    each row of the whole matrix, and ``first`` is the row of the matrix with which the shard
-    begins.
+    each row of the whole matrix, and ``first`` is the number of the shard's first row in the whole
+    matrix.
     """
     X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())
@@ -524,8 +523,8 @@ def use_threads_of_this_worker() -> None:
 def smallest_worker(client: Client) -> tuple[float, str]:
     """Return the smallest memory per task of any worker, in bytes, and the address of this worker.
 
-    The memory per task is half of the worker's memory limit divided by the number of its threads,
-    because a worker runs as many tasks at the same time as it has threads. The result is infinite
+    A worker runs as many tasks at the same time as it has threads. Therefore the memory per task is
+    half of the worker's memory limit, divided by the number of its threads. The result is infinite
     if no worker has a memory limit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]

@@ -11,9 +11,9 @@ renderers show the sections::
       +-- fastcos.cli.terminal.show_sections       tables and numbers on a terminal
     Record.to_dict()                               plain values, for JSON
 
-To show a new statistic of a result, add one line to its method ``sections``. A result that does not
-derive from ``Record`` is decorated with ``as_table``, which shows the table that its method
-``table`` returns, or a table of its fields if the result has no such method.
+To show a new statistic of a result, add one line to its method ``sections``. The class of a result
+that does not derive from ``Record`` is decorated with ``as_table``. Its repr then shows the table
+that its method ``table`` returns or, without this method, a table of its fields.
 """
 
 import textwrap
@@ -88,7 +88,7 @@ class Table(NamedTuple):
 
 
 def _html_row(row: Sequence[Any]) -> str:
-    """Return a row of a table as HTML; its first cell is the heading of the row."""
+    """Return a row of a table as HTML; the first cell becomes the heading of the row."""
     heading, *cells = (escape(as_text(value)) for value in row)
     return f'<tr><th scope="row">{heading}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
 
@@ -113,8 +113,8 @@ def as_text(value: Any) -> str:
 def printable(text: str) -> str:
     """Return the text with readable escape codes in place of its control characters.
 
-    Names in files may contain control sequences, which a terminal would execute, or bytes that are
-    not valid text.
+    Names in files may contain bytes that are not valid text, or control sequences that a terminal
+    would execute.
     """
     if text.isprintable():
         return text
@@ -194,7 +194,7 @@ class Record:
         return ()
 
     def table(self) -> Table:
-        """Return the table that ``repr`` shows: the first table of the sections, with a verdict."""
+        """Return the table that ``repr`` shows: the verdict and the first table of the sections."""
         tables = [table for section in self.sections() for table in section.tables]
         if not tables:
             return table_of_fields(self)

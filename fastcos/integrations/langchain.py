@@ -44,8 +44,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ``append``.
     model : str, optional
         Name and version of the embedding model, such as ``"minilm@2"``. The name is saved with the
-        documents, and ``load_local`` refuses to use the documents with another model. The default
-        is the attribute ``model_name`` or ``model`` of the embedding, if the attribute is a string.
+        documents, and ``load_local`` raises an error if it is called with a different model. The
+        default is the attribute ``model_name`` or ``model`` of the embedding, if the attribute is a
+        string.
 
     Attributes
     ----------
@@ -188,7 +189,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return document_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove the documents with these ids, or, if ids is None, all; ignore unknown ids."""
+        """Remove the documents with these ids, unless unknown, or all documents if ids is None."""
         with parallel.writer_lock():
             requested = self._documents if ids is None else ids
             known_ids = [name for name in dict.fromkeys(requested) if name in self._documents]
@@ -226,15 +227,17 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ``filter`` limits the search to the documents that it accepts. A filter is a function that
         returns True for the documents that may be found, or a dict of conditions on the metadata of
         documents. A condition is one value, such as ``{"source": "a.pdf"}``, a list of allowed
-        values, or a comparison, such as ``{"year": {"$gte": 2020}}``. The operators are ``$eq``,
-        ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``, and ``$and``, ``$or``
-        and ``$not`` combine conditions. A key that occurs in no document raises an error. The
-        metadata of a document are read once, when they are first needed for a search with
-        conditions; later changes of the metadata have no effect on searches with conditions.
+        values, or a comparison, such as ``{"year": {"$gte": 2020}}``. The operators of comparisons
+        are ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``. The
+        operators ``$and``, ``$or`` and ``$not`` combine conditions. A key that occurs in no
+        document raises an error. The metadata of a document are read only once, when a search with
+        conditions first needs them. If you change the metadata later, searches with conditions
+        ignore the change.
 
         ``min_score`` limits the result to documents with at least this score. Pass a score, such as
-        a cosine, or a calibration. The threshold of a calibration is the score that a random pair
-        reaches with the probability ``fpr`` that was passed to ``calibrate``.
+        a cosine, or a calibration. The threshold of a calibration is a score that a random pair
+        reaches with probability ``fpr``, where ``fpr`` is the argument that was passed to
+        ``calibrate``.
         """
         return self._nearest(self._embedding.embed_query(query), k, filter, min_score)
 
@@ -403,10 +406,10 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> "FastcosVectorStore":
         """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
 
-        Documents that another model embedded are refused. If ``model`` is not None, the name of the
-        model of the store must be ``model``. If ``model`` is None, the attribute ``model_name`` or
-        ``model`` of the embeddings is compared with the name of the model of the store, if both
-        exist.
+        Documents that another model embedded are refused. If ``model`` is not None, the store must
+        have been saved with this name of a model. If ``model`` is None, the attribute
+        ``model_name`` or ``model`` of the embeddings is compared with the name that was saved with
+        the store, provided that both exist.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
         argument is accepted for calls that were written for the FAISS store of LangChain.

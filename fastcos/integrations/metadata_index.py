@@ -28,8 +28,8 @@ _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 class MetadataIndex:
     """Positions of documents by key and value of their metadata.
 
-    A value that cannot be hashed, such as a list, is compared with every value of the same key that
-    cannot be hashed.
+    If the value in a condition cannot be hashed (for example, a list), it is compared with each
+    stored value of the same key that cannot be hashed either.
     """
 
     def __init__(self) -> None:

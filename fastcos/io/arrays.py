@@ -97,15 +97,15 @@ def read_safetensors(path: Path) -> Mapping[str, npt.NDArray[Any]]:
 
 
 def _check_directory(file: BinaryIO, n_entries: int) -> None:
-    """Raise ValueError if the archive declares another number of entries than it lists.
+    """Raise ValueError if the archive lists more or fewer entries than it declares.
 
     A damaged entry may hide the next entry, and checksums do not detect this damage.
     """
     file.seek(-_END_OF_DIRECTORY.size, os.SEEK_END)
     signature, declared = _END_OF_DIRECTORY.unpack(file.read(_END_OF_DIRECTORY.size))
-    # If a comment follows the last record, the last bytes of the file are not that record: the
-    # signature does not match, and the number of entries is not checked. The number 0xFFFF means
-    # that another record contains the number of entries.
+    # If a comment follows the last record, the file does not end with this record. In this case,
+    # the signature does not match, and the number of entries is not checked. The number 0xFFFF
+    # means that another record contains the number of entries.
     if signature == b"PK\x05\x06" and declared not in (n_entries, 0xFFFF):
         raise ValueError(f"its directory declares {declared} arrays, got {n_entries}")
 

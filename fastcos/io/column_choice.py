@@ -19,11 +19,12 @@ _INDEX = re.compile(r"|Unnamed: 0|__index_level_0__|index")
 def find_column(
     argument: str, column: str | None, words: Collection[str], names: Sequence[str], path: Path
 ) -> str | None:
-    """Return the name of a column, or None if ``column`` is None and no name is in words.
+    """Return the name of a column, or None if ``column`` is None and no name matches `words`.
 
     If column is not None, exactly one column must have this name. If column is None, the function
-    looks for a name in words, without regard to case, punctuation and an ending such as Id, and
-    several matches raise FastcosFormatError. Messages call the argument of the caller ``argument``.
+    looks for a name in `words`, without regard to case, punctuation and an ending such as Id. If
+    several names match, FastcosFormatError is raised. ``argument`` is the name of the caller's
+    argument in error messages.
     """
     if column is not None:
         if names.count(column) != 1:
@@ -91,11 +92,11 @@ def choose_vector_columns(
     The vectors are in the only column of lists or, if there is none, in all columns of numbers. By
     default, the column of ids is the only column with a name of ids, such as id or item. If no
     column has a name of ids, the column of ids is an index that pandas, polars or R has written,
-    unless the index only counts the rows from 0. If the table has neither a name of ids nor an
-    index of this kind, the column of ids is the only column of texts; in a table with a column of
-    lists, the column of ids may also be the only column of whole numbers. In a table without a
-    column of lists, a column that contains numbers and also blanks or texts raises an error;
-    columns of texts and of other types are left out.
+    unless the index only counts the rows from 0. If a table has neither a column with a name of ids
+    nor such an index, the column of ids is the only column of texts. If the table contains a column
+    of lists, the column of ids may also be the only column of whole numbers. If a table contains no
+    column of lists, a column that mixes numbers with blanks or texts raises an error. Columns of
+    texts and of other types are left out.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

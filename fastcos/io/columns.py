@@ -1,8 +1,9 @@
 """Rules for reading the columns of a table, which are the same for all formats.
 
-The same table yields the same result in every format. CSV has the fewest types, so a cell in
-another format is treated like its text in CSV; for example, the string ``"12"`` in a Parquet file
-is read as the number 12. All cells of a column, and not only the first ones, decide its kind:
+The same table yields the same result in every format. CSV has the fewest types, so a cell of any
+other format is treated like the text that it would have in CSV. For example, the string ``"12"`` in
+a Parquet file is read as the number 12. All cells of a column, and not only the first ones, decide
+its kind:
 
 numbers
     Every cell is a finite decimal number, or every cell is true or false, which stand for 1 and 0.
@@ -287,13 +288,13 @@ def ids_of_cells(path: PathLike, name: str, cells: Cells, lines: Integers) -> np
 def check_row_numbers(
     path: PathLike, ids: npt.NDArray[Any], file_ids: Any, hint: str = "ids=, --ids FILE"
 ) -> None:
-    """Raise FastcosFormatError if rows have no ids and a file names unknown row numbers.
+    """Raise FastcosFormatError if rows have no ids, and a file contains unknown row numbers.
 
-    The function assumes that the rows have no ids if the argument ids contains the row numbers
-    0 .. n-1 in order. If the rows have no ids, the ids in the file (file_ids) must be row numbers,
-    or must contain all row numbers, as the ids of a larger catalogue do. If file_ids contains most
-    row numbers but not 0, the file may count rows from 1, and the function issues a warning. hint
-    explains how to pass ids.
+    If the argument ids contains the row numbers from 0 to n-1 in order, the function assumes that
+    the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
+    number. The file may also be a larger catalogue, whose ids contain all row numbers. If file_ids
+    contains most row numbers but not 0, the file may count rows from 1, and the function issues a
+    warning. hint explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return
@@ -338,9 +339,9 @@ def check_distinct(path: PathLike, name: str, ids: npt.NDArray[Any]) -> None:
 class Numbers(dict[str, float]):
     """A parser of the cells of one column as float64; cells that are not finite numbers become NaN.
 
-    The method ``read`` turns the booleans true and false into infinity and minus infinity, and
-    :meth:`finish` converts these two to 1 and 0 if all cells are booleans. A limited number of
-    parsed texts is cached.
+    The method ``read`` turns the booleans true and false into infinity and minus infinity. If all
+    cells are booleans, :meth:`finish` converts infinity to 1 and minus infinity to 0. A limited
+    number of parsed texts is cached.
     """
 
     first_broken: str | None = None

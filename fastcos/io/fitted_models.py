@@ -21,8 +21,9 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
 
     - implicit: ``item_factors`` and ``user_factors``, without the columns of biases and of ones
       that BPR and logistic factorisation append;
-    - LightFM: ``item_embeddings`` and ``user_embeddings``, without the biases. A row belongs to a
-      feature, which is an item or a user unless the model was fitted with other features;
+    - LightFM: ``item_embeddings`` and ``user_embeddings``, without the biases. Each row belongs to
+      one feature. By default, a feature is an item or a user, but the model may have been fitted
+      with other features;
     - Surprise (SVD, NMF): ``qi`` and ``pu``; Cornac: ``i_factors`` and ``u_factors``, both without
       the biases;
     - scikit-learn (TruncatedSVD, NMF, PCA): the transpose of ``components_``;
@@ -44,16 +45,16 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     Returns
     -------
     Factors
-        The items (p, d) and the users (n, d) or None, float32 or float64, for similarities between
-        items; the ids of the items, which are 0 .. p-1 if the model has no ids; and notes about
-        conversions. Arrays are not copied if they have the right type and order. For
-        recommendations, use ``scoring_embeddings()`` of the result, which returns users and items
-        whose inner products are the scores of the model, including biases.
+        The items (p, d) and the users (n, d) or None, as float32 or float64, for similarities
+        between items. The result also contains the ids of the items (0 .. p-1 if the model has no
+        ids), and notes about conversions. Arrays are not copied if they have the right type and
+        order. For recommendations, use ``scoring_embeddings()`` of the result, which returns users
+        and items whose inner products are the scores of the model, including biases.
 
     Warns
     -----
     UserWarning
-        The model has biases, which items and users do not contain.
+        The model has biases, and the returned items and users do not contain them.
 
     Raises
     ------

@@ -24,7 +24,8 @@ from fastcos.validation import Integers, as_list, as_path, check_text, format_va
 from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS
 
 Texts = npt.NDArray[np.str_]
-# Texts of cells that mean that an item has no label. MovieLens writes the second text.
+# If a cell contains one of these texts, the item has no label. MovieLens writes "(no genres
+# listed)".
 NO_LABEL = ("", "(no genres listed)")
 # Largest number of characters of a printed name. The number is limited because NumPy stores every
 # text of an array with the length of the longest text.
@@ -57,8 +58,9 @@ class ItemLabels(_LabelFields):
         Names of the items, of at most 200 characters each; an item without a name has its id as the
         name.
     n_several, n_none, n_other : int
-        Number of items whose entry in ``labels`` is -1 because they have several labels, because
-        they have no label or no row in the table, and because their label is not in ``only``.
+        Numbers of items whose entry in ``labels`` is -1, by reason. n_several counts items with
+        several labels, n_none counts items without a label or without a row in the table, and
+        n_other counts items with a label that is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
@@ -259,8 +261,9 @@ def read_popularity(
     """Read a number of at least 0 for each item, such as the number of its users.
 
     ``column`` and ``item`` are the columns of numbers and of ids; by default, the columns are
-    recognised by their names. ``path``, ``item_ids`` and errors are the same as those of
-    :func:`read_labels`. A negative number, or an item in two rows, also raises FastcosFormatError.
+    recognised by their names. ``path`` and ``item_ids`` are the same arguments as in
+    :func:`read_labels`, and the same errors are raised. A negative number, or an item in two rows,
+    also raises FastcosFormatError.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)

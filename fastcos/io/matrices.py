@@ -14,8 +14,8 @@ from fastcos.linalg.csr import as_interactions
 from fastcos.storage import FastcosFormatError
 
 # Empty rows and columns take memory, but no bytes of a file, so a tiny file could make the reader
-# allocate a large amount of memory. Therefore the number of rows must be at most _FREE_SIDE plus
-# _SIDE_PER_ENTRY times the number of entries, and so must the number of columns.
+# allocate a large amount of memory. Therefore the number of rows and the number of columns must
+# each be at most _FREE_SIDE plus _SIDE_PER_ENTRY times the number of entries.
 _FREE_SIDE = 1_000_000
 _SIDE_PER_ENTRY = 64
 

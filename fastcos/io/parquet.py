@@ -36,8 +36,8 @@ class _ArrowFile:
 
     def iter_batches(self, batch_size: int, columns: list[str] | None) -> Any:
         table = self._table if columns is None else self._table.select(columns)
-        # Arrow files have no checksum, and with wrong offsets, pyarrow would read memory outside of
-        # the file.
+        # Arrow files have no checksum. If an offset in a file were wrong, pyarrow would read memory
+        # outside of the file.
         table.validate(full=True)
         return table.to_batches(max_chunksize=batch_size)
 
@@ -118,7 +118,7 @@ class ArrowTable:
         return [cell if is_filled else None for is_filled in column.is_valid().to_pylist()]
 
     def _rows(self, column: Any) -> Any:
-        """Return lists of equally many numbers as rows (n, d), or None for other lists."""
+        """Return lists as rows (n, d) if all contain the same number of numbers, else None."""
         if column.null_count or not self._is(column.type.value_type, "integer", "floating"):
             return None
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)
@@ -130,7 +130,7 @@ class ArrowTable:
         return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
 
     def _plain_type(self, kind: Any) -> Any:
-        """Return the type of the values of an extension or a dictionary, or the type itself."""
+        """Return the type of the values of an extension or dictionary, or any other type itself."""
         if isinstance(kind, self._arrow.BaseExtensionType):
             return self._plain_type(kind.storage_type)
         return self._plain_type(kind.value_type) if self._is(kind, "dictionary") else kind
@@ -146,9 +146,9 @@ class ArrowTable:
 
         A column of equal values takes almost no bytes in a file, but many bytes in memory.
         """
-        # Damaged statistics of a column make pyarrow end the process. The code therefore reads the
-        # number of values only for columns of lists, because all other columns have one value per
-        # row.
+        # If the statistics of a column are damaged, reading the metadata of the column makes
+        # pyarrow end the process. Therefore the number of values is read only for columns of lists;
+        # every other column has one value per row.
         lists = [
             column
             for column in range(metadata.num_columns)

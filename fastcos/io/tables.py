@@ -178,11 +178,11 @@ def _find_delimiter(line: str) -> str:
 def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first line of a table of vectors is a header, which names the columns.
 
-    The first line is a header if it has a text above numbers or lists, or a number above lists, or
-    if it contains the numbers 0, 1, 2, ..., which pandas writes as names. The first line is a row
-    if it contains lists, or if it contains fractional, negative or repeated numbers and no text
-    that names ids. A first line that meets neither condition could be a header or a row, and raises
-    an error.
+    The first line is a header if a text in it stands above numbers or lists, or if a number in it
+    stands above lists. The numbers 0, 1, 2, ... also form a header, because pandas writes them as
+    names. The first line is not a header if it contains lists. It is not a header either if it
+    contains fractional, negative or repeated numbers, and no text that names ids. If these rules do
+    not decide, the first line could be a header or a row of vectors, so an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

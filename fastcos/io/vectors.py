@@ -75,11 +75,10 @@ class Vectors(_VectorFields):
 def holds_vectors(path: PathLike) -> bool:
     """Return whether a file or folder contains vectors rather than interactions.
 
-    The path contains vectors if it is a .npy, .safetensors, .vec or .bin file; an .npz file with a
-    2-dimensional array; a table with a column of lists, or with at least eight columns of numbers
-    and without columns of users and items; or a folder that ``fastcos index export`` wrote. Only
-    the first rows of a table are examined. A damaged .npz or Parquet file raises
-    FastcosFormatError.
+    These contain vectors: .npy, .safetensors, .vec and .bin files; .npz files with a 2-dimensional
+    array; tables with a column of lists; tables with at least eight columns of numbers and without
+    columns of users and items; and folders that ``fastcos index export`` wrote. Only the first rows
+    of a table are examined. A damaged .npz or Parquet file raises FastcosFormatError.
     """
     path = as_path("path", path)
     kind = suffix_of(path)
@@ -96,7 +95,7 @@ def is_export(path: Path) -> bool:
 
 
 def of_export(path: Path) -> bool:
-    """Return whether a path is a folder of ``fastcos index export``, or the items in it."""
+    """Return whether a path is a folder of ``fastcos index export``, or the file of items in it."""
     return is_export(path) or (path.name == "items.npy" and is_export(path.parent))
 
 
@@ -109,11 +108,11 @@ def read_vectors(
     ----------
     path : str or path-like
         A file whose suffix determines the format. A .npy file contains a 2-dimensional array, and
-        .npz and .safetensors files contain arrays with names. The formats .parquet, .arrow or
-        .feather, .csv or .tsv, and .jsonl or .ndjson (one JSON object per line) are tables with
-        ids, and with a column of lists or with one column per dimension. Files with the suffix .txt
-        or .vec contain word vectors of word2vec or GloVe, and .bin is the binary format of
-        word2vec. Text may be compressed by gzip or zip. The path may also be a folder that
+        .npz and .safetensors files contain arrays with names. Files with the suffix .parquet,
+        .arrow, .feather, .csv, .tsv, .jsonl or .ndjson (one JSON object per line) are tables. A
+        table contains ids, and either a column of lists or one column per dimension. Files with the
+        suffix .txt or .vec contain word vectors of word2vec or GloVe, and .bin is the binary format
+        of word2vec. Text may be compressed by gzip or zip. The path may also be a folder that
         ``fastcos index export`` wrote.
     vector_column : str, optional
         The column of lists in a table, or the array in an .npz or .safetensors file. By default,
@@ -122,9 +121,9 @@ def read_vectors(
     id_column : str, optional
         The column or array of ids; "" for no ids. By default, the ids are read from the only column
         with a name such as id, item, ids or words. If no column has a name of this kind, the ids
-        are read from the index that pandas, polars or R has written. If the table has neither such
-        a name nor an index, the ids are read from the only column of texts; in a table with a
-        column of lists, they are read from the only column of texts or whole numbers.
+        are read from the index that pandas, polars or R has written. If a table has neither a
+        column with such a name nor an index, the ids are read from the only column of texts. If the
+        table contains a column of lists, the ids may also be the only column of whole numbers.
 
     Returns
     -------
@@ -140,9 +139,9 @@ def read_vectors(
 
     Notes
     -----
-    All cells of a column decide the kind of the column, and a cell is treated like its text in CSV,
-    so the same table yields the same result in every format. CSV and JSON lines are read as a
-    stream.
+    All cells of a column decide the kind of the column. Every cell is treated like the text that it
+    would have in CSV, so the same table yields the same result in every format. CSV and JSON lines
+    are read as a stream.
 
     Examples
     --------
@@ -190,7 +189,7 @@ def read_vectors(
 
 
 def check_columns(vector_column: Any, id_column: Any) -> None:
-    """Raise an error if a column name is not a text; an empty id_column stands for no ids."""
+    """Raise an error if the name of a column is not a text; id_column may be empty, for no ids."""
     check_text("vector_column", vector_column)
     check_text("id_column", None if id_column == "" else id_column)
 

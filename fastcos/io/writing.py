@@ -20,9 +20,9 @@ _FORMULAS = ("=", "+", "-", "@", "\t")
 def write_json(path: PathLike, value: Any) -> None:
     """Write value as indented JSON, atomically.
 
-    The function raises OSError in the same cases as :func:`atomic_path`, and TypeError or
-    ValueError for values that have no JSON form, such as NaN and infinity. Values without a JSON
-    form can be converted by ``fastcos.storage.provenance.json_ready``.
+    The function raises OSError in the same cases as :func:`atomic_path`. Values that have no JSON
+    form, such as NaN and infinity, raise TypeError or ValueError. Values without a JSON form can be
+    converted by ``fastcos.storage.provenance.json_ready``.
     """
     try:
         text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
@@ -76,10 +76,10 @@ def write_csv(
     """Write a header and rows as UTF-8 csv, atomically.
 
     None becomes an empty field. Floats are written with enough digits to restore them exactly. If
-    for_spreadsheets is true, texts are changed so that no spreadsheet runs them as a formula: an
-    apostrophe is put in front of texts that start with ``=``, ``+``, ``-``, ``@`` or a tab, and
-    carriage returns become spaces. The function raises OSError in the same cases as
-    :func:`atomic_path`, and ValueError for a row whose length differs from that of the header.
+    for_spreadsheets is true, texts are changed so that no spreadsheet runs them as a formula. An
+    apostrophe is put in front of every text that starts with ``=``, ``+``, ``-``, ``@`` or a tab,
+    and carriage returns become spaces. The function raises OSError in the same cases as
+    :func:`atomic_path`. A row that is longer or shorter than the header raises ValueError.
     """
     header = as_list("header", header)
     if not isinstance(rows, Iterable):

@@ -17,8 +17,8 @@ the display, without opening a window::
 while a figure is drawn. Figures are created without pyplot, so that importing this package or
 drawing a figure changes no global state of matplotlib. :func:`fastcos.plots.html.audit_page`
 returns the page of an audit, and :func:`fastcos.plots.html.calibration_page` returns the page of a
-calibration, with the figures ``ScoreDistributionDisplay``, ``TailDisplay`` and
-``OperatingCurveDisplay``.
+calibration. The page of a calibration shows the figures ``ScoreDistributionDisplay``,
+``TailDisplay`` and ``OperatingCurveDisplay``.
 """
 
 from fastcos.plots.calibration import OperatingCurveDisplay, ScoreDistributionDisplay, TailDisplay

@@ -130,7 +130,7 @@ class SimilarityMapsDisplay(NotebookFigure):
         ----------
         comparison : Comparison
         every : bool
-            Whether to show every named rescaling, and the rescaling of the exponent grid with the
+            Whether to show every named rescaling and, of the exponent grid, the rescaling with the
             lowest AUC. By default, the figure shows the rescalings of the paper (D = S^1/2, I and
             Σ^-1/2), and the rescalings that the caller of ``compare`` has added.
         """
@@ -311,7 +311,8 @@ class ExponentGridDisplay(Display):
             for named in rescalings()
         }
         for (i, j), value in np.ndenumerate(self.auc):
-            # Cells with values below 0.75 have dark colours, on which white text is easier to read.
+            # Cells with values below 0.75 have dark colours, so white text is easier to read on
+            # these cells.
             colour = "white" if value < 0.75 else "black"
             name = names.get((self.shrinkage[i], self.spectrum[j]), "")
             text = f"{value:.2f}\n{name}" if name else f"{value:.2f}"

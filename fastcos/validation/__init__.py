@@ -10,8 +10,8 @@ kernels require, so no other function scans or converts them again::
 
 A function whose name begins with `as_` returns the converted argument. A function whose name begins
 with `check_` raises an error if the argument is invalid. This module contains only the checks that
-several modules need; a rule that applies to the arguments of one function is checked in that
-function. :func:`fastcos.linalg.csr.as_interactions` checks sparse matrices, and
+several modules need. If a rule applies to the arguments of only one function, that function checks
+the rule. :func:`fastcos.linalg.csr.as_interactions` checks sparse matrices, and
 :mod:`fastcos.parallel.memmap` checks rows on disk block by block, when they are read.
 """
 
@@ -42,12 +42,12 @@ from fastcos.validation.containers import (
 LONGEST_MESSAGE, LONGEST_VALUE = 300, 80
 # An error message shows at most this many values of a list.
 _MAX_SHOWN_VALUES = 4
-# The largest number of threads that a call accepts. No machine has so many CPUs, but a process can
-# start this many threads.
+# The largest number of threads that a call accepts. No machine has this many CPUs, but a process
+# can start this many threads.
 MAX_THREADS = 4096
-# distinct_numbers sorts the numbers in its argument if there are more than this many items for each
-# of these numbers; with fewer items per number, it marks the numbers in a mask of all items.
-# Filling a mask of 30,000 items takes about as long as sorting 500 numbers.
+# If there are more than this many items for each number in the argument of distinct_numbers, the
+# function sorts the numbers. If there are fewer items per number, it marks the numbers in a mask of
+# all items. Filling a mask of 30,000 items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. 2^18 float64 numbers
 # take 2 MiB and stay in a cache.
@@ -243,7 +243,7 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
 
 
 def is_float_array(X: Any) -> bool:
-    """Return whether X is a float32 or float64 array in memory, as the results of as_rows are."""
+    """Return whether X is a float32 or float64 array in memory, like every result of as_rows."""
     return type(X) is np.ndarray and X.dtype.char in "fd"
 
 
@@ -266,12 +266,13 @@ def as_rows(
 ) -> Rows:
     """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
 
-    float16, bfloat16 and float8 are converted to float32, and integers and booleans to float64,
-    unless the argument dtype is np.float32 or np.float64. X is copied only if its memory order or
-    its type must change. uint8 raises TypeError, because sentence-transformers and FAISS pack eight
-    bits into one uint8 number. or_vector says whether a vector (d,) is accepted as one row.
-    is_measured says that the caller will compute the norms of the rows and will recognise NaN and
-    infinity in float32 rows by their norms, so that this function need not look for them.
+    By default, float16, bfloat16 and float8 are converted to float32, and integers and booleans are
+    converted to float64. If the argument dtype is np.float32 or np.float64, all rows get this type.
+    X is copied only if its memory order or its type must change. uint8 raises TypeError, because
+    sentence-transformers and FAISS pack eight bits into one uint8 number. or_vector says whether a
+    vector (d,) is accepted as one row. If is_measured is true, the caller will compute the norms of
+    the rows. NaN and infinity in float32 rows are then recognised by the norms, so this function
+    does not look for them.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:

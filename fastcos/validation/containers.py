@@ -134,7 +134,7 @@ def from_arrow(name: str, column: Any) -> Array:
 
 
 def _from_arrow_capsule(name: str, values: Any) -> Any:
-    """Return as an array the column or table that values exports by Arrow's C data interface."""
+    """Return the column or table that `values` exports (Arrow's C data interface) as an array."""
     try:
         import pyarrow as arrow
     except ImportError:
@@ -210,7 +210,7 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
 def _common_length(name: str, lengths: Array) -> int:
     """Return the common length of all rows, or 0 if there are none.
 
-    lengths holds the length of each row. ValueError is raised if the lengths differ.
+    lengths holds the length of each row. ValueError is raised if not all rows have the same length.
     """
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):

@@ -15,10 +15,10 @@ from fastcos import validation
 
 Ids = npt.NDArray[Any]
 
-# The id that results contain where there is no item, if the ids of the index are whole numbers. If
-# the ids of the index are strings, results contain "" where there is no item.
+# Placeholder id in results for a missing item. It is used if the ids of the index are whole
+# numbers; if the ids are strings, the placeholder is "".
 NO_ID = -1
-# The longest id, in characters, that is stored in an array of fixed-width strings. With ids of 500
+# The largest number of characters of an id in an array of fixed-width strings. With ids of 500
 # characters, the ids of ten results take 20 kB.
 _MAX_WIDTH = 500
 # An error message shows at most this many characters of an id.
@@ -36,7 +36,7 @@ def are_strings(ids: Ids) -> bool:
 
 
 def format_id(value: Any) -> str:
-    """Return an id as text for an error message, without its NumPy type, and shortened if long."""
+    """Return an id as text for an error message: without its NumPy type, and cut if it is long."""
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= _LETTERS_SHOWN else f"{text[:_LETTERS_SHOWN]}..."
 
@@ -44,9 +44,9 @@ def format_id(value: Any) -> str:
 def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = True) -> Ids:
     """Return ids as a new array (n,) of int64 or strings.
 
-    ValueError is raised if the number of ids is not `length`, if an id is -1 or "", or, with
-    distinct=True, if an id is repeated. Ids that are neither whole numbers nor strings raise
-    TypeError.
+    ValueError is raised if the number of ids is not `length`, or if an id is -1 or "". With
+    distinct=True, a repeated id also raises ValueError. Ids that are neither whole numbers nor
+    strings raise TypeError.
     """
     values = validation.from_container(name, ids)
     # A list is read as Python objects, because NumPy would convert ["a", 1] to two strings.
@@ -119,7 +119,7 @@ def _converted_objects(name: str, array: npt.NDArray[Any], objects: list[Any]) -
 
 
 def _compact(ids: Ids) -> Ids:
-    """Return strings as a new array of fixed-width strings, or of Python strings if it is smaller.
+    """Return strings as a new array of fixed-width strings or, to save memory, of Python strings.
 
     Python strings are chosen if padding every string to the same width would waste too much memory.
     """

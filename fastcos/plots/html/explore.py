@@ -24,8 +24,8 @@ from fastcos.similarity.cosine_bounds import CONDITION, as_condition
 from fastcos.similarity.rescalings import rescalings
 from fastcos.validation import Floats, Integers
 
-# On the page of the paper, a reader can choose these ranks and the rank of the model, and can
-# multiply the λ of the model by these factors.
+# On the page of the paper, a reader can choose the rank of the model or one of these ranks, and can
+# multiply the λ of the model by one of these factors.
 _RANKS = (2, 5, 10, 20, 50)
 _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 # Number of milliseconds for which the replay shows each rescaling D: long enough to read a sentence
@@ -52,9 +52,9 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model; the "
     "mark shows the D that is nearest to its solution.",
 }
-# The largest number of items of a page, and the largest total number of entries in their rows and
-# in the root of the users' covariance. As base64, 280,000 entries take 1.5 MB of the 2.5 MB of a
-# page.
+# The largest number of items of a page, and the largest number of entries in the rows of these
+# items and in the root of the users' covariance together. As base64, 280,000 entries take 1.5 MB of
+# the 2.5 MB of a page.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
@@ -63,8 +63,8 @@ _MAX_NUMBERS = 280_000
 _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
-# An attack looks for a rescaling that removes a neighbour, among the rescalings whose condition
-# number is at most this value, or at most the condition of the page if that is larger.
+# An attack looks for a rescaling that removes a neighbour. The condition number of this rescaling
+# may be at most _FAR or, if the condition of the page is larger than _FAR, at most that condition.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
@@ -234,7 +234,7 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 
 
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
-    """Return a and b for which V S^(1/2 - a) Σ^-b is nearest to V times a multiple of weights.
+    """Return the a and b for which V S^(1/2 - a) Σ^-b is nearest to V diag(c weights), for any c.
 
     The distance is the sum of the squared differences of the logarithms.
     """
@@ -303,9 +303,10 @@ def items_page(
 
     Notes
     -----
-    The page calls a neighbour certified if its radius by :func:`fastcos.certified_neighbors`
-    exceeds the condition. The page calls a neighbour lost if :func:`fastcos.auditing.vertex_attack`
-    finds a rescaling of at most the condition that removes the neighbour.
+    The page calls a neighbour "certified" if the radius that :func:`fastcos.certified_neighbors`
+    returns for it exceeds the condition. The page calls a neighbour "lost" if
+    :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes the neighbour and whose
+    condition is at most that of the page.
 
     Examples
     --------
@@ -416,8 +417,8 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
 def _max_items(d: int, users: bool) -> int:
     """Return the largest number of items of d columns that fit on a page.
 
-    If there are users, the page also contains a root of the covariance of the users, which has
-    d x min(d, items) numbers.
+    If there are users, the page also contains a root of their covariance. This root consists of d x
+    min(d, items) numbers.
     """
     fit = max(_MAX_NUMBERS // d - d, _MAX_NUMBERS // (2 * d)) if users else _MAX_NUMBERS // d
     return max(2, min(_MAX_ITEMS, fit))

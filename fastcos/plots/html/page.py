@@ -40,7 +40,7 @@ def page_with_script(
     data: Mapping[str, Any],
     **values: Any,
 ) -> str:
-    """Return a page whose script, which has the name of the template, reads the data."""
+    """Return a page from a template; the page contains the script of this name, and its data."""
     script = _read("parts.js") + _read(f"{template}.js")
     style = "".join(map(_read, ("style.css", *styles)))
     # An HTML parser ends a script block at </script, even inside a string of JSON.
@@ -54,8 +54,8 @@ def page_with_script(
         template, title, provenance, style=style, script=Markup(script), data=Markup(block),
         policy=Markup(policy), **values,
     )  # fmt: skip
-    # Lone surrogates, as in the names of broken files, cannot be written in UTF-8, so they are
-    # written as escapes, which JSON reads.
+    # Lone surrogates, as in the names of broken files, cannot be written in UTF-8. They are written
+    # as escapes, which readers of JSON understand.
     return page.encode("utf8", "backslashreplace").decode("utf8")
 
 
