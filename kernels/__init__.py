@@ -24,7 +24,7 @@ training, and for choosing candidates, whose final scores are computed without f
 
 A kernel is compiled when it is first called: ``jit`` imports ``compiler``, which obtains a
 dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the dispatcher's cache
-with the files of ``code_cache``, which stores compiled code under a digest of everything that a
+with the files of ``code_cache``. The files store compiled code under a digest of everything that a
 kernel uses (``fingerprint``). The dispatcher loads the code from a file, or compiles the code and
 saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of the file. A process
 that finds native code for every kernel that it calls (``native``) never imports Numba.

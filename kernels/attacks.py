@@ -1,9 +1,10 @@
 """Attacks on neighbours: searches for rescalings that drop a neighbour from the top k.
 
 An attack gives an upper bound on the robustness of a neighbour, and a certificate
-(``certificates``) gives a lower bound. A successful attack returns a counterexample: a vector of
-weights w in the box [1, K]^d (see ``intervals``), with which the neighbour is no longer among the
-top k. A neighbour that survives an attack is not necessarily robust.
+(``certificates``) gives a lower bound. A successful attack returns a counterexample. A
+counterexample is a vector of weights w in the box [1, K]^d (see ``intervals``) with which the
+neighbour is no longer among the top k. A neighbour that survives an attack is not necessarily
+robust.
 """
 
 import math
@@ -66,7 +67,7 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Choose a vertex w that brings other rows nearer to x, and return whether an edge is lost there.
+    """Choose a vertex w that brings other rows nearer to x; return whether an edge is lost there.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
     units[edge] is. A vertex is chosen by the gradient of a difference: the mean Fisher z of x with

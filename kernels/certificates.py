@@ -78,10 +78,10 @@ def joint_certificate(x, y, m, K, ratios):
     """Return whether tests at the ends of the norm ratio's range certify that y beats m on the box.
 
     The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
-    the norm ratio (norm_ratios). If ρ is regarded as independent of w, the minimum of sum w x (ρ
-    y - m) over all w is a concave function of ρ. If the minimum is positive at both ends of a range
-    of ρ, sum w x (ρ y - m) is therefore positive for all w and all ρ in the range. `ratios` holds
-    the two ends of the range of the norm ratio, and the function takes O(d) time.
+    the norm ratio (norm_ratios). If ρ is regarded as independent of w, the minimum over all w of
+    sum w x (ρ y - m) is a concave function of ρ. Therefore, if the minimum is positive at both ends
+    of a range of ρ, sum w x (ρ y - m) is positive for all w and for all ρ in the range. `ratios`
+    holds the two ends of the range of the norm ratio, and the function takes O(d) time.
     """
     sure = stays_positive(x, y, m, ratios[0], 1.0, 0.0, K)
     return sure and stays_positive(x, y, m, ratios[1], 1.0, 0.0, K)
@@ -200,8 +200,8 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
     The function first tries to certify y up to the condition `radius`. If y cannot be certified up
     to `radius`, the function bisects the ascending `levels` between `bound` and `radius`. The
-    caller guarantees that y beats m up to the condition `bound`; the function returns `bound` if it
-    can certify no level above `bound`.
+    caller guarantees that y beats m up to the condition `bound`. If no level above `bound` can be
+    certified, the function returns `bound`.
     """
     if beats(x, y, m, radius * radius, depth, w) > 0:
         return radius
@@ -278,8 +278,8 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     against the competitors of all calls so far. The radius that is certified against all items is
     written to `radii` (n, k) float64, or NaN for an edge of a zero row. An item that is not in the
     list of a row has at most the Fisher z of the last item in the list. `truncated` (n,) uint8 is
-    set to 1 for each row in which the radius of an edge is limited by the Fisher z of the last item
-    in the list.
+    set to 1 for a row if the Fisher z of the last item in its list limits the radius of one of its
+    edges.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

@@ -65,10 +65,10 @@ def has_instruction(feature):
 def fast_cache_bytes():
     """Return the size, in bytes, up to which the rows of a table can be read fast in any order.
 
-    Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more,
-    which answers nearly as fast as the second-level cache. The third-level cache of Intel's servers
-    is shared by all cores and is slower. On Intel's servers, a table must therefore fit in half of
-    a second-level cache of 2 MiB.
+    Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more. The
+    third-level cache of an AMD CPU answers nearly as fast as its second-level cache. The
+    third-level cache of Intel's servers is shared by all cores and is slower. On Intel's servers, a
+    table must therefore fit in half of a second-level cache of 2 MiB.
     """
     try:
         is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()

@@ -131,8 +131,8 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 def expand_copies(lo, hi, distinct, self_rows, groups, scores, rows):
     """Replace each neighbour of queries lo to hi with all its copies, and write the best k items.
 
-    `distinct` is a DistinctResults, in which one item stands for all items that are equal to it,
-    and `groups` is the CopyGroups of the items. Each neighbour in `distinct` is replaced with all
+    `distinct` is a DistinctResults, in which one item stands for all items that are equal to it.
+    `groups` is the CopyGroups of the items. Each neighbour in `distinct` is replaced with all
     members of its group. `self_rows` (n,) holds, for each query, the number of the item that is the
     query itself, or -1. The results are written to `scores` (n, k) float64 and `rows` (n, k) int64.
     """

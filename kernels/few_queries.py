@@ -32,8 +32,8 @@ If kernels are compiled and rows are packed, a search of one query is one call o
 The guessed threshold only decides how many slots are scored before a threshold is proved, so every
 r gives the same neighbours. Step 4 may find fewer than k rows, because the guessed threshold was
 too high or because a filter excludes rows. If step 4 finds fewer than k rows, r is multiplied by 4,
-which lowers the threshold, and step 4 is repeated until k rows have been found or every slot has
-been scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
+which lowers the threshold. Step 4 is repeated until k rows have been found or every slot has been
+scored. When step 4 is repeated, no product is computed again, and no slot is scored twice.
 
 A *row* is the number of an item in its segment. Packed items are not in the order of their rows; a
 *slot* is the position of an item among the packed items, and a *panel* is 32 slots. Python divides
@@ -291,8 +291,8 @@ def find_best(i, lo, k, first_rank, queries, items, codes, products, largest_pro
         if rank == 0:
             return n_best
         previous_guess, rank = guess, min(4 * rank, n_panels) if rank < n_panels else 0
-    # Step 5 of the file's docstring: slots that were not scored in step 4 are scored if their upper
-    # bounds reach the proved threshold.
+    # Step 5 of the file's docstring: a slot that was not scored in step 4 is scored if its upper
+    # bound reaches the proved threshold.
     proved = threshold_of(i, queries, kth_score, np.float32(1.0) / codes.steps[i])
     n_best, _ = score_reaching(
         i, lo, k, proved, guess, True, queries, items, codes, products, largest_products, buffers,

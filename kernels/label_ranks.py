@@ -1,7 +1,7 @@
 """Measures of how high the columns with the label of a query rank in a row of scores.
 
-The measures are the AUC, the average precision at R (the number of columns with the label of the
-query), and the label for which most of the nearest columns vote.
+The measures are the AUC, the average precision at R, and the label for which most of the nearest
+columns vote. The number R is the number of columns with the label of the query.
 """
 
 import numpy as np

@@ -152,10 +152,10 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
 
     A chunk consists of 8 panels. `layout` is a PanelLayout, `rows` is a ScaledRows (m, d), and
     `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of panels holds
-    the number of the row in each slot, and is changed in place: the rows of a chunk are sorted by
-    their largest entries. The rows are sorted because the largest entry of a panel determines the
-    quantisation step of all rows of the panel. The other arrays of panels are outputs. The kernel
-    allocates 1 kB per column.
+    the number of the row in each slot. The kernel changes `row_of_slot` in place: it sorts the rows
+    of a chunk by their largest entries. The rows are sorted because the largest entry of a panel
+    determines the quantisation step of all rows of the panel. The other arrays of panels are
+    outputs. The kernel allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)
@@ -186,8 +186,8 @@ def _pack_chunk(
     for i in range(last - first):
         row = np.int64(row_of_slot[first + i])
         next_start = row_of_slot[min(first + i + 1, row_of_slot.shape[0] - 1)] * depth
-        # The next row is prefetched in three parts, one before each step for the current row,
-        # because the CPU can wait for only a limited number of cache lines at the same time.
+        # The next row is prefetched in three parts, one before each step for the current row. The
+        # CPU can wait for only a limited number of cache lines at the same time.
         prefetch_row(flat, next_start, third)
         load_row(rows, row, factors[row], coefficients[row], shift, buffer[i])
         prefetch_row(flat, next_start + third, third)

@@ -118,7 +118,7 @@ class ProjectedPanels(NamedTuple):
     """Packed coordinates of items along the axes of a projection.
 
     The arrays packed and statistics are laid out as in ItemPanels. The remainder of an item is the
-    item minus its projection on the axes, and `remainder_norms` (32 panels,) float32 holds an upper
+    item minus its projection on the axes. `remainder_norms` (32 panels,) float32 holds an upper
     bound of the norm of each remainder.
     """
 
@@ -373,7 +373,8 @@ class FewQuerySettings(NamedTuple):
         The number of panels that a task searches.
     must_check : bool
         Whether the kernel must check that the norms of the queries are ordinary (see
-        ``query_encoding.are_ordinary``), because no caller has checked them.
+        ``query_encoding.are_ordinary``). The kernel must check the norms if no caller has checked
+        them.
     """
 
     first_rank: Any
@@ -419,7 +420,8 @@ class BlockSettings(NamedTuple):
         `batch`.
     must_check : bool
         For a whole search, whether the kernel must check that the norms of the queries are ordinary
-        (see ``query_encoding.are_ordinary``), because no other code has checked them.
+        (see ``query_encoding.are_ordinary``). The kernel must check the norms if no other code has
+        checked them.
     """
 
     queries_per_block: Any

@@ -29,8 +29,8 @@ def kth_largest(values, count, k):
     The algorithm is quickselect, which takes O(count) time on average. For each value, the
     partition swaps two values. The partition then adds the result of a comparison, 0 or 1, to the
     position at which its first part ends. The partition therefore has no branch that a CPU could
-    mispredict. For 100 to 500 values, which is the usual number of candidates of a query, the
-    partition without a branch is 2.5 times as fast as one with a branch.
+    mispredict. For 100 to 500 values, the usual number of candidates of a query, the partition
+    without a branch is 2.5 times as fast as one with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:

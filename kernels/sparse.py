@@ -38,7 +38,7 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
     `X` is a Csr (n, p), and `A` is a float array (p, l) in C order. The result is written to `Y`
     (n, l), which has the type of A. If row i of X is empty, Y[i] is a row of zeros. The kernel
     takes O(nnz l) time. If is_streamed is true, `Y` is written to memory without passing through
-    the caches; l must then be a multiple of 64, and Y must begin at a cache line.
+    the caches. For this, l must be a multiple of 64, and Y must begin at a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
@@ -72,8 +72,8 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
     of its row non-finite, even if the value is multiplied by 0. `columns` holds the indices of X,
     viewed as unsigned integers. `A` must be finite, and the values of X must be an array, not None.
     The output `is_rejected` (n,) bool is true for each row i for which Y[i] is not valid. The rows
-    of a group are validated together, and all of them are rejected if one row has an index out of
-    range or a sum that is not finite.
+    of a group are validated together. If one row of the group has an index out of range or a sum
+    that is not finite, all rows of the group are rejected.
     """
     indptr = X.indptr
     first = lo

@@ -118,10 +118,10 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. Let r
-    be k + n_excluded. The result is the r-th largest of the groups' maxima, which is a lower bound,
-    because r groups each contain an item whose scaled sum is at least as large. If fewer than r
-    groups have a positive maximum, the smallest positive number is returned. `maxima` has one entry
-    per group and is overwritten.
+    be k + n_excluded. The result is the r-th largest of the groups' maxima. The r-th largest
+    maximum is a lower bound, because r groups each contain an item whose scaled sum is at least as
+    large. If fewer than r groups have a positive maximum, the smallest positive number is returned.
+    `maxima` has one entry per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP

@@ -18,8 +18,8 @@ estimate was too high, the query is marked and searched again without an estimat
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Each task writes the k-th best score that it
-has proved to this array, and reads the scores that other tasks wrote, without a lock. Two arguments
-show that results do not depend on the numbers that a task reads in the shared array:
+has proved to the shared array, and reads the scores that other tasks wrote, without a lock. Two
+arguments show that results do not depend on the numbers that a task reads in the shared array:
 
 - Every value that a task writes to the shared array is a lower bound of the k-th best score among
   all panels, because k rows with at least this score have been scored. An update may be delayed, or

@@ -626,8 +626,8 @@ def _emit_item_of_steps(builder, panel, item, words, query):
 def _sum_of_each(builder, vectors):
     """Emit, for 8 vectors, a vector whose lane i holds the sum of all lanes of vector i.
 
-    The lanes are first added within parts of 128 bits, because instructions that interleave two
-    vectors move numbers only within parts of 128 bits.
+    The lanes are first added within parts of 128 bits, because interleaving two vectors moves
+    numbers only within such parts.
     """
     lanes = vectors[0].type.count
     kind = ir.VectorType(I32, lanes)
