@@ -20,7 +20,7 @@ from top to bottom; its docstring names what else to read.
 
 ``jit.kernel`` compiles without fastmath, so operations are executed in the order in which they are
 written. ``jit.relaxed_kernel`` allows contraction and reassociation. Relaxed kernels are used for
-training, and for choosing candidates, whose final scores are computed without fastmath.
+training, and for choosing candidates. The final scores of candidates are computed without fastmath.
 
 A kernel is compiled when it is first called: ``jit`` imports ``compiler``, which obtains a
 dispatcher of Numba from ``numba_internals``. ``numba_internals`` replaces the dispatcher's cache

@@ -219,7 +219,7 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return a Fisher z below which no competitor beats y under a rescaling up to `condition`.
+    """Return a Fisher z; competitors below it do not beat y under a rescaling up to `condition`.
 
     The result is the smallest Fisher z of x and y on the box, minus ln(condition). A rescaling with
     a condition of at most `condition` cannot increase the Fisher z of any pair by more than

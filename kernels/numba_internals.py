@@ -160,7 +160,7 @@ def entry_of(dispatcher, arguments):
     """Return the compiled code for the types of these arguments; the code does not check types.
 
     Numba's dispatcher checks the types at every call, which takes 3 us for each named tuple. The
-    compiled code would misread arguments of other types.
+    compiled code would misread arguments of types for which it was not compiled.
     """
     signature = tuple(map(numba.typeof, (0, 0, *arguments)))
     if signature not in dispatcher.overloads:

@@ -7,14 +7,14 @@ tau. While the panels in the second half of the sample are scored, the estimate 
 candidates are collected. A candidate of a query is a slot (the position of a packed item) whose
 tile score reaches tau, and each query has a buffer of candidates. When the buffer of a query is
 full, and at the end of the search, the k candidates with the best tile scores are scored in
-float64. The k-th best of these float64 scores is a lower bound of the k-th best of all scores, and
-becomes the next tau. The new tau is close to the k-th best score, because the candidates with the
-best tile scores are nearly the best k. The other candidates in the buffer are scored in float64
-only if their upper bounds reach the new tau. If more than half of the candidates of a full buffer
-reach the new tau, because there are many near-duplicates, all candidates of the buffer are scored.
-If few candidates remain at the end of a block, all of them are scored as well. At the end of a
-search, the k-th best score of a query shows whether the estimate of tau was low enough. If the
-estimate was too high, the query is marked and searched again without an estimate.
+float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
+the next tau. The new tau is close to the k-th best score, because the candidates with the best tile
+scores are nearly the best k. The other candidates in the buffer are scored in float64 only if their
+upper bounds reach the new tau. If more than half of the candidates of a full buffer reach the new
+tau, because there are many near-duplicates, all candidates of the buffer are scored. If few
+candidates remain at the end of a block, all of them are scored as well. At the end of a search, the
+k-th best score of a query shows whether the estimate of tau was low enough. If the estimate was too
+high, the query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Each task writes the k-th best score that it
