@@ -151,9 +151,9 @@ def count_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the number of CPUs that this process may use.
 
     The result is the smaller of two numbers: the number of CPUs in the affinity mask of the
-    process, and the CPU quota of its container, rounded up. cgroup is the directory that contains
-    the limits of the container, in version 1 or version 2 of the cgroup file system. joblib
-    computes the same number, but importing joblib takes 0.2 s.
+    process, and the CPU quota of its container, rounded up. `cgroup` is the directory that contains
+    the limits of the container, in version 1 or version 2 of the cgroup file system. The package
+    joblib computes the same number, but importing joblib takes 0.2 s.
     """
     return min(_cpus_of_process(), _quota(cgroup))
 

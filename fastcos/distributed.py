@@ -84,7 +84,7 @@ _TASKS_SHARE = 0.5
 # The number of bytes of a stored entry of a sparse matrix: 4 for its column, and 8 for its value.
 _BYTES_PER_ENTRY = 12
 # The number of bytes of partial sums per stored entry of a sparse matrix X. A partial sum takes 256
-# bytes per column of X, and the number of partial sums is the average number of entries of a column
+# bytes per column of X. The number of partial sums is the average number of entries of a column,
 # divided by partial_sums.NNZ_PER_COLUMN.
 _SUM_BYTES_PER_ENTRY = 6
 # If X has fewer stored entries per column than this number, SparseOperator computes no partial sums

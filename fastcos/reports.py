@@ -46,8 +46,8 @@ class Estimate(NamedTuple):
 class Table(NamedTuple):
     """A table: a title, the names of its columns, its rows, and a text above and below it.
 
-    lead is the text above the table, which states the result in words. more is the text below the
-    table, which adds details, such as the rows that the table does not show.
+    `lead` is the text above the table; it states the result in words. `more` is the text below the
+    table; it adds details, such as the rows that the table does not show.
     """
 
     title: str
@@ -142,8 +142,8 @@ def table_of_fields(record: Any) -> Table:
 class Figure(NamedTuple):
     """A figure: the name of its display function, the record that it draws, its size and its label.
 
-    height is the height of the figure on a page, in CSS pixels. label describes the content of the
-    figure in words.
+    `height` is the height of the figure on a page, in CSS pixels. `label` describes the content of
+    the figure in words.
     """
 
     name: str

@@ -87,12 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--against", metavar="OLD", help=help_)
     add("--old-users", metavar="FILE", help="user or query embeddings of the old version")
     help_ = (
-        "exit with status 1 if a share is below its limit. NAME is certified, jaccard or "
-        "unchanged. certified is the share of neighbours that provably remain neighbours under "
-        "every rescaling up to --condition. To compute jaccard, the neighbours in "
-        "ITEMS are compared with the neighbours in every other form of the same model, and the "
-        "lowest Jaccard index counts. unchanged is the share of neighbours that are also "
-        "neighbours in OLD; a change of basis between the two versions does not count as a change"
+        "exit with status 1 if a share is below its limit. NAME is 'certified', 'jaccard' or "
+        "'unchanged'. 'certified' is the share of neighbours that provably remain neighbours under "
+        "every rescaling up to --condition. For 'jaccard', the neighbours in ITEMS are compared "
+        "with the neighbours in every other form of the same model, and the lowest Jaccard index "
+        "counts. 'unchanged' is the share of neighbours that are also neighbours in OLD; a change "
+        "of basis between the two versions does not count as a change"
     )
     add("--fail-under", metavar="NAME=SHARE,...", help=help_)
     help_ = (

@@ -40,12 +40,12 @@ def as_output(out: str | None, default: str = "neighbors.csv") -> Path:
 class RankedLists(NamedTuple):
     """Lists of items, with the ids of queries and items, and with the names or texts of the items.
 
-    neighbors: the lists, whose indices are positions in `ids`.
-    query_ids: the ids of the queries.
-    ids: the ids of the items.
-    names: the names or texts of the items, or None.
-    columns: the names of the columns for the queries and for the listed items.
-    calibration: the calibration that provides the p-values of the scores, or None.
+    - `neighbors`: the lists, whose indices are positions in `ids`.
+    - `query_ids`: the ids of the queries.
+    - `ids`: the ids of the items.
+    - `names`: the names or texts of the items, or None.
+    - `columns`: the names of the columns for the queries and for the listed items.
+    - `calibration`: the calibration that provides the p-values of the scores, or None.
     """
 
     neighbors: "Neighbors"

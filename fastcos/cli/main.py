@@ -230,8 +230,8 @@ def entry_point() -> NoReturn:
         finally:  # --help and --completion raise SystemExit.
             sys.stdout.flush()
     except OSError as error:
-        # A reader such as `head` has closed the pipe, or the disk is full. stdout is redirected, so
-        # that Python does not try to write the buffered text at exit.
+        # A reader such as `head` has closed the pipe, or the disk is full. The stream stdout is
+        # redirected, so that Python does not try to write the buffered text at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             status = CLOSED_PIPE

@@ -30,11 +30,12 @@ _MOMENTS_NOTE = (
 class ModelFolder(NamedTuple):
     """The content of a model folder.
 
-    model: the fitted model.
-    ids: the ids of the items of the model.
-    typical: rows (2 k, p) whose user embeddings have the same mean and the same second moments as
-        the user embeddings of the training data.
-    popularity: the number of users of each item, or None if the folder does not contain it.
+    - `model`: the fitted model.
+    - `ids`: the ids of the items of the model.
+    - `typical`: rows (2 k, p) whose user embeddings have the same mean and the same second moments
+      as the user embeddings of the training data.
+    - `popularity`: the number of users of each item, or None if the folder does not contain these
+      numbers.
     """
 
     model: "LinearMF"
@@ -179,8 +180,9 @@ def align_to_users(
 ) -> sp.csr_array:
     """Return interactions as a matrix: one row per user and one column per item of a model.
 
-    user_ids (n,): ids of the users of the model.
-    has_user_ids: whether the caller has ids of the users; if not, user_ids contains row numbers.
+    - `user_ids` (n,): ids of the users of the model.
+    - `has_user_ids`: whether the caller has ids of the users; if not, `user_ids` contains row
+      numbers.
 
     Interactions of users or items that the model does not have are left out and counted.
     """

@@ -96,7 +96,7 @@ def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None
     """Change errors about the columns of a table, within this block, so that they name its flag.
 
     For a table such as that of --names, the user cannot choose the columns of the table by flags,
-    so errors about the columns name the flag of the table. name_option is the flag for the column
+    so errors about the columns name the flag of the table. `name_option` is the flag for the column
     of names, if there is one.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}

@@ -2,5 +2,6 @@
 
 The module ``langchain`` contains a vector store, ``vicinity`` a backend, and ``mteb`` a search
 index. Each module needs the package of the same name; fastcos itself imports none of these modules.
-scanpy and scikit-learn need no adapter, because they accept :class:`fastcos.NeighborsTransformer`.
+The packages scanpy and scikit-learn need no adapter, because they accept
+:class:`fastcos.NeighborsTransformer`.
 """

@@ -189,7 +189,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return document_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove the documents with these ids, unless unknown, or all documents if ids is None."""
+        """Remove the documents with these ids (unknown ids are ignored), or all if ids is None."""
         with parallel.writer_lock():
             requested = self._documents if ids is None else ids
             known_ids = [name for name in dict.fromkeys(requested) if name in self._documents]

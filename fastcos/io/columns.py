@@ -292,9 +292,9 @@ def check_row_numbers(
 
     If the argument ids contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
-    number. The file may also be a larger catalogue, whose ids contain all row numbers. If file_ids
-    contains most row numbers but not 0, the file may count rows from 1, and the function issues a
-    warning. hint explains how to pass ids.
+    number. The file may also be a larger catalogue, whose ids contain all row numbers. If
+    `file_ids` contains most row numbers but not 0, the file may count rows from 1, so the function
+    issues a warning. `hint` explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return

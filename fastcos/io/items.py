@@ -58,9 +58,9 @@ class ItemLabels(_LabelFields):
         Names of the items, of at most 200 characters each; an item without a name has its id as the
         name.
     n_several, n_none, n_other : int
-        Numbers of items whose entry in ``labels`` is -1, by reason. n_several counts items with
-        several labels, n_none counts items without a label or without a row in the table, and
-        n_other counts items with a label that is not in ``only``.
+        Numbers of items whose entry in ``labels`` is -1, by reason. ``n_several`` counts items with
+        several labels. ``n_none`` counts items without a label or without a row in the table.
+        ``n_other`` counts items with a label that is not in ``only``.
     n_unknown : int
         Number of items in the file that are not in ``item_ids``.
     columns : mapping of str
@@ -85,8 +85,9 @@ def read_labels(
     r"""Read the label of every item that has exactly one label.
 
     A cell may contain several labels with separators between them, and an item may have several
-    rows. Items with several distinct labels, without a label, or with a label that is not in
-    ``only`` have the entry -1 in ``labels``, and the result contains the counts of such items.
+    rows. An item has the entry -1 in ``labels`` if it has several distinct labels, no label, or a
+    label that is not in ``only``. The result also contains the numbers of items for which this
+    happens.
 
     Parameters
     ----------

@@ -172,8 +172,9 @@ class _ImplicitOperator(Operator):
 class _ShiftedOperator(Operator):
     """Computes the products of X - L R' from the products of X.
 
-    L (n, r) and R (p, r) are float64 matrices with few columns. The products with L and R are
-    computed in float64, except the last one in X A - L (R'A), which has the type of the result.
+    L (n, r) and R (p, r) are float64 matrices with few columns. Products with L and R are computed
+    in float64. Only the last product in X A - L (R'A), which is L times (R'A), has the type of the
+    result.
     """
 
     def __init__(self, X: Operator, L: Floats, R: Floats) -> None:
@@ -530,8 +531,8 @@ def as_factor(operator: Operator, A: Matrix) -> Matrix:
 def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix]) -> Floats:
     """Return X'X (p, p) of a sparse X with nnz non-zeros.
 
-    If X is not very sparse, X'X is summed over dense blocks of rows of 128 MiB. dense_rows(lo, hi)
-    returns the rows [lo, hi) of X as a dense array.
+    If X is not very sparse, X'X is summed over dense blocks of rows of 128 MiB. The function
+    `dense_rows(lo, hi)` returns the rows [lo, hi) of X as a dense array.
     """
     n, p = X.shape
     if nnz * _DENSE_GRAM_SHARE < n * p:

@@ -32,7 +32,8 @@ _RANK_TOLERANCE = 1e-7
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
 # _INDEPENDENT. A unit vector counts as a linear combination of other vectors if the square of its
-# distance from their span is at most _REPEATED, the size of a few thousand rounding errors.
+# distance from their span is at most _REPEATED. This bound is as large as a few thousand rounding
+# errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual than
 # this one cannot be reached in float64.
@@ -241,8 +242,8 @@ def svd_residuals(
 ) -> Floats:
     """Return the residuals of singular triplets of X, which any solver may have computed.
 
-    If s and v are the singular value and the right singular vector of a triplet, v has norm 1, and
-    r = ||X'Xv - s²v||, then X has a singular value within min(r / s, sqrt(r)) of s. The function
+    Let s be the singular value of a triplet, v the right singular vector with norm 1, and r =
+    ||X'Xv - s²v||. Then X has a singular value within min(r / s, sqrt(r)) of s. The function
     returns the bound min(r / s, sqrt(r)) divided by s, computed in float64.
 
     Parameters

@@ -34,9 +34,9 @@ _FLAGS = {
 class _Child(NamedTuple):
     """A compiling process, with what is needed to find out how it ended.
 
-    errors is the file that receives the error messages of the process. A process that is still
-    running at the time `deadline` (a value of time.monotonic()) counts as failed. parent is the id
-    of the process that started it.
+    `errors` is the file that receives the error messages of the process. A process that is still
+    running at the time `deadline` (a value of time.monotonic()) counts as failed. `parent` is the
+    id of the process that started the compiling process.
     """
 
     process: subprocess.Popen[bytes]

@@ -70,11 +70,11 @@ def as_mapped_rows(
 ) -> Any:
     """Return X as valid rows, or unchanged if the caller reads it block by block.
 
-    If the rows are returned unchanged, only their shape and type are checked. on_disk says whether
-    the caller reads mapped rows block by block. narrow says whether the caller reads narrow rows
-    (of one- or two-byte numbers) block by block. widen=True converts narrow rows to float32 at
-    once, as a whole, even if narrow is True. or_vector and is_measured are arguments of
-    validation.as_rows.
+    If the rows are returned unchanged, only their shape and type are checked. `on_disk` says
+    whether the caller reads mapped rows block by block. `narrow` says whether the caller reads
+    narrow rows (of one- or two-byte numbers) block by block. If `widen` is True, narrow rows are
+    converted to float32 as a whole, even if `narrow` is True. `or_vector` and `is_measured` are
+    arguments of validation.as_rows.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):

@@ -55,9 +55,9 @@ class _Places:
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
     thread. In a virtual machine of KVM, this happens after every pause of a few milliseconds,
-    because a sleeping CPU of a virtual machine does not count as idle. A helping thread that is
-    woken on the caller's CPU would wait for the caller, and a call on two threads would take as
-    long as on one thread (docs/dev/costs.md, "Threads after a pause").
+    because a sleeping CPU of a virtual machine does not count as idle. If a helping thread is woken
+    on the caller's CPU, it waits for the caller, so a call on two threads takes as long as on one
+    thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -261,10 +261,10 @@ def run(
 
     The result must not depend on the order in which the blocks run. If there is only one block, or
     if run is called from inside a block, all blocks run in the calling thread. If rows_kernel is a
-    Python function and not a kernel, the blocks run on the pool even if the backend is prange.
-    progress(done, total) is called in the calling thread with the number of finished rows and the
-    number of all rows. If progress raises an error, no further block starts, and run raises the
-    error.
+    Python function and not a kernel, the blocks run on the pool even if the backend is prange. The
+    function `progress(done, total)` is called in the calling thread with the number of finished
+    rows and the number of all rows. If progress raises an error, no further block starts, and run
+    raises the error.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
     is_alone = len(blocks) <= 2 or getattr(_inside, "busy", False)

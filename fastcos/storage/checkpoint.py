@@ -54,7 +54,7 @@ Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 def rows_per_block(work_per_row: int, minimum: int) -> int:
     """Return the number of rows that a run processes between two writes, at least minimum.
 
-    work_per_row is the number of multiplications per row.
+    `work_per_row` is the number of multiplications per row.
     """
     return max(minimum, WORK_PER_THREAD * config.n_threads() // work_per_row)
 
@@ -69,17 +69,17 @@ class CheckpointError(OSError):
 class Checkpoint:
     """Arrays with n rows each in a directory, which are written block by block, each block once.
 
-    request is a dict of JSON values that contains everything on which the result depends.
+    `request` is a dict of JSON values that contains everything on which the result depends.
     OccupiedError is raised if the directory holds a run whose request differs from `request`, or an
-    incomplete run of a different version of fastcos. arrays contains the shape and the dtype of
-    each array; disk space for all arrays is reserved before the first block is written. block is
+    incomplete run of a different version of fastcos. `arrays` contains the shape and the dtype of
+    each array; disk space for all arrays is reserved before the first block is written. `block` is
     the number of rows per block; a resumed run uses the block size with which the run was started.
 
     Only one thread of one process writes a directory at a time. A second writer of the same
     directory issues a warning that names the first writer, and waits until the first writer has
     ended. The second writer then finds the complete result, or resumes the run. A checkpoint is a
-    context manager: at the end of the with block, even after an error, it releases its lock, so
-    that the next writer can continue.
+    context manager. At the end of the with block, even after an error, the checkpoint releases its
+    lock, so that the next writer can continue.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Checkpoint:
                 self._partial.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
-            # The request is compared with that of the stored run before the wait for the lock, so
-            # that a call whose request differs fails at once. FileNotFoundError means that there is
-            # no run yet, or that another writer has just completed the run.
+            # The request is compared with the request of the stored run before this call waits for
+            # the lock. If the requests differ, the call therefore fails at once. FileNotFoundError
+            # means that there is no run yet, or that another writer has just completed the run.
             with contextlib.suppress(FileNotFoundError):
                 self._check_request(self._partial, request)
             try:

@@ -1,11 +1,11 @@
 """Write and read directories of arrays and JSON fields, whose content changes atomically.
 
 A directory contains ``header.json`` and one ``.npy`` file per array. The name of an array file
-contains a hash of its content. The header names every file with its size and sha256; it is written
-last, and replaces the previous header in one step. Therefore a reader sees either all of the
-previous content or all of the new content, even if the writer is killed. No file contains pickled
-objects. Arrays are read through memory maps, and no file is changed in place, so the memory maps
-stay valid while a writer saves new content.
+contains a hash of its content. The header names every file with its size and sha256. The header is
+written last, and replaces the previous header in one step. Therefore a reader sees either all of
+the previous content or all of the new content, even if the writer is killed. No file contains
+pickled objects. Arrays are read through memory maps, and no file is changed in place, so the memory
+maps stay valid while a writer saves new content.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ import numpy.typing as npt
 from fastcos import validation
 from fastcos.storage.locks import LOCK_FILE, brief_lock, lock_directory
 
-# The version of the format of a directory. load_arrays raises an error for a directory with any
-# other version.
+# The version of the format of a directory. If a directory has a different version, `load_arrays`
+# raises an error.
 FORMAT_VERSION = 1
 _HEADER = "header.json"
 # The largest allowed size of a header in bytes. A larger file counts as damaged.
@@ -77,9 +77,9 @@ class OccupiedError(StorageError):
 class Stored(NamedTuple):
     """The content of a directory.
 
-    arrays contains a read-only memory map of each array, by name, and files contains the path of
-    its file. fields are the JSON fields. checksum is the sha256 of the header, which contains the
-    sha256 of every array.
+    `arrays` maps the name of each array to a read-only memory map, and `files` maps it to the path
+    of the file. `fields` contains the JSON fields. `checksum` is the sha256 of the header, which
+    contains the sha256 of every array.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -104,14 +104,14 @@ def save_arrays(
     locked (``locks``), only one process writes to it at a time, and other writers wait. Any number
     of processes may read the directory at the same time.
 
-    kind is the type of the stored object, for example "LinearMF". arrays contains the arrays to be
-    written, by name; each name is a Python identifier. kept_arrays contains the names of arrays
-    that are already in the directory and are not written again. expected is the checksum of the
-    content that the caller has read. If the content has changed since then, OccupiedError is
-    raised, so that no caller overwrites changes that it has not seen. While this writer holds the
-    lock, check_replaced is called with the fields in the directory, and raises an error if the
-    fields must not be replaced. If check_replaced is passed, the directory must hold an object of
-    the same kind, or must not exist.
+    `kind` is the type of the stored object, for example "LinearMF". `arrays` maps names to the
+    arrays that are to be written; each name is a Python identifier. `kept_arrays` contains the
+    names of arrays that are already in the directory and are not written again. `expected` is the
+    checksum of the content that the caller has read. If the content has changed since then,
+    OccupiedError is raised, so that no caller overwrites changes that it has not seen. While this
+    writer holds the lock, it calls `check_replaced` with the fields in the directory; the function
+    raises an error if the fields must not be replaced. If check_replaced is passed, the directory
+    must hold an object of the same kind, or must not exist.
     """
     target = validation.as_path("path", path)
     while True:
@@ -223,7 +223,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 def check_replaceable(name: str, path: Path, mark: str) -> None:
     """Raise an error if path exists, unless it is an empty directory or contains a file `mark`.
 
-    A directory counts as empty if it contains only the lock file of a writer. name is the name of
+    A directory counts as empty if it contains only the lock file of a writer. `name` is the name of
     the argument in the error message.
     """
     if not next(parent for parent in path.absolute().parents if parent.exists()).is_dir():
@@ -286,10 +286,10 @@ def _write(
 ) -> str:
     """Write arrays, then a header that names them and the kept arrays; return its checksum.
 
-    kept_entries contains the header entries of arrays that are already in the directory and are not
-    written again. expected is the checksum that the directory must still have when its header is
-    replaced. is_locked says whether this writer holds the directory's lock. A writer that does not
-    hold the lock removes no file, because another writer may be about to name the file in a new
+    `kept_entries` contains the header entries of arrays that are already in the directory and are
+    not written again. `expected` is the checksum that the directory must still have when its header
+    is replaced. `is_locked` says whether this writer holds the directory's lock. A writer that does
+    not hold the lock removes no file, because another writer may be about to name the file in a new
     header.
     """
     # If importlib.metadata were imported at the top of the file, importing fastcos.search would

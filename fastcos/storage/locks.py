@@ -6,14 +6,14 @@ directory succeeds on NFS without excluding other machines. The holder of a lock
 file when it releases the lock. If the holder is killed, the operating system releases the lock, but
 the lock file remains, and the next holder uses the same file.
 
-A record lock belongs to a process: it does not exclude other threads of the process, and the
+A record lock belongs to a process, so it does not exclude other threads of the same process. The
 process loses the lock as soon as it closes any descriptor of the lock file. Therefore this process
 also keeps a lock in memory for each directory. Only one thread of the process at a time holds the
 lock in memory, and only that thread opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
-issued. Writers of a directory that cannot be locked remove no file that another writer may need,
-and hold a ``brief_lock`` while they check and replace a header. A brief lock is a file that only
+issued. If a directory cannot be locked, its writers remove no file that another writer may need.
+They hold a ``brief_lock`` while they check and replace a header. A brief lock is a file that only
 one process at a time can create.
 """
 
@@ -85,9 +85,9 @@ def lock_directory(
 ) -> Iterator[bool]:
     """Hold the lock of a directory during the with block; yield whether it could be locked.
 
-    wait says whether to wait if another process or thread holds the lock; with wait=False,
-    LockedError is raised instead. moved_to is the path to which the with block may move the
-    directory. on_wait is called once before this call waits, with a text that names the process or
+    `wait` says whether to wait if another process or thread holds the lock; with wait=False,
+    LockedError is raised instead. `moved_to` is the path to which the with block may move the
+    directory. Before this call waits, it calls `on_wait` once with a text that names the process or
     thread that holds the lock. FileNotFoundError is raised if the directory does not exist.
     """
     state, name = _state, os.path.realpath(directory)
@@ -125,9 +125,9 @@ def lock_directory(
 def brief_lock(directory: Path) -> Iterator[None]:
     """Exclude other writers of a directory that cannot be locked, for a few milliseconds.
 
-    The lock is a file that this function creates and removes. Other processes ignore and remove a
-    file that is older than 30 s, because a process that is killed within the with block leaves the
-    file behind. Therefore the with block must take much less than 30 s.
+    The lock is a file that this function creates and removes. A process that is killed within the
+    with block leaves the file behind, so other processes ignore and remove a file that is older
+    than 30 s. Therefore the with block must take much less than 30 s.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:

@@ -268,11 +268,11 @@ def as_rows(
 
     By default, float16, bfloat16 and float8 are converted to float32, and integers and booleans are
     converted to float64. If the argument dtype is np.float32 or np.float64, all rows get this type.
-    X is copied only if its memory order or its type must change. uint8 raises TypeError, because
-    sentence-transformers and FAISS pack eight bits into one uint8 number. or_vector says whether a
-    vector (d,) is accepted as one row. If is_measured is true, the caller will compute the norms of
-    the rows. NaN and infinity in float32 rows are then recognised by the norms, so this function
-    does not look for them.
+    X is copied only if its memory order or its type must change. Rows of uint8 raise TypeError,
+    because sentence-transformers and FAISS pack eight bits into one uint8 number. `or_vector` says
+    whether a vector (d,) is accepted as one row. If is_measured is true, the caller will compute
+    the norms of the rows. NaN and infinity in float32 rows are then recognised by the norms, so
+    this function does not look for them.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:

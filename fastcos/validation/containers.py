@@ -2,10 +2,10 @@
 
 Every public function that accepts rows converts them with this module. A value that cannot be
 converted exactly, or that could be read in two ways, raises an error that names the call to use
-instead. This module recognises tensors of PyTorch, pyarrow data, sparse matrices and masked arrays
-by looking for their library in ``sys.modules``; it does not import the library, because a caller
-that has such a value has imported it. Objects of other libraries are read by the interfaces that
-they offer: ``__array__``, Arrow's C data interface, or DLPack.
+instead. To recognise tensors of PyTorch, pyarrow data, sparse matrices and masked arrays, this
+module looks for their library in ``sys.modules``. It does not import the library, because a caller
+that has a value of the library has already imported the library. Objects of other libraries are
+read by the interfaces that they offer: ``__array__``, Arrow's C data interface, or DLPack.
 """
 
 import contextlib

@@ -269,10 +269,11 @@ def items_page(
 ) -> str:
     """Return a page on which a reader rescales the items; the page needs no network.
 
-    The rescaling is D = Q^a P^b, where the diagonal matrices Q and P contain the norms of the
-    columns of the items and of the users. With a = 1, the columns of the items are divided by their
-    norms; with b = -1, the columns of the items are multiplied by the norms of the columns of the
-    users. The page shows the neighbours of an item among the items of the page.
+    The rescaling is D = Q^a P^b. The diagonal matrix Q contains the norms of the columns of the
+    items, and P contains the norms of the columns of the users. With a = 1, the columns of the
+    items are divided by their norms; with b = -1, the columns of the items are multiplied by the
+    norms of the columns of the users. The page shows the neighbours of an item among the items of
+    the page.
 
     Parameters
     ----------

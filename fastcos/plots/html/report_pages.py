@@ -15,8 +15,8 @@ from fastcos.reports import Section, Table
 class _Head(NamedTuple):
     """The head of a page: a question, the verdict in one sentence, and the size of the data.
 
-    advice lists recommended steps, starting with the most important one. more is the full answer,
-    which a reader can unfold.
+    `advice` lists recommended steps, starting with the most important one. `more` is the full
+    answer, which a reader can unfold.
     """
 
     question: str
