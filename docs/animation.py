@@ -110,7 +110,7 @@ class Picture:
         self.text(left, 252, "The model is the same", color=FIXED, size=11.5, weight="bold")
         self.text(left, 272, "loss of Eq. 1", size=9.5)
         self.loss = self.text(left, 304, "", color=FIXED, size=18, weight="bold")
-        self.text(left, 334, "highest predictions", size=9.5)
+        self.text(left, 334, "highest predictions of three users", size=9.5)
         self.predictions = [
             self.text(left, 356 + 20 * row, "", color=FIXED, size=10) for row in range(N_USERS)
         ]
