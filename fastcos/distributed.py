@@ -259,7 +259,7 @@ def _on_workers(
 
 
 def _evaluate(file: str, cell: Any) -> Any:
-    """Return the result of one cell, on a worker; file contains the evaluator."""
+    """Return the result of one cell, on a worker; `file` contains the evaluator."""
     use_threads_of_this_worker()
     return _load(file).evaluate(cell)
 
@@ -355,7 +355,7 @@ def _open_rows(name: str, path: Any) -> Any:
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
     """Return the number of bytes that one task may use.
 
-    working_memory is the argument of ``top_k``, in MiB. If it is None, the setting
+    `working_memory` is the argument of ``top_k``, in MiB. If the argument is None, the setting
     ``working_memory`` is used, unless a worker has less memory per task.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory

@@ -12,8 +12,8 @@ renderers show the sections::
     Record.to_dict()                               plain values, for JSON
 
 To show a new statistic of a result, add one line to its method ``sections``. The class of a result
-that does not derive from ``Record`` is decorated with ``as_table``. Its repr then shows the table
-that its method ``table`` returns or, without this method, a table of its fields.
+that does not derive from ``Record`` is decorated with ``as_table``. The repr of such a result shows
+the table that its method ``table`` returns or, without this method, a table of its fields.
 """
 
 import textwrap

@@ -172,7 +172,7 @@ def _arrays(
 def _read_export(folder: str, form: str) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of an earlier export.
 
-    Raise ValueError if the folder is not an export, or is an export of another form.
+    Raise ValueError if the folder is not an export, or if it is an export of a different form.
     """
     path = Path(folder)
     try:

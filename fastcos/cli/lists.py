@@ -169,8 +169,8 @@ def read_names(
 ) -> Any:
     """Read the names of --names or the texts of --text; None if neither option is given.
 
-    If `source_vectors` is not None, it contains the vectors and ids of the file `source`. If this
-    file is a table, the file may also contain the texts.
+    If `source_vectors` is not None, it contains the vectors and ids of the file `source`. If
+    `source` is a table, it may also contain the texts.
     """
     if args.names is None and args.text is None:
         return None

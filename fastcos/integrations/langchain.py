@@ -107,7 +107,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Embed texts, add them, and return their ids; a document with the same id is replaced."""
+        """Embed texts, add them, and return their ids; replace existing documents with these ids."""
         texts = list(texts)
         _check_lengths(len(texts), metadatas, ids)
         if not texts:
@@ -151,7 +151,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> list[str]:
         """Add texts with their vectors, and return their ids.
 
-        A document with the same id is replaced.
+        An existing document with the same id is replaced.
         """
         pairs = list(text_embeddings)
         texts = [text for text, _ in pairs]
@@ -246,7 +246,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     ) -> list[Document]:
         """Return the k documents nearest to a vector.
 
-        The keyword arguments are filter and min_score of similarity_search_with_score.
+        The keyword arguments are ``filter`` and ``min_score``, as in similarity_search_with_score.
         """
         pairs = self.similarity_search_with_score_by_vector(embedding, k, **kwargs)
         return [document for document, _ in pairs]

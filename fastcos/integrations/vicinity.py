@@ -69,7 +69,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
         return list(zip(indices, distances, strict=True))
 
     def threshold(self, vectors: npt.NDArray[Any], threshold: float, max_k: int) -> QueryResult:
-        """Return, of the max_k nearest vectors, all whose distance is at most `threshold`."""
+        """Return the vectors at a distance of at most `threshold`, among the max_k nearest ones."""
         return [
             (numbers[distances <= threshold], distances[distances <= threshold])
             for numbers, distances in self.query(vectors, max_k)

@@ -93,8 +93,8 @@ def choose_vector_columns(
     default, the column of ids is the only column with a name of ids, such as id or item. If no
     column has a name of ids, the column of ids is an index that pandas, polars or R has written. An
     index that only counts the rows from 0 is not used. If a table has neither a column with a name
-    of ids nor such an index, the column of ids is the only column of texts. If the table contains a
-    column of lists, the column of ids may also be the only column of whole numbers. If a table
+    of ids nor a usable index, the column of ids is the only column of texts. If the table contains
+    a column of lists, the column of ids may also be the only column of whole numbers. If a table
     contains no column of lists, a column that mixes numbers with blanks or texts raises an error.
     Columns of texts and of other types are left out.
     """

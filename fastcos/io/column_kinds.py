@@ -57,7 +57,7 @@ class Column:
         self._is_whole = True
 
     def add(self, cells: Cells, lines: Integers) -> None:
-        """Add the next cells of the column; lines contains the number of each cell's line."""
+        """Add the next cells of the column; `lines` contains the line number of each cell."""
         if self.stores_cells:
             self._cells.append(cells)
             self._lines.append(lines)

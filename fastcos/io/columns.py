@@ -290,7 +290,7 @@ def check_row_numbers(
 ) -> None:
     """Raise FastcosFormatError if rows have no ids, and a file contains unknown row numbers.
 
-    If the argument ids contains the row numbers from 0 to n-1 in order, the function assumes that
+    If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
     number. The file may also be a larger catalogue, whose ids contain all row numbers. If
     `file_ids` contains most row numbers but not 0, the file may count rows from 1, so the function
@@ -315,7 +315,7 @@ def check_row_numbers(
 
 
 def positions_in(ids: npt.NDArray[Any], queried_ids: npt.NDArray[Any]) -> Integers:
-    """Return the position in ids of each queried id, or -1 for an unknown id.
+    """Return the position of each queried id in `ids`, or -1 for an unknown id.
 
     Ids are compared as strings.
     """

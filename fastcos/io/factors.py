@@ -145,11 +145,11 @@ def read_factors(
     The function recognises models saved by implicit (.npz with item_factors and user_factors);
     arrays items and users, or item_embeddings and user_embeddings, with or without item_biases and
     user_biases; the arrays of Surprise and Cornac under the names of their attributes; components_
-    (d, p) of scikit-learn, which are transposed; and all formats of read_vectors. In models of
-    implicit, BPR and logistic factorisation append columns of biases and of ones to items and
-    users. If the file contains both items and users, the function recognises the columns of ones,
-    and removes these columns and the columns of biases. If the file contains no users, the items
-    are returned with all of their columns.
+    (d, p) of scikit-learn, which are transposed; and all formats of read_vectors. The models BPR
+    and logistic factorisation of implicit append columns of biases and of ones to items and users.
+    If the file contains both items and users, the function recognises the columns of ones, and
+    removes these columns and the columns of biases. If the file contains no users, the items are
+    returned with all of their columns.
 
     The returned rows are meant for similarities between items. For recommendations, use
     ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the
@@ -280,11 +280,11 @@ def for_similarity(
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
     """Return items and users without columns of biases and of ones, and a note on these columns.
 
-    In models of implicit, the logistic factorisation appends the columns (bias, 1) to items and the
-    columns (1, bias) to users. BPR appends the column (bias) to items and the column (1) to users.
-    If a row of items or of users is zero, its entry in the column of ones is 0. If there are no
-    users, items are returned with all columns, because a column of ones in the items alone may be
-    data.
+    The logistic factorisation of implicit appends the columns (bias, 1) to items and the columns
+    (1, bias) to users. The model BPR of implicit appends the column (bias) to items and the column
+    (1) to users. If a row of items or of users is zero, its entry in the column of ones is 0. If
+    there are no users, items are returned with all columns, because a column of ones in the items
+    alone may be data.
     """
     d = items.shape[1]
     if users is None:

@@ -72,8 +72,8 @@ def ingest_interactions(
         Number of rows of the table after which a shard is full. A shard contains all rows of each
         of its users, so it may have more rows than ``entries_per_shard``.
     progress : callable, optional
-        Called as progress(done, total). While a text file is read, both numbers count bytes of the
-        file. They then start from 0 again, and count rows in shards.
+        Called as progress(done, total). While a text file is read, done and total count bytes of
+        the file. Afterwards, done and total start from 0 again, and count rows in shards.
 
     Returns
     -------

@@ -86,8 +86,8 @@ def read_labels(
 
     A cell may contain several labels with separators between them, and an item may have several
     rows. An item has the entry -1 in ``labels`` if it has several distinct labels, no label, or a
-    label that is not in ``only``. The result also contains the numbers of items for which this
-    happens.
+    label that is not in ``only``. The result also contains the number of items with each of these
+    defects.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def read_labels(
     separator : str or None
         The text that separates several labels in one cell; None if every cell contains one label.
     only : collection of str, optional
-        The labels to use; items with another label are left out.
+        The labels to use; items with any other label are left out.
     member : str, optional
         As in read_interactions.
 

@@ -75,10 +75,11 @@ class Vectors(_VectorFields):
 def holds_vectors(path: PathLike) -> bool:
     """Return whether a file or folder contains vectors rather than interactions.
 
-    These contain vectors: .npy, .safetensors, .vec and .bin files; .npz files with a 2-dimensional
-    array; tables with a column of lists; tables with at least eight columns of numbers and without
-    columns of users and items; and folders that ``fastcos index export`` wrote. Only the first rows
-    of a table are examined. A damaged .npz or Parquet file raises FastcosFormatError.
+    The following files and folders contain vectors: .npy, .safetensors, .vec and .bin files; .npz
+    files with a 2-dimensional array; tables with a column of lists; tables with at least eight
+    columns of numbers and without columns of users and items; and folders that ``fastcos index
+    export`` wrote. Only the first rows of a table are examined. A damaged .npz or Parquet file
+    raises FastcosFormatError.
     """
     path = as_path("path", path)
     kind = suffix_of(path)
@@ -120,10 +121,10 @@ def read_vectors(
         one column per dimension.
     id_column : str, optional
         The column or array of ids; "" for no ids. By default, the ids are read from the only column
-        with a name such as id, item, ids or words. If no column has a name of this kind, the ids
+        with a name such as id, item, ids or words. If no column has such a name for ids, the ids
         are read from the index that pandas, polars or R has written. If a table has neither a
-        column with such a name nor an index, the ids are read from the only column of texts. If the
-        table contains a column of lists, the ids may also be the only column of whole numbers.
+        column with a name for ids nor an index, the ids are read from the only column of texts. If
+        the table contains a column of lists, the ids may also be the only column of whole numbers.
 
     Returns
     -------
@@ -423,7 +424,7 @@ def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
 def _has_vector_columns(path: Path) -> bool:
     """Return whether a table contains vectors; return False if it contains interactions.
 
-    The result is also False if the table cannot be read.
+    If the table cannot be read, the result is also False.
     """
     try:
         with open_table(path, header=None) as table:

@@ -15,9 +15,9 @@ without making a sparse X dense. The product X A is computed row by row. A sum o
 X'Y, is divided into fixed parts, and the parts are added in a fixed order (`partial_sums`).
 Therefore results are bit-identical for any number of threads and any shard boundaries. Large
 results reuse the memory of earlier results that have been freed (`parallel.buffer_pool`). The SVD
-iterates on X'X, or on X X' if X has more columns than rows. It returns a float64 residual for each
-singular triplet, which certifies the accuracy of the triplet. Other packages of fastcos use the
-modules `transpose` and `column_stats`.
+iterates on X'X, or on X X' if X has more columns than rows. For each singular triplet, the SVD
+returns a float64 residual that certifies the accuracy of the triplet. Other packages of fastcos use
+the modules `transpose` and `column_stats`.
 """
 
 from fastcos.linalg.products import gram_matmul, matmul, rmatmul

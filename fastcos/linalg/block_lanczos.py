@@ -159,7 +159,8 @@ def _columns_left(previous: _Check | None, current: _Check, tol: float, width: i
 
     A check of the residuals takes as long as one or two products. From the decrease of the residual
     between the last two checks, the function extrapolates the number of columns that tol requires.
-    It returns half of that number, because the residual decreases faster and faster.
+    The function returns half of the extrapolated number, because the residual decreases faster and
+    faster.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width
@@ -177,8 +178,8 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. These eigenvectors would precede those of
-    smaller eigenvalues.
+    this eigenvalue may exist outside of the space. Such further eigenvectors would precede the
+    eigenvectors of smaller eigenvalues.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 

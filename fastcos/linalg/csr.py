@@ -1,7 +1,7 @@
 """Validation of sparse matrices, and their conversion to one canonical CSR array.
 
-SciPy's own checks do not suffice. Its constructors and check_format(False) accept indices out of
-range and a descending indptr, with which compiled code would crash. SciPy's flag
+SciPy's own checks do not suffice. SciPy's constructors and check_format(False) accept indices out
+of range and a descending indptr, with which compiled code would crash. SciPy's flag
 has_canonical_format is cached, and is wrong after the arrays have been edited in place. This module
 trusts neither SciPy's checks nor SciPy's flag, and reads the arrays of the matrix itself, once.
 """

@@ -97,9 +97,9 @@ def rmatmul(
     """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. Besides the
-    result, it takes at most ``working_memory``. Some matrices X with fewer than 96 non-zeros per
-    column are an exception: the function transposes them, and the transpose takes as much memory as
-    X.
+    result, the function takes at most ``working_memory``. Some matrices X with fewer than 96
+    non-zeros per column are an exception: the function transposes them, and the transpose takes as
+    much memory as X.
 
     Parameters
     ----------
@@ -144,11 +144,11 @@ def gram_matmul(
     """Return X'(X Q) for sparse X and dense Q, usually without storing X Q.
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. The rows are
-    divided into parts. Besides the memory of the result, the sums of these parts take at most
-    ``working_memory``. The function also makes a transposed copy of X in blocks, on two conditions:
-    the copy takes at most ``working_memory``, and the time that it saves in this call is longer
-    than the time to make it. For some matrices X with fewer than 96 non-zeros per column, the
-    function transposes X as a whole (like :func:`rmatmul`), and stores X Q.
+    divided into parts. Besides the result, the sums of the parts take at most ``working_memory``.
+    The function also makes a transposed copy of X in blocks, on two conditions: the copy takes at
+    most ``working_memory``, and the time that it saves in this call is longer than the time to make
+    it. For some matrices X with fewer than 96 non-zeros per column, the function transposes X as a
+    whole (like :func:`rmatmul`), and stores X Q.
 
     Parameters
     ----------

@@ -62,8 +62,8 @@ class InteractionShards:
     path : path-like
         The folder that :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
-        Whether to compare all files with their checksums, which reads all shards once. If verify is
-        False, only column numbers are checked, at the first use of each shard.
+        Whether to compare all files with their checksums; the comparison reads all shards once. If
+        verify is False, only column numbers are checked, at the first use of each shard.
 
     Attributes
     ----------

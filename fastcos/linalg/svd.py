@@ -243,7 +243,7 @@ def svd_residuals(
     """Return the residuals of singular triplets of X, which any solver may have computed.
 
     Let s be the singular value of a triplet, v the right singular vector with norm 1, and r =
-    ||X'Xv - s²v||. Then X has a singular value within min(r / s, sqrt(r)) of s. The function
+    ||X'Xv - s²v||; then X has a singular value within min(r / s, sqrt(r)) of s. The function
     returns the bound min(r / s, sqrt(r)) divided by s, computed in float64.
 
     Parameters

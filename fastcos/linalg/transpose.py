@@ -29,8 +29,8 @@ def transposed(
 
     If `data` is None, the data of the transpose is None. The type `index_dtype` must be able to
     represent the number of rows. The rows are divided into parts for the threads. For p columns,
-    the function takes O(nnz + parts p) time. Besides the result, it takes 8 bytes for each column
-    of each part.
+    the function takes O(nnz + parts p) time. Besides the result, the function takes 8 bytes for
+    each column of each part.
     """
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only

@@ -3,8 +3,8 @@
 Once a process has searched in NumPy for 0.1 s, it starts one compiling process for each row type
 (such as float32) that it searches. The compiling process writes the compiled code to the code
 cache, from which every other process can load it. The compiling process gets the ``sys.path`` of
-the process that started it, so that it imports the same packages. The working directory is left
-out, so that no file that happens to lie there is imported.
+the process that started it, so that it imports the same packages. The working directory is left out
+of ``sys.path``, so that no file in it is imported by accident.
 """
 
 import contextlib

@@ -38,7 +38,7 @@ _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 
 def is_narrow(X: Any) -> bool:
-    """Return whether X is a matrix in memory of one- or two-byte numbers that fit float32."""
+    """Return whether X is a matrix of one- or two-byte numbers in memory that float32 can hold."""
     if type(X) is not np.ndarray:  # X is a map or a masked array
         return False
     return X.ndim == 2 and X.dtype.itemsize <= 2 and np.can_cast(X.dtype, np.float32)
@@ -124,7 +124,7 @@ def may_be_shared(rows: npt.NDArray[Any], source: Any) -> bool:
 
 
 def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return narrow rows as the type in which they are passed to kernels; other rows unchanged.
+    """Return narrow rows in the type in which kernels receive them; return other rows unchanged.
 
     No number is converted: the result is a view of the bits of X.
     """
@@ -227,8 +227,8 @@ def read_ahead(X: npt.NDArray[Any]) -> None:
 def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
     """Return how many rows of X to process at once.
 
-    If X is mapped, it is the number of rows that fit into `memory` (in bytes); otherwise, it is the
-    number of all rows.
+    If X is mapped, the result is the number of rows that fit into `memory` (in bytes); otherwise,
+    the result is the number of all rows.
     """
     if not is_on_disk(X):
         return len(X)
@@ -236,7 +236,7 @@ def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
 
 
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
-    """Return how many of n rows fit into a share of `memory` (in bytes).
+    """Return how many of n rows fit into the given share of `memory` (in bytes).
 
     ValueError is raised if the memory is too small for _MIN_ROWS rows, or for n rows if n is
     smaller.

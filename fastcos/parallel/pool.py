@@ -54,10 +54,10 @@ class _Places:
     """The CPUs on which helping threads may run: all CPUs except that of the last caller.
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
-    thread. In a virtual machine of KVM, this happens after every pause of a few milliseconds,
-    because a sleeping CPU of a virtual machine does not count as idle. If a helping thread is woken
-    on the caller's CPU, it waits for the caller, so a call on two threads takes as long as on one
-    thread (docs/dev/costs.md, "Threads after a pause").
+    thread. In a virtual machine of KVM, Linux chooses the CPU of the waking thread after every
+    pause of a few milliseconds, because a sleeping CPU of a virtual machine does not count as idle.
+    If a helping thread is woken on the caller's CPU, it waits for the caller, so a call on two
+    threads takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,8 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
 
     The lock is created when a thread first asks for it, and is deleted when no thread holds it or
     waits for it. If a process forks while one of its threads holds the lock, the lock does not
-    exist in the child. Otherwise, a thread of the child that asks for the lock would wait for ever.
+    exist in the child. If the lock existed in the child, a thread of the child that asks for the
+    lock would wait for ever.
     """
     state, key = _state, (id(owner), name)
     with state.lock:

@@ -197,7 +197,7 @@ class Checkpoint:
                 )
 
     def _check_request(self, folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of run.json in a directory; raise an error if its request differs."""
+        """Return the content of a run.json; raise an error if it contains a different request."""
         text = (folder / _RUN).read_bytes()
         try:
             run = json.loads(text)

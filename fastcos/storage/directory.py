@@ -77,9 +77,9 @@ class OccupiedError(StorageError):
 class Stored(NamedTuple):
     """The content of a directory.
 
-    `arrays` maps the name of each array to a read-only memory map, and `files` maps it to the path
-    of the file. `fields` contains the JSON fields. `checksum` is the sha256 of the header, which
-    contains the sha256 of every array.
+    `arrays` maps the name of each array to a read-only memory map, and `files` maps the name to the
+    path of the file. `fields` contains the JSON fields. `checksum` is the sha256 of the header,
+    which contains the sha256 of every array.
     """
 
     arrays: dict[str, npt.NDArray[Any]]
@@ -98,7 +98,7 @@ def save_arrays(
     expected: str | None = None,
     check_replaced: Callable[[dict[str, Any]], None] | None = None,
 ) -> str:
-    """Write arrays and fields to the directory path, replacing its content; return the checksum.
+    """Replace the content of the directory `path` by arrays and fields; return the checksum.
 
     Writing is atomic: the directory appears, or changes, in one step. If the directory can be
     locked (``locks``), only one process writes to it at a time, and other writers wait. Any number
@@ -107,11 +107,11 @@ def save_arrays(
     `kind` is the type of the stored object, for example "LinearMF". `arrays` maps names to the
     arrays that are to be written; each name is a Python identifier. `kept_arrays` contains the
     names of arrays that are already in the directory and are not written again. `expected` is the
-    checksum of the content that the caller has read. If the content has changed since then,
-    OccupiedError is raised, so that no caller overwrites changes that it has not seen. While this
-    writer holds the lock, it calls `check_replaced` with the fields in the directory; the function
-    raises an error if the fields must not be replaced. If check_replaced is passed, the directory
-    must hold an object of the same kind, or must not exist.
+    checksum of the content that the caller has read. If the content has changed since the caller
+    read it, OccupiedError is raised, so that no caller overwrites changes that it has not seen.
+    While this writer holds the lock, it calls `check_replaced` with the fields in the directory;
+    the function raises an error if the fields must not be replaced. If check_replaced is passed,
+    the directory must hold an object of the same kind, or must not exist.
     """
     target = validation.as_path("path", path)
     while True:
@@ -182,7 +182,7 @@ def refuse_damage(path: PathLike) -> Iterator[None]:
 def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
     """Return the field with this name; raise ValueError if its type is not kind.
 
-    kind is one of the Python types to which JSON values are decoded.
+    `kind` is one of the Python types to which JSON values are decoded.
     """
     value = fields.get(name)
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
@@ -247,7 +247,7 @@ def _is_empty(path: Path) -> bool:
 
 @contextlib.contextmanager
 def temporary_directory(target: Path) -> Iterator[Path]:
-    """Yield a new directory beside target, which is removed at the end unless it was renamed.
+    """Yield a new directory beside `target`; unless it was renamed, it is removed at the end.
 
     The function first removes temporary directories that writers of the same target left behind
     when they were killed. The temporary directory of a running writer is locked, and is therefore
@@ -336,7 +336,7 @@ def _write(
 def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
     """Remove the array files and temporary files that are not in current.
 
-    current contains the names of all files that the header names.
+    `current` contains the names of all files that the header names.
     """
     for file in directory.iterdir():
         is_of_fastcos = _ARRAY_FILE.fullmatch(file.name) or _UNIQUE.fullmatch(file.name)

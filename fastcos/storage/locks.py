@@ -13,8 +13,8 @@ lock in memory, and only that thread opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
 issued. If a directory cannot be locked, its writers remove no file that another writer may need.
-They hold a ``brief_lock`` while they check and replace a header. A brief lock is a file that only
-one process at a time can create.
+While such writers check and replace a header, they hold a ``brief_lock``. A brief lock is a file
+that only one process at a time can create.
 """
 
 import contextlib

@@ -270,9 +270,9 @@ def as_rows(
     converted to float64. If the argument dtype is np.float32 or np.float64, all rows get this type.
     X is copied only if its memory order or its type must change. Rows of uint8 raise TypeError,
     because sentence-transformers and FAISS pack eight bits into one uint8 number. `or_vector` says
-    whether a vector (d,) is accepted as one row. If is_measured is true, the caller will compute
-    the norms of the rows. NaN and infinity in float32 rows are then recognised by the norms, so
-    this function does not look for them.
+    whether a vector (d,) is accepted as one row. With is_measured=True, the function does not look
+    for NaN and infinity in float32 rows, because the caller will recognise these values by the
+    norms of the rows.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -322,7 +322,7 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     """Return X as as_rows returns it, and set or check the estimator's feature attributes.
 
     The feature attributes are n_features_in_ and feature_names_in_, as in scikit-learn. With
-    reset=True, the function sets them; otherwise, it compares X with them.
+    reset=True, the function sets these attributes; otherwise, it compares X with them.
     """
     from sklearn.utils.validation import validate_data
 
@@ -351,7 +351,7 @@ def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
 
 
 def check_width(name: str, rows: Any, other_name: str, width: int) -> None:
-    """Raise ValueError if rows do not have ``width`` columns, as many as the other rows have."""
+    """Raise ValueError if rows do not have ``width`` columns (the number that other rows have)."""
     if rows.shape[1] != width:
         rule = f"have as many columns as {other_name} ({width})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
@@ -521,7 +521,7 @@ def largest_magnitude(values: npt.NDArray[Any]) -> float:
 def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None) -> None:
     """Raise ValueError if inner products or norms of rows and other rows could overflow float64.
 
-    If rows and other are the stored values of sparse matrices, width is their number of columns.
+    If `rows` and `other` are stored values of sparse matrices, `width` is their number of columns.
     """
     for side in (rows, other):
         # The sum of the products of float32 numbers cannot overflow float64.

@@ -92,8 +92,9 @@ def from_container(name: str, values: Any) -> Any:
 def as_shared_array(values: Any) -> Any:
     """Return a dense PyTorch tensor in main memory as an array that shares the tensor's memory.
 
-    A value that is not such a tensor is returned unchanged. A bfloat16 tensor is returned as an
-    array of the type ml_dtypes.bfloat16 if ml_dtypes is installed, and otherwise unchanged.
+    A value that is not a dense tensor in main memory is returned unchanged. A bfloat16 tensor is
+    returned as an array of the type ml_dtypes.bfloat16 if ml_dtypes is installed, and otherwise
+    unchanged.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(values, torch.Tensor):

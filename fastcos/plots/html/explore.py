@@ -1,4 +1,4 @@
-"""Pages on which a reader changes the rescaling D: of the paper's model, and of embeddings.
+"""Pages on which a reader changes the rescaling D of the paper's model, or of embeddings.
 
 The script of both pages, explore.js, computes every cosine and score from the factors.
 """
@@ -249,7 +249,7 @@ def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
 def _root_of_users(sigma: Floats, mean: Floats, n: int) -> Floats:
     """Return L such that LL' is the covariance of the n users X V.
 
-    sigma contains the singular values of X, and mean is the mean of the users.
+    `sigma` contains the singular values of X, and `mean` is the mean of the users.
     """
     values, vectors = np.linalg.eigh(np.diag(sigma**2 / n) - np.outer(mean, mean))
     return vectors * np.sqrt(np.maximum(values, 0.0))
@@ -418,8 +418,8 @@ def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Int
 def _max_items(d: int, users: bool) -> int:
     """Return the largest number of items of d columns that fit on a page.
 
-    If there are users, the page also contains a root of their covariance. This root consists of d x
-    min(d, items) numbers.
+    If there are users, the page also contains a root of their covariance. The root of the
+    covariance consists of d x min(d, items) numbers.
     """
     fit = max(_MAX_NUMBERS // d - d, _MAX_NUMBERS // (2 * d)) if users else _MAX_NUMBERS // d
     return max(2, min(_MAX_ITEMS, fit))

@@ -18,8 +18,8 @@ def encoded(values: npt.ArrayLike, dtype: str = "<f4") -> str:
 def item_fields(numbers: Integers, names: Any, labels: Any) -> dict[str, Any]:
     """Return the names of items, the codes and names of their labels, and the label boundaries.
 
-    names and labels contain one entry per item of the whole data set, or are None. The entry of an
-    item without a label is None.
+    `names` and `labels` contain one entry per item of the whole data set, or are None. The entry of
+    an item without a label is None.
     """
     order = numbers.tolist()
     item_names = [f"item {number}" if names is None else str(names[number]) for number in order]
