@@ -242,8 +242,8 @@ def entry_point() -> NoReturn:
         sys.stderr.flush()
     except OSError:  # Python exits with status 120 if it cannot flush stderr.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    # After gc.freeze(), Python does not collect the garbage of all objects at exit. This collection
-    # would take 0.5 s after the command `reproduce`.
+    # At exit, Python would collect the garbage of all objects, which would take 0.5 s after the
+    # command `reproduce`. The call of gc.freeze() prevents this collection.
     gc.freeze()
     sys.exit(status)
 

@@ -107,7 +107,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Embed texts, add them, and return their ids; replace existing documents with these ids."""
+        """Embed and add texts, and return their ids; replace existing documents with these ids."""
         texts = list(texts)
         _check_lengths(len(texts), metadatas, ids)
         if not texts:

@@ -25,7 +25,7 @@ from fastcos.validation.column_names import ITEM_WORDS, NAME_WORDS, VALUE_WORDS
 
 Texts = npt.NDArray[np.str_]
 # If a cell contains one of these texts, the item has no label. MovieLens writes "(no genres
-# listed)".
+# listed)" for a film without a genre.
 NO_LABEL = ("", "(no genres listed)")
 # Largest number of characters of a printed name. The number is limited because NumPy stores every
 # text of an array with the length of the longest text.

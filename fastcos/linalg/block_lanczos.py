@@ -18,8 +18,8 @@ from fastcos.linalg.operators import Matrix, kernel_body
 from fastcos.parallel import Progress
 from fastcos.validation import Floats
 
-# After a block has been widened, its new directions converge during this number of Lanczos steps.
-# Only then are the residuals checked again.
+# After a block has been widened, its new directions converge during this number of Lanczos steps,
+# before the residuals are checked again.
 _STEPS_AFTER_WIDENING = 4
 # A column whose norm is at most _SHORT rounding errors is orthogonalised again before it is scaled
 # to unit norm; a column whose norm is at most _NEGLIGIBLE rounding errors counts as 0. A rounding
@@ -299,8 +299,8 @@ class _Basis:
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
         # The basis has just been removed from Q. If a direction of Q has lost at least half of its
-        # length by this removal, it was only a rounding error of longer columns of Z or of the
-        # basis, so it is dropped.
+        # length by the removal of the basis, the direction was only a rounding error of longer
+        # columns, so it is dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

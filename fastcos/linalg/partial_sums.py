@@ -14,8 +14,8 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
-# non-zeros on average. For each part, a sum (p, w) must be cleared and added to the total. This
-# takes little time compared with multiplying this many non-zeros per column (bench/lab/curves.py).
+# non-zeros on average. Clearing the sum (p, w) of a part, and adding it to the total, takes little
+# time compared with multiplying this many non-zeros per column (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
 # If no part would have more than _LARGEST_PART non-zeros, there are at most this many parts.
 _MAX_PARTS = 64

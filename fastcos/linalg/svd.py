@@ -32,7 +32,7 @@ _RANK_TOLERANCE = 1e-7
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
 # _INDEPENDENT. A unit vector counts as a linear combination of other vectors if the square of its
-# distance from their span is at most _REPEATED. This bound is as large as a few thousand rounding
+# distance from their span is at most _REPEATED. _REPEATED is as large as a few thousand rounding
 # errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual than
@@ -416,8 +416,8 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
     p, gram = side.shape[1], side.gram()
     # For p = 1,000 columns, an eigendecomposition takes 0.2 s with one thread of OpenBLAS, but 1.0
-    # to 1.5 s with two threads. If other work runs on the machine, it may even take 80 s with two
-    # threads (bench/asv/start.py).
+    # to 1.5 s with two threads. If other work runs on the machine, an eigendecomposition with two
+    # threads may even take 80 s (bench/asv/start.py).
     with parallel.one_blas_thread(), parallel.blas_lock():
         return eigh(gram, subset_by_index=[p - k, p - 1])[1]
 

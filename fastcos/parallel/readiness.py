@@ -120,8 +120,9 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # config.isa() is called only if the user has chosen an instruction set. Otherwise, it would
-    # import LLVM to find the default instruction set, and this import takes 0.4 s.
+    # config.isa() is called only if the user has chosen an instruction set. If the user has chosen
+    # none, config.isa() would import LLVM to find the default instruction set, and this import
+    # takes 0.4 s.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"

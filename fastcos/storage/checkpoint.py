@@ -136,9 +136,8 @@ class Checkpoint:
                 continue
             if not (self.path / _RUN).is_file():
                 return
-            # Another writer may have completed the run between the test of the loop's condition and
-            # the call of mkdir. In this case, mkdir has created an empty directory, which is
-            # removed here.
+            # If another writer has completed the run since the loop's condition was tested, mkdir
+            # has created an empty directory, which is removed here.
             if all(file.name == LOCK_FILE for file in self._partial.iterdir()):
                 shutil.rmtree(self._partial, ignore_errors=True)
             self._lock.close()

@@ -46,8 +46,8 @@ _MAX_SHOWN_VALUES = 4
 # can start this many threads.
 MAX_THREADS = 4096
 # If there are more than this many items for each number in the argument of distinct_numbers, the
-# function sorts the numbers. If there are fewer items per number, it marks the numbers in a mask of
-# all items. Filling a mask of 30,000 items takes about as long as sorting 500 numbers.
+# function sorts the numbers. If there are fewer items per number, the function marks the numbers in
+# a mask of all items. Filling a mask of 30,000 items takes about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. 2^18 float64 numbers
 # take 2 MiB and stay in a cache.

@@ -15,8 +15,8 @@ from fastcos import validation
 
 Ids = npt.NDArray[Any]
 
-# Placeholder id in results for a missing item. It is used if the ids of the index are whole
-# numbers; if the ids are strings, the placeholder is "".
+# Placeholder id in results for a missing item. The placeholder is -1 if the ids of the index are
+# whole numbers, and "" if the ids are strings.
 NO_ID = -1
 # The largest number of characters of an id in an array of fixed-width strings. With ids of 500
 # characters, the ids of ten results take 20 kB.

@@ -63,8 +63,9 @@ _MAX_NUMBERS = 280_000
 _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
-# An attack looks for a rescaling that removes a neighbour. The condition number of this rescaling
-# may be at most _FAR or, if the condition of the page is larger than _FAR, at most that condition.
+# An attack looks for a rescaling that removes a neighbour. The condition number of a rescaling that
+# an attack finds is at most _FAR or, if the condition of the page is larger than _FAR, at most the
+# condition of the page.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
@@ -347,7 +348,7 @@ def items_page(
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
     # A search among the rescalings up to the condition of the page decides exactly which neighbours
     # survive all of these rescalings. A search up to a much larger condition finds the radii of the
-    # remaining neighbours.
+    # neighbours that survive.
     far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
     named_rescalings = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
