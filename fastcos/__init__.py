@@ -105,7 +105,7 @@ def _package_hint(name: str) -> str:
     # needed to recognise names of modules.
     if not name.startswith("_") and find_spec(f"fastcos.{name}") is None:
         for package in ("search", "metrics", "auditing", "similarity", "models", "io"):
-            with contextlib.suppress(ImportError):  # The module may need a package that is not installed.
+            with contextlib.suppress(ImportError):  # A dependency may not be installed.
                 if name in import_module(f"fastcos.{package}").__all__:
                     return f" (use fastcos.{package}.{name})"
     return ""

@@ -56,10 +56,10 @@ correlate with the ratings of --pairs. The command writes comparison.json. It al
 csv, png and svg file for the labels, and for each file of --pairs.
 
 You can pass a model that you have trained: a file with embeddings of items and users, such as a
-model saved by implicit (--model FILE). The command then evaluates how well the same twelve measures
-predict the interactions in --held-out, on which the model was not trained. With --model,
-INTERACTIONS must contain the training data, or other interactions that happened before those in
---held-out.
+model saved by implicit (--model FILE). For such a model, the command evaluates how well the same
+twelve measures predict the interactions in --held-out, on which the model was not trained. With
+--model, INTERACTIONS must contain the training data, or other interactions that happened before
+those in --held-out.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\

@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
-            "--unit-rows must be left out with --form canonical and --align-to: it discards the "
-            "norms of the items, which later exports need in order to align to this export"
+            "--unit-rows must be left out with --form canonical and --align-to: the option "
+            "discards the norms of the items, but a later export needs them to align to this export"
         )
     older = None if args.align_to is None else _read_export(args.align_to, form)
     arrays = _arrays(form, model.items, users)

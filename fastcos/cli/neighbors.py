@@ -64,9 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fpr", type=float, metavar="P", help=help_)
     options.add_measure(parser)
     help_ = (
-        "rescaling D of the dimensions, for a model of fastcos fit --objective dropout: identity "
-        "(the default), orthonormal, weights, balanced, data or smoothed, or two exponents A,B "
-        f"for D = S^A Σ^B. {options.RESCALING_SYMBOLS}"
+        "rescaling D of the dimensions, for a model that `fastcos fit --objective dropout` wrote: "
+        "identity (the default), orthonormal, weights, balanced, data or smoothed, or two "
+        f"exponents A,B for D = S^A Σ^B. {options.RESCALING_SYMBOLS}"
     )
     add("--rescaling", metavar="NAME", help=help_)
     options.add_vectors(parser)

@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_rescalings(parser)
     help_ = (
         "draw one panel of figure1 for each named rescaling D, and one more panel: among the "
-        "rescalings D = S^a Σ^b on a grid of exponents a and b, it shows the rescaling under which "
-        "the cosine recovers the clusters worst"
+        "rescalings D = S^a Σ^b on a grid of exponents a and b, the additional panel shows the "
+        "rescaling under which the cosine recovers the clusters worst"
     )
     parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(
