@@ -82,10 +82,10 @@ class Alignment(Record):
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
         The share of shared items that match themselves: after the alignment, and before it. An item
-        matches itself if, of all new vectors, its own new vector is the nearest to its old vector
-        by the cosine. An identical new vector of another item also counts as a match. The
-        self-match rates are computed from at most 2,000 shared items. ``self_match_rate_before`` is
-        None if the two versions have different numbers of columns.
+        matches itself if, among all new vectors, its own has the largest cosine with its old
+        vector. An identical new vector of another item also counts as a match. The self-match rates
+        are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
+        versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An
         item is listed if Fisher's z of the cosine between its old and its new vector is more than
@@ -166,8 +166,9 @@ def align(
     remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
-    of the items. Omit the users if the scale of the dimensions is not arbitrary, as in vectors that
-    ``QueryMetric.transform`` returns or in a model that was trained on the cosine.
+    of the items. Omit the users if the scale of the dimensions is not arbitrary. The scale is not
+    arbitrary, for example, in vectors that ``QueryMetric.transform`` returns, and in models that
+    were trained on the cosine.
 
     Alignment makes the vectors of two versions comparable. The rotation does not make the neighbour
     lists of two versions more alike, because a rotation changes no cosine. To make the lists more
@@ -310,7 +311,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return factors of both versions; if the predictions agree, they differ only by a rotation."""
+    """Return factors of both versions, which differ only by a rotation if the predictions agree."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))

@@ -15,10 +15,10 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# To remove a neighbour, an attack first looks for weights that bring all of the next k items of the
-# list nearer to the item at once. If the neighbour is still among the k nearest, the attack looks
-# for weights that bring a single competing item nearer than the neighbour; at most _COMPETITORS
-# competing items are tried.
+# To remove a neighbour, an attack first looks for weights that bring the k items after the
+# neighbour in the list nearer to the item than the neighbour is. If the neighbour is still among
+# the k nearest, the attack looks for weights that bring a single competing item nearer than the
+# neighbour; at most _COMPETITORS competing items are tried.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.
@@ -87,8 +87,8 @@ def vertex_attack(
     gives each dimension the largest or the smallest weight. The choice of the weight depends on the
     sign of the derivative of z(item, competitor) - z(item, neighbour) with respect to the weight,
     where z is Fisher's z of a cosine. The attack also tries weights that the certificate of
-    ``family="rescaling"`` finds: the weights for which it cannot prove that the neighbour stays
-    among the k nearest.
+    ``family="rescaling"`` finds when it cannot prove that the neighbour stays nearer than a
+    competitor.
 
     Examples
     --------

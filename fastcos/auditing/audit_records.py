@@ -19,9 +19,10 @@ CENTERED = "centered"
 # is low enough to tell apart two forms that differ by a rescaling with a condition number of 1.1.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
-# converges. SAME_NOISE_CONDITION is higher, because the factors fluctuate around this form during
-# training. In the 232 trainings of examples/scale_of_dimensions.py, the condition number of the map
-# from the factors to the form was at most 1.08.
+# converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate
+# around the converged form during training. In the 232 trainings of
+# examples/scale_of_dimensions.py, the condition number of the map from the factors to the converged
+# form was at most 1.08.
 SAME_NOISE_CONDITION = 1.1
 # The accepted values of the argument trained_on. A ranking loss depends only on the differences of
 # the dot products of one user with several items (Theorem 10 of docs/explanation/theorems.md).
@@ -55,11 +56,11 @@ class RobustnessPoint(Record):
         Standard errors of ``certified`` and ``unbroken``, over the sampled items.
     worst_rescaling : float
         Upper bound of the share of neighbours that survive the worst single rescaling. The bound is
-        the share that survives the worst rescaling that a search found
+        the share of neighbours that survive the worst rescaling that a search found
         (:func:`fastcos.auditing.worst_rescaling`).
     worst_linear : float
         Upper bound of the share of neighbours that survive the worst single linear map. The bound
-        is the share that survives the worst linear map that a search found.
+        is the share of neighbours that survive the worst linear map that a search found.
     random_rescaling : float
         Mean share of neighbours that survive a random rescaling, whose entries have uniformly
         distributed logarithms.

@@ -96,8 +96,8 @@ def certified_neighbors(
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For
         "rescaling", the function takes longer and examines only condition numbers up to
-        ``condition``. If a radius in the result is above ``condition``, it is the radius for
-        "linear".
+        ``condition``. If a radius in the result is above ``condition``, it is the radius for the
+        family "linear".
     rows : array_like, optional
         A mask (p,) or row numbers of the items whose neighbours are certified. Default: all items.
 
@@ -120,11 +120,11 @@ def certified_neighbors(
     A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
     most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
     of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
-    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function compares
-    neighbour j with each other item m: for each ratio of the norms of j and m, a linear programme
-    decides whether j stays nearer to item i than m does. The function solves the linear programmes
-    for the 4,096 items m that are nearest to item i. For all other items m, the function uses the
-    bound 2 ln κ.
+    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function asks, for
+    each other item m, whether neighbour j stays nearer to item i than m is. For each ratio of the
+    norms of j and m, a linear programme answers this question. The function solves the linear
+    programmes for the 4,096 items m that are nearest to item i. For all other items m, the function
+    uses the bound 2 ln κ.
 
     Examples
     --------
@@ -193,11 +193,12 @@ def rescaling_radii(
 ) -> Floats:
     """Return the radii (n, k) of the k nearest neighbours for the family "rescaling".
 
-    A radius is one of the ascending ``levels``, or the radius that follows from the values of
-    Fisher's z alone. Each edge is first examined with a list of the ``first_list`` nearest
+    Each radius is one of the ascending ``levels``, or a number that is computed only from Fisher's
+    z of the cosines. Each edge is first examined with a list of the ``first_list`` nearest
     competing items, which suffices for most edges. The edges that the first list does not decide
-    are examined again with longer lists, of up to ``longest_list`` items. For items that are not in
-    the list of an edge, the bound on the change of Fisher's z is used.
+    are examined again with longer lists, of up to ``longest_list`` items. For the items outside the
+    list, the code uses a general bound: a map with the condition number κ changes Fisher's z by at
+    most ln κ.
 
     The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
     longest lists take 128 MiB.

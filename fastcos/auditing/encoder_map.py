@@ -113,8 +113,8 @@ def map_encoder(
     """Fit a map from a new encoder to an old encoder, and predict the overlap of their neighbours.
 
     The prediction comes from ten-fold cross-validation over the sample. The texts of each fold are
-    searched in the whole old corpus. In a search within the small sample only, the neighbours of
-    the two encoders would agree far more often.
+    searched in the whole old corpus. If the texts were searched only within the small sample, the
+    neighbours of the two encoders would agree far more often.
 
     Parameters
     ----------
@@ -198,11 +198,11 @@ def map_encoder(
     )
     # The final map is better than the map of a fold, because the final map is fitted on all texts
     # and the map of a fold only on nine tenths of them. The advantage of the final map is estimated
-    # from ``gain``, a difference of two overlaps: the overlap of maps fitted on nine tenths of the
-    # texts, minus the overlap of maps fitted on half as many texts. If the error of a map is
-    # proportional to 1 / m for m texts, the overlap of the final map is higher by one tenth of
-    # ``gain``. If the error decreases linearly with log m, the overlap of the final map is higher
-    # by 15 % of ``gain``.
+    # from ``gain``. The variable ``gain`` is the overlap of maps that are fitted on nine tenths of
+    # the texts, minus the overlap of maps that are fitted on half as many texts. If the error of a
+    # map is proportional to 1 / m for m texts, the overlap of the final map is higher by one tenth
+    # of ``gain``. If the error decreases linearly with log m, the overlap of the final map is
+    # higher by 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

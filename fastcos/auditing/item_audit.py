@@ -35,7 +35,8 @@ from fastcos.validation import Floats, Integers
 
 # Number of items whose edges are certified and attacked under rescalings.
 _CERTIFIED_ROWS = 48
-# Number of items whose neighbours in the audited embeddings are compared with those in variants.
+# Number of items whose neighbours in the audited embeddings are compared with their neighbours in
+# the variants.
 _LISTED_ROWS = 500
 # Number of labelled items from which the AUC of the labels is computed.
 _LABELLED_ROWS = 1000
@@ -85,7 +86,8 @@ def audit(
     assumptions do not hold for models that were trained on the cosine, such as most sentence
     encoders. Vectors that are sums of items and contexts, such as the released GloVe vectors, also
     violate the assumptions. For vectors that violate the assumptions, the report shows how
-    sensitive the neighbours are to a rescaling, but not that the neighbours are arbitrary.
+    sensitive the neighbours are to a rescaling, but it does not show that the neighbours are
+    arbitrary.
 
     Parameters
     ----------

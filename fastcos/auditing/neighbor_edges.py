@@ -61,7 +61,7 @@ def as_edges(
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
     """Return the validated items, k and condition for a function that uses edges.
 
-    The items are returned as an ItemRows whose subset contains ``rows``, by default all rows.
+    The items are returned as an ItemRows, whose subset is ``rows`` or, by default, all rows.
     """
     item_rows = memmap.as_mapped_rows("items", items)
     p = len(item_rows)
@@ -91,10 +91,10 @@ def as_edges(
 def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, Integers]]:
     """Yield the sampled rows and their lists in parts whose items fit in memory.
 
-    Each part is a tuple of three entries: a slice of the sampled rows, the items of these rows and
-    of their lists, and the lists. The entries of the lists are row numbers within the items of the
-    part. If all items fit in memory, the function yields all rows as a single part, without
-    renumbering the entries of the lists.
+    Each part is a tuple of three entries: a slice of the sampled rows, the items that occur among
+    these rows or in their neighbour lists, and these neighbour lists. The entries of the lists are
+    row numbers within the items of the part. If all items fit in memory, the function yields all
+    rows as a single part, without renumbering the entries of the lists.
     """
     if sample.max_rows == len(sample.items):
         yield slice(0, len(lists)), sample, lists

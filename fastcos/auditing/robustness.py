@@ -27,16 +27,16 @@ def robustness_curve(
 ) -> tuple[RobustnessPoint, ...]:
     """Return the points of the robustness curve at CONDITIONS and at ``condition``.
 
-    ``sample`` contains the items, and the rows for which certificates and attacks under rescalings
-    are computed. ``linear`` (p, k) contains the certified radii of the edges of all items under
-    linear maps. ``generator`` draws the items for the search for the worst single maps.
+    ``sample`` contains all items, and the row numbers of the items whose edges are certified and
+    attacked under rescalings. ``linear`` (p, k) contains the certified radii of the edges of all
+    items under linear maps. ``generator`` draws the items for the search for the worst single maps.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a
-    # condition number only if its certified radius is larger than this condition number. Each level
-    # is therefore slightly larger than one of the condition numbers. An edge counts as removed at a
-    # condition number if the radius of an attack is at most this condition number, so the attacks
-    # use the condition numbers themselves.
+    # condition number only if its certified radius is larger than this condition number. Each entry
+    # of ``levels`` is therefore slightly larger than the condition number at the same index. An
+    # edge counts as removed at a condition number if the radius of an attack is at most this
+    # condition number, so the attacks use the condition numbers themselves.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)
@@ -87,7 +87,7 @@ def _share(radius: Floats, condition: float) -> float:
 
 
 def _error(radius: Floats, condition: float, population: int) -> float:
-    """Return the standard error of the share that ``_share`` returns, over a sample of rows."""
+    """Return the standard error, over a sample of rows, of the share that ``_share`` returns."""
     n_edges = (~np.isnan(radius)).sum(axis=1)
     rows = n_edges > 0
     return neighbor_edges.standard_error(

@@ -105,7 +105,7 @@ def parametrizations(
     - ``items``, ``users`` (d, d): The second moments of the items and of the users.
     - ``weighted``: A dict from the name of a weighted form to the weighted second moments of the
       items and of the users. In a weighted form, items and users have equal weighted second moments
-      (for ALS-WR, Lemma B of docs/explanation/theorems.md; for gradient noise, Theorem 9).
+      (Lemma B of docs/explanation/theorems.md for ALS-WR, Theorem 9 for gradient noise).
     """
     values, vectors = _eigen(items)
     root, inverse = vectors * values**0.5, vectors * values**-0.5

@@ -49,8 +49,8 @@ _FLIPPED_TOGETHER = 3
 # A map can bring an item nearer than a neighbour only if the gap between their values of z =
 # artanh(cosine) is at most _PROVEN_GAP times the logarithm of the condition number (Theorem 6). To
 # save time, the search considers only items whose gap to the neighbour is at most _SEARCH_GAP times
-# the logarithm of the condition number. With a _SEARCH_GAP of 0.6, the search would miss some of
-# the edges that a map can remove from small models.
+# the logarithm of the condition number. With a _SEARCH_GAP of 0.6, the search in a small model
+# would miss some of the edges that a map can remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The first starting points follow from the gradient of a smoothed number of removed edges, because
 # the number itself is a step function without a useful gradient. _WIDTHS contains one width of the
@@ -60,9 +60,9 @@ _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # The widths of the smoothing in the search for a linear map. Each step of the search uses the next
 # width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
-# Number of trial flips of weights per dimension in the searches of a robustness curve that start
-# from the map found for another condition number. With 1, 2 or 4 flips per dimension, the share of
-# replaced neighbours is the same to within 1 %.
+# For a robustness curve, most searches start from the map that was found for another condition
+# number. Each of these searches tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension.
+# With 1, 2 or 4 flips per dimension, the share of replaced neighbours is the same to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
@@ -138,12 +138,12 @@ def worst_rescaling(
     -----
     The algorithm is an iterated local search for the weights w = D^-2 of the dimensions. Each
     weight has either its smallest or its largest allowed value. The search flips one weight at a
-    time to its other value, and undoes the flip if fewer neighbours are removed. If no single flip
-    removes more neighbours, the search returns to the best D so far, flips three random weights,
-    and continues. A starting point has one of two values for each weight. The first starting points
-    follow from the gradient of a smoothed number of removed neighbours. The remaining starting
-    points are random. For a linear map G, the search runs in the basis of the eigenvectors of the
-    gradient with respect to the metric GG'.
+    time to its other value, and undoes the flip if fewer neighbours are removed than before the
+    flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
+    three random weights, and continues. A starting point has one of two values for each weight. The
+    first starting points follow from the gradient of a smoothed number of removed neighbours. The
+    remaining starting points are random. For a linear map G, the search runs in the basis of the
+    eigenvectors of the gradient with respect to the metric GG'.
 
     If there are at most 1,000 items, the search uses all items, and replaced neighbours are counted
     for all items. If there are more than 1,000 items, the search uses a sample of at most 500
@@ -212,8 +212,8 @@ class MapSearch:
     def worst_linear(self, rescaling: WorstRescaling) -> WorstRescaling:
         """Return the worst linear map that a search finds.
 
-        The search starts from ``rescaling``, and the linear map has the condition number of
-        ``rescaling``.
+        The search starts from ``rescaling`` and returns a linear map with the same condition
+        number.
         """
         units, condition = self._searched.units, rescaling.condition
         candidates = [rescaling._replace(map=np.diag(rescaling.map))]
@@ -330,7 +330,8 @@ class MapSearch:
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
         # The derivative with respect to the metric M is a sum over all pairs of rows x and y. Each
-        # term is the slope of the pair times the derivative of the cosine x'My / sqrt(x'Mx y'My).
+        # term is a product of two derivatives: that of the smoothed count with respect to the
+        # cosine of x and y, and that of this cosine, x'My / sqrt(x'Mx y'My), with respect to M.
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))
@@ -369,8 +370,8 @@ class _Edges:
         """Return how many items of each list a map may bring nearer than the k-th neighbour.
 
         A map with the condition number ``condition`` can move an item of the list ahead of the k-th
-        neighbour only if their values of z = artanh(cosine) differ by at most ``gap`` times
-        ln(condition).
+        neighbour only if the item's and the neighbour's values of z = artanh(cosine) differ by at
+        most ``gap`` times ln(condition).
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

@@ -281,8 +281,8 @@ class _CrossFitting:
         """Return the cross-fitted lead of the best candidate over a reference.
 
         `numbers` contains the indices of the candidates from which the best one is chosen.
-        `reference` is a function that estimates a score; its estimate for candidate 0 is the score
-        of the reference.
+        `reference` is a function that estimates scores; the best candidate is compared with the
+        score that this function returns for candidate 0.
         """
         values, scores_on_samples = [], []
         for choice, test in ((0, 1), (1, 0)):

@@ -18,7 +18,7 @@ from fastcos.validation import Rows, as_rows
 # EQ2 stands for the second objective (Eq. 2) in a list of rescalings, and names the requirement of
 # the measure eq2_cosine.
 EQ2 = "eq2"
-# The name that replaces the name of a rescaling if the rows are columns of the interactions and not
+# NO_MODEL replaces the name of a rescaling if the rows are columns of the interactions instead of
 # embeddings of a model.
 NO_MODEL = "no model"
 # The measures that compare columns of the interactions: the cosine and the Pearson correlation.
@@ -49,8 +49,8 @@ _EQUAL = {
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# The data that some measures require if there is a model; without a model, these measures compare
-# the rows as they are.
+# If there is a model, _OPTIONAL_MODEL[measure] is the data that the measure requires besides the
+# rows. Without a model, the measure compares the rows as they are.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # The requirements that classes of measures declare and that embeddings can meet.
 _OTHER_SIDE = "other"
@@ -236,9 +236,9 @@ def select_candidates(
     If `measures` is a list, the measures in the list are compared. The function raises an error if
     the embeddings lack the data that a measure in the list requires. If `measures` is None, all
     measures are compared. If `measures` is "default", twelve measures that rank items differently
-    are compared. With None and with "default", a measure is left out if the embeddings lack the
-    data that it requires. The second result is a dict of the measures that are left out, each with
-    the data that it requires.
+    are compared. If `measures` is None or "default", measures whose required data the embeddings
+    lack are left out. The second result is a dict of the measures that are left out, each with the
+    data that it requires.
 
     If `with_users` is false, measures of users are rejected unless there is no model. Without a
     model, the rows may belong to users, so measures that compare rows of users with each other are

@@ -137,8 +137,8 @@ def compare(
     preprocessing : sequence of str, default ("none",)
         Transformations of X before the model is fitted: ``none``, ``standardize_columns``,
         ``center_columns``, ``center_rows``, ``double_center``, ``normalize_rows``, ``ips_columns``,
-        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. A model is fitted after each
-        transformation of X, and the leaderboard contains the measures of all these models.
+        ``ips_rows``, ``correspondence_scaling``, ``shifted_ppmi``. One model is fitted per
+        transformation, and the leaderboard contains the measures of all these models.
     measures : sequence of str or Measure, or "default", optional
         The measures of the leaderboard; the cosine is always added. If omitted, all measures are
         compared for which X and the model provide the required data. "default" stands for twelve
@@ -152,8 +152,9 @@ def compare(
     n_sampled : int, optional
         Number of items that are sampled at random to score the rescalings. To score the measures
         with labels, 5 ``n_sampled`` labelled items are ranked. To score the measures without
-        labels, at least 500 users are drawn. More users are drawn until all drawn users together
-        have seen about 5 ``n_sampled`` items. By default, no items are sampled: all items are used.
+        labels, at least 500 users are drawn. If these 500 users together have seen fewer than about
+        5 ``n_sampled`` items, more users are drawn, up to 5,000. By default, no items are sampled:
+        all items are used.
     n_examples : int, default 0
         Number of popular items whose neighbours under every candidate are stored in the
         leaderboard, for the page that :func:`fastcos.plots.html.leaderboard_page` returns.
@@ -163,9 +164,9 @@ def compare(
     on_rescalings : callable, optional
         Called with the scores of the named rescalings before the measures are evaluated.
     progress : callable, optional
-        Function that is called as progress(done, total). During the factorisations, both numbers
-        count columns, as in :meth:`fastcos.LinearMF.fit`; afterwards, both start from 0 again and
-        count rescalings and candidates.
+        Function that is called as progress(done, total). During the factorisations, ``done`` and
+        ``total`` count columns, as in :meth:`fastcos.LinearMF.fit`. After the factorisations,
+        ``done`` starts from 0 again, and both numbers count rescalings and candidates.
     random_state : int, default 0
         Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
         interactions, and the bootstrap.

@@ -34,8 +34,8 @@ class RankChoice:
         For each rank, the mean over users of the NDCG@20 with which the model of this rank predicts
         held-out interactions.
     ndcg_error : ndarray (m,), float64
-        For each of the ranks, the standard error over users of the difference between two NDCGs:
-        that of the rank and that of the best rank.
+        For each rank, the standard error over users of the difference between the NDCG of this rank
+        and the NDCG of the best rank.
     singular_values : ndarray (k,), float64
         Singular values of the interactions on which the models were trained, in descending order; k
         is the largest rank.
@@ -49,8 +49,8 @@ class RankChoice:
         largest. The rank 1 is excluded, because the first singular value mainly reflects
         popularity.
     by_parallel_analysis : int
-        Number of singular values before the first singular value that does not exceed the entry of
-        ``noise_singular_values`` with the same index, but at least 2.
+        Number of leading singular values that all exceed the entries of ``noise_singular_values``
+        at the same indices; at least 2.
     """
 
     ranks: Integers
@@ -173,7 +173,7 @@ def _errors(ndcg: Floats) -> Floats:
 
 
 def count_above(values: Any, noise: Any) -> int:
-    """Return the number of values before the first one that is not above the noise, but at least 2.
+    """Return the number of leading values that are all above the noise; at least 2.
 
     `noise` contains, for each value, the value that noise alone would produce.
     """

@@ -199,7 +199,7 @@ def _row_ends(grouped: LabelledRows) -> Integers:
 
 
 def _tasks(n: int, parts: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of strips of rows; a range contains about one task for each of `parts` parts."""
+    """Yield ranges of strips of rows; a range contains enough strips for about `parts` tasks."""
     strips = -(-n // pair_reductions.STRIP)
     step = parts * max(1, _PAIRS_PER_TASK // (pair_reductions.STRIP * n))
     for begin in range(0, strips, step):

@@ -70,10 +70,9 @@ class LabelTest(Record):
         its p-value.
     precision, chance, precision_p : float
         Result of the test among neighbours. ``precision`` is the mean over the labels of their
-        precisions. The precision of a label is computed from the labelled neighbours of the items
-        with this label: it is the share of these neighbours that have this label, too. ``chance``
-        is the mean of ``precision`` over the permutations of the labels, and ``precision_p`` is the
-        p-value of ``precision``.
+        precisions. The precision of a label is the share of same-label neighbours among all
+        labelled neighbours of the items with this label. ``chance`` is the mean of ``precision``
+        over the permutations of the labels, and ``precision_p`` is the p-value of ``precision``.
     classes : tuple of ClassTest
         The labels whose recovery is significant, in descending order of precision divided by
         chance.
@@ -110,8 +109,8 @@ class LabelTest(Record):
         significant_tests = [text for text, p in tests if p <= SIGNIFICANT]
         names = ", ".join(class_test.label for class_test in self.classes[:3])
         if significant_tests:
-            # The means may depend on only a few labels, so the conclusion also names the labels
-            # that are recovered when each label is tested by itself.
+            # A few labels may determine the mean over all labels, so the conclusion also names the
+            # labels that are recovered when each label is tested by itself.
             sentence = (
                 f" Tested individually, {len(self.classes)} of {self.n_tested} labels are "
                 f"recovered: {names}"
@@ -168,12 +167,12 @@ class ClassTest(Record):
     n_items : int
         Number of items with the label.
     precision, chance : float
-        ``precision`` is computed from the labelled neighbours of the items with this label: it is
-        the share of these neighbours that have this label, too. ``chance`` is the mean of
-        ``precision`` over the permutations of the labels.
+        ``precision`` is the share of same-label neighbours among all labelled neighbours of the
+        items with this label. ``chance`` is the mean of ``precision`` over the permutations of the
+        labels.
     p : float
-        p-value, corrected for the number of labels. The deviation of a label is the difference
-        between its precision and its chance level, in standard deviations over the permutations.
+        p-value, corrected for the number of labels. The deviation of a label is its precision minus
+        its chance level, divided by the standard deviation of its precision over the permutations.
         The p-value is the share of the permutations in which the largest deviation of any label
         reaches the deviation of this label. The deviation of the label itself is computed with the
         unpermuted labels.
@@ -189,10 +188,11 @@ class ClassTest(Record):
 class BestTest(NamedTuple):
     """The results of testing several similarities; each value belongs to the best similarity.
 
-    The deviation of a similarity is the difference between its value and the mean of this value
-    over the permutations, in standard deviations. The best similarity in a test is the one with the
-    largest deviation. The fields ``of_pairs``, ``of_neighbors`` and ``of_classes`` contain the
-    indices of the similarities to which ``auc``, ``precision`` and ``classes`` belong.
+    The deviation of a similarity is its value minus the mean of its values over the permutations,
+    divided by the standard deviation of these values. The best similarity in a test is the one with
+    the largest deviation. ``of_pairs`` is the index of the similarity with the value ``auc``, and
+    ``of_neighbors`` is the index of the similarity with the value ``precision``. ``of_classes``
+    contains, for each label in ``classes``, the index of the best similarity.
     """
 
     test: LabelTest
@@ -250,18 +250,17 @@ def permute_labels(
 
     - `rankings`: one ``Ranking`` (neighbour lists and ranks) per similarity.
     - `queries` (n,), `units` (m,): the ascending indices of the items to which the neighbour lists
-      and the ranks belong. Queries and units may be chosen by their labels, because labels are
-      permuted within three groups of items: the queries, the items that are not queries, and the
-      units.
+      and the ranks belong. The queries and the units may be chosen by their labels, because the
+      labels of the queries, of the other listed items, and of the units are permuted separately.
     - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
       permutations.
     - `names`: the names of the labels, indexed by label code.
 
-    The deviation of a similarity is the difference between its value and the mean of this value
-    over the permutations, in standard deviations. The similarity with the largest deviation is the
-    best one. The p-value of a deviation is the share of the permutations whose largest deviation is
-    at least as large as this deviation. The largest deviation of a permutation is taken over all
-    similarities and, in the test of single labels, over all labels.
+    The deviation of a similarity is its value minus the mean of its values over the permutations,
+    divided by the standard deviation of these values. The similarity with the largest deviation is
+    the best one. The p-value of a deviation is the share of the permutations whose largest
+    deviation is at least as large as this deviation. The largest deviation of a permutation is
+    taken over all similarities and, in the test of single labels, over all labels.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))

@@ -140,12 +140,12 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return, for each overlap at depth k, how much the depths beyond k could change the RBO.
+    """Return how much unknown items beyond depth k could change the RBO, for each overlap at k.
 
-    For an overlap of i items at depth k, the depths beyond k can contribute more or less to the
-    RBO. Entry i of the result is the difference between the largest and the smallest possible
-    contribution. The contribution is largest if, beyond depth k, each further item of one list also
-    occurs in the other list. Both lists then contain the same items at depth 2k - overlap.
+    Entry i of the result belongs to two lists that share i of their first k items. The entry is the
+    difference between the largest and the smallest contribution that the depths beyond k can make
+    to the RBO. The depths beyond k contribute most if each further item of one list also occurs in
+    the other list. Both lists then contain the same items at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps
@@ -158,7 +158,10 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries, and the position in list b of each item of list a, or -1."""
+    """Yield slices of queries, and the positions in list b of the items of list a.
+
+    The position of an item that list b does not contain is -1.
+    """
     k = a.shape[1]
     step = max(1, _BLOCK // k)
     for start in range(0, len(a), step):

@@ -61,7 +61,7 @@ class FactorModel(
     - ``_saved_as``, the name of the model type, which is written into a saved directory;
     - ``_fitted_arrays``, a dict that describes the fitted arrays of floats. A key of the dict is
       the name of an array without the final underscore, and a value contains one letter per axis of
-      the array. Axes with the same letter have the same length, and the letter p stands for the
+      the array. Axes with the same letter have the same length; the letter p denotes the number of
       items. If a value ends with "?", the array may be None, in which case it is not stored;
     - ``_saved_fields``, which returns everything to save except the arrays, as a JSON document that
       contains the validated "parameters";

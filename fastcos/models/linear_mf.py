@@ -35,8 +35,8 @@ _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
 # The default λ suppresses the directions whose singular values are smaller than singular value
-# number _KNEE_SHARE * k. In its simulation, the paper uses a λ that suppresses about the same
-# directions.
+# number _KNEE_SHARE * k. The λ that the paper chooses for its simulation suppresses about the same
+# directions as this default.
 _KNEE_SHARE = 0.2
 
 
@@ -226,8 +226,8 @@ class LinearMF(FactorModel):
         """Return a model with another objective or another λ, computed from the SVD of this model.
 
         The parameters objective and regularization have the same meaning as in the constructor.
-        Only the shrinkage is computed again, which takes O(k) time; the two models share the array
-        ``components_``.
+        Only the shrinkage is computed again, which takes O(k) time; the returned model and this
+        model share the array ``components_``.
 
         Examples
         --------
@@ -367,7 +367,10 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k singular triplets, and one more from the direct solver to detect σ_k = σ_{k+1}."""
+    """Return k singular triplets, and from the direct solver also triplet k + 1.
+
+    The caller needs triplet k + 1 to detect that σ_k = σ_{k+1}.
+    """
     k, side = settings.n_components, min(X.shape)
     if settings.solver == "direct" or (settings.solver == "auto" and side <= _DIRECT_SIDE):
         return direct_svd(as_operator(X, **means._asdict()), min(k + 1, side), progress=progress)

@@ -48,8 +48,8 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 # Up to the exponent _LARGEST_EXPONENT, all popularities and their sums are in the range of float64.
 _LARGEST_EXPONENT = 20.0
-# Popularities and activities that are drawn from a Pareto distribution use the inverse of an
-# exponent, which must therefore be at least _SMALLEST_DRAWN_EXPONENT.
+# To draw popularities or activities from a Pareto distribution, the code divides by their exponent,
+# which must therefore be at least _SMALLEST_DRAWN_EXPONENT.
 _SMALLEST_DRAWN_EXPONENT = 0.1
 # For a user who interacts with at least 1 / _RACE_SHARE of the items, the kernel draws a random key
 # for every item, and selects the items with the best keys (a race). For users with fewer
@@ -134,8 +134,8 @@ def simulate_interactions(
     All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p
     numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
-    separate random streams. A different choice for one stream therefore does not change the random
-    numbers of the others.
+    separate random streams. Another popularity distribution, for example, therefore does not change
+    the random numbers from which the clusters and the preferences are drawn.
 
     Parameters
     ----------
@@ -353,8 +353,8 @@ def _activity(random: np.random.Generator, parameters: dict[str, Any]) -> Intege
     uniform: Floats = 1 - random.random(parameters["n_users"])
     if parameters["activity_distribution"] == "pareto_clipped":
         limit = max(1, n_items // 2)
-        # A lower bound on the uniform numbers bounds the activities by twice the limit, so that the
-        # power does not overflow before np.minimum clips the activities at the limit.
+        # The uniform numbers are bounded from below, so that their powers are at most twice the
+        # limit and do not overflow. The function np.minimum then clips the powers at the limit.
         uniform = np.maximum(uniform, math.exp(-exponent * math.log(2 * limit)))
         return np.minimum(uniform ** (-1 / exponent), limit).astype(np.int64)
     cumulative = np.cumsum(np.arange(1, n_items + 1) ** -exponent)

@@ -70,10 +70,10 @@ def calibrate(
         Default: all rows. The method ``rate_interval`` of the result returns an interval for the
         sampling error.
     condition : float, optional
-        Largest condition number of the rescalings D for which the function also computes the range
-        of the threshold for the rate ``fpr`` (:func:`fastcos.auditing.threshold_range`). By
-        default, the range of the threshold is not computed. A condition number can only be passed
-        with the measure "cosine" and without ``queries``.
+        If ``condition`` is passed, the function also computes the range of the threshold for the
+        rate ``fpr`` under all rescalings D with a condition number of at most ``condition``
+        (:func:`fastcos.auditing.threshold_range`). A condition number can only be passed with the
+        measure "cosine" and without ``queries``.
     model : str, optional
         Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
         stored with the result. An index may store the name of its model, too; it raises an error if

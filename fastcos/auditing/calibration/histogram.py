@@ -15,7 +15,7 @@ from fastcos.validation import Floats, Integers
 
 # Number of bins of a histogram. For cosines, a bin is 2^-15 = 3e-5 wide.
 N_BINS = 2**16
-# Largest number of queries in one block of scores. The scores of more queries do not fit in the
+# Largest number of queries in one block of scores. The scores of a larger block do not fit in the
 # cache, and smaller blocks need more calls of BLAS. `tests.robustness.calibrated_rates null`
 # measures how long a calibration takes.
 _BLOCK = 128
@@ -155,11 +155,11 @@ def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_joi
     """Return how many independent pairs would be as informative as the pairs above a threshold.
 
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
-    many of its scores reach the threshold. The result is the square of the total count divided by
-    the variance of the total count in a bootstrap that draws rows with replacement. The variance is
-    computed to first order: a row that the bootstrap draws w times adds w - 1 times the count of
-    the row. The noise of a single pair enters the variance twice, once for each of its rows.
-    Intervals that are computed from the result are therefore too wide rather than too narrow.
+    many of its scores reach the threshold. The result is t² / v, where t is the total count, and v
+    is the variance of t in a bootstrap that draws rows with replacement. The variance v is computed
+    to first order: if the bootstrap draws a row w times, t changes by w - 1 times the count of the
+    row. The noise of a single pair enters the variance twice, once for each of its rows. Intervals
+    that are computed from the result are therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

@@ -27,8 +27,8 @@ _MIN_EXPECTED_PAIRS = 2
 _POOR_FIT = 0.1
 # For the interval of a false-positive rate, the ratio of pairs to independent pairs is computed at
 # _RATE_FACTOR times the rate. On the logarithmic scale, _RATE_FACTOR times a rate is halfway to the
-# next higher rate in RATES. At the rate itself, the ratio of pairs to independent pairs would yield
-# intervals that are too narrow, as `tests.robustness.calibrated_rates held_out` shows.
+# next higher rate in RATES. If the ratio were computed at the rate itself, the intervals would be
+# too narrow, according to `tests.robustness.calibrated_rates held_out`.
 _RATE_FACTOR = 10**0.5
 
 
@@ -123,8 +123,8 @@ class Calibration(PairDistribution):
         confidence : float
             Coverage of the interval, between 0 and 1.
         held_out : bool
-            If true, return the interval for the rate that an equal number of new rows will show,
-            instead of the interval for the true rate.
+            If true, return an interval for the false-positive rate in a new sample with the same
+            number of rows. If false, return an interval for the true rate.
 
         Returns
         -------
@@ -155,11 +155,10 @@ class Calibration(PairDistribution):
     def independent_pairs(self, fpr: float) -> float:
         """Return how many independent pairs would determine a rate as precisely as all pairs.
 
-        The number of independent pairs is the number of pairs above the threshold for the rate,
-        divided by the number of pairs that count as one independent pair. The number of pairs that
-        count as one independent pair is computed at about 3 times the rate. If the sample lacks a
-        hub by chance, the number of pairs per independent pair would be too small at the rate
-        itself.
+        The result is n / r, where n is the number of pairs above the threshold for the rate
+        ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
+        computed at about 3 times the rate ``fpr``. At the rate ``fpr`` itself, r would be too small
+        if the sample lacked a hub by chance.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]
@@ -171,7 +170,7 @@ class Calibration(PairDistribution):
         return pairs / max(float(ratio), 1.0)
 
     def rate_range(self, score: float, condition: float) -> tuple[float, float]:
-        """Return bounds on the false-positive rate of a cosine over linear maps of the items.
+        """Return bounds on the false-positive rate at ``score`` after any linear map of the items.
 
         The linear maps have a condition number of at most ``condition``. The condition number of a
         linear map is its largest singular value divided by its smallest. Rescalings D are linear

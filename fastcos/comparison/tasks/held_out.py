@@ -20,9 +20,9 @@ from fastcos.validation import Floats, Integers
 # Number of evaluated users. For 5,000 users, the standard error of a mean of scores from 0 to 1 is
 # at most 0.007.
 N_USERS = 5000
-# If fewer than FEW_USERS users are evaluated, the conclusion contains a warning. A sample of users
-# contains at least FEW_USERS users, if there are so many. For 500 users, the standard error of a
-# mean of scores from 0 to 1 is at most 0.022.
+# If fewer than FEW_USERS users are evaluated, the conclusion contains a warning. At least FEW_USERS
+# users are sampled, or all users with held-out interactions if there are fewer. For 500 users, the
+# standard error of a mean of scores from 0 to 1 is at most 0.022.
 FEW_USERS = 500
 # Number of recommended items, which is the k of NDCG@k and recall@k.
 N_RECOMMENDED = 20

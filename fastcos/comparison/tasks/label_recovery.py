@@ -38,7 +38,8 @@ N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
 # Number of groups of columns per voter. The maxima of the groups give a lower bound on the scores
-# of the voters. With 20 groups per voter, only about 5 % more columns than voters reach the bound.
+# of the voters. With 20 groups per voter, the number of columns whose score reaches this bound
+# exceeds the number of voters by only about 5 %.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of the
 # scores of 300 queries take 0.2 MB per candidate.
@@ -158,10 +159,10 @@ class LabelTask:
     def _nearest(self, scores: Floats, positions: Integers, k: int) -> tuple[Floats, Integers]:
         """Return the precision@k of each row of `scores` (b, m), and its k highest-scoring columns.
 
-        Row i of `scores` belongs to a query. The column positions[i], which contains the score of
-        the query with itself, is left out, and its score is overwritten. If more columns share the
-        k-th highest score than fit among the k columns, each column with this score counts as the
-        same fraction of a column.
+        Row i of `scores` belongs to a query. The score of the query with itself, in column
+        positions[i], is overwritten, so that the query is not its own neighbour. If several columns
+        share the k-th highest score and not all of them fit among the k columns, each of them
+        counts as the same fraction of a column.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
