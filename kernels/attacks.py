@@ -67,7 +67,7 @@ def is_lost(x, units, edge, k, w):
 
 @kernel
 def attack_towards(x, units, edge, first, last, k, K, w):
-    """Choose a vertex w that brings other rows nearer to x; return whether an edge is lost there.
+    """Choose a vertex w that brings other rows nearer to x; return whether the edge is lost at w.
 
     The other rows are units[first:last]. The edge is lost if at least k rows are nearer to x than
     units[edge] is. A vertex is chosen by the gradient of a difference: the mean Fisher z of x with

@@ -37,9 +37,9 @@ rounding errors of tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, 
 SLACK |w o|. Therefore a dropped pair has a float64 score strictly below the threshold by which it
 was dropped.
 
-Shift. Rows of embeddings often share a common direction c. If c is subtracted from the rows before
-packing, a' and b' become shorter, and every term of the bound becomes smaller. For unit rows, a =
-alpha c + a' and b = beta c + b' with alpha = a · c and beta = b · c in float64, and
+Shift. Rows of embeddings often share a common direction. If a common direction c is subtracted from
+the rows before packing, a' and b' become shorter, and every term of the bound becomes smaller. For
+unit rows, a = alpha c + a' and b = beta c + b' with alpha = a · c and beta = b · c in float64, and
 
     a · b = a' · b' + alpha (beta - 1) + alpha.
 

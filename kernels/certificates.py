@@ -124,13 +124,14 @@ def best_multiplier(a, g, K, w):
 
 @kernel
 def piece_certificate(x, y, m, K, first, last, w):
-    """Return 1 if y beats m where first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
+    """Return 1 if y beats m wherever first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
-    ρ(w) is the norm ratio (norm_ratios). The function considers the total of two sums. The first
-    sum is sum w x (ρ y - m). The second sum is a multiple of sum w (m² - ρ² y²), and it is 0 if ρ
-    is ρ(w). The minimum of the total over w is a concave function of ρ, or of 1/ρ if the multiplier
-    is negative. Therefore, if the minimum is positive at ρ = first and at ρ = last, the total is
-    positive for all ρ from `first` to `last`.
+    ρ(w) is the norm ratio (norm_ratios). Let T(w, ρ) be sum w x (ρ y - m) + μ sum w (m² - ρ² y²)
+    for a multiplier μ. The second sum is 0 if ρ = ρ(w). If μ is not negative, the minimum of T(w,
+    ρ) over all w is a concave function of ρ. Therefore, if this minimum is positive at ρ = first
+    and at ρ = last, T(w, ρ) is positive for all w and for all ρ from `first` to `last`. If μ is
+    negative, the function tests sum w x (y - m / ρ) + ν sum w ((m / ρ)² - y²) as a function of 1/ρ
+    in the same way, with ν = μ sqrt(first last).
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)
@@ -156,8 +157,8 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
 
     `ratios` holds the ends of the range of the norm ratio ρ. If piece_certificate cannot decide a
     piece of the range, the piece is bisected at its geometric mean, up to `depth` times. If
-    piece_certificate cannot decide a piece of the smallest size, y cannot be certified. The
-    remaining pieces are then searched only for a counterexample w.
+    piece_certificate cannot decide a piece of the smallest size, y cannot be certified, and the
+    remaining pieces are searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -219,7 +220,7 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return a Fisher z; competitors below it do not beat y under a rescaling up to `condition`.
+    """Return the Fisher z below which no competitor beats y under a rescaling up to `condition`.
 
     The result is the smallest Fisher z of x and y on the box, minus ln(condition). A rescaling with
     a condition of at most `condition` cannot increase the Fisher z of any pair by more than

@@ -357,7 +357,7 @@ def _required_directory():
 
 
 def _wait_for_lock(stack, path):
-    """Lock the byte of the lock file that corresponds to a path, until the stack is closed."""
+    """Lock a path's byte in the lock file; closing the exit stack `stack` releases the lock."""
     import fcntl
 
     _make_private(path.parent.parent)

@@ -67,8 +67,9 @@ def fast_cache_bytes():
 
     Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more. The
     third-level cache of an AMD CPU answers nearly as fast as its second-level cache. The
-    third-level cache of Intel's servers is shared by all cores and is slower. On Intel's servers, a
-    table must therefore fit in half of a second-level cache of 2 MiB.
+    third-level cache of Intel's servers is shared by all cores, and is slower than the third-level
+    cache of an AMD CPU. On Intel's servers, a table must therefore fit in half of a second-level
+    cache of 2 MiB.
     """
     try:
         is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
@@ -110,9 +111,9 @@ def _tile_registers_granted():
     """Ask Linux for permission to use the AMX tile registers; return whether it is granted.
 
     Linux must save the AMX tile registers (8 KiB per thread) when it switches threads. A process
-    may therefore use the registers only after it has asked for permission. The threads and forked
-    children of a process inherit its permission to use the registers. Without permission, the first
-    tile instruction raises SIGILL.
+    may therefore use the tile registers only after Linux has granted permission. The threads and
+    forked children of a process inherit its permission to use the tile registers. Without
+    permission, the first tile instruction raises SIGILL.
     """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False

@@ -139,8 +139,8 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
     """Write the transpose of a CSR matrix as transpose_parts does, given separate arrays.
 
-    If `data` is None, Numba can leave out the code that reads it, but only if `data` is itself an
-    argument. The arrays are therefore separate arguments instead of fields of a record.
+    If `data` is None and a separate argument, Numba leaves out the code that reads `data`. If
+    `data` were a field of a record, this code would remain, so the arrays are separate arguments.
     """
     for part in range(lo, hi):
         next_of = positions[part]

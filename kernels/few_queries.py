@@ -100,14 +100,14 @@ class QueryCodes(NamedTuple):
     Attributes
     ----------
     words : int32 array (n * words_per_query,)
-        The codes of all queries, one query after the other, 4 codes per word. If ``multiply_run``
-        reads the words, each word is repeated 8 times, except with AMX.
+        The codes of all queries, one query after the other, 4 codes per word. Words that
+        ``multiply_run`` reads are stored 8 times in succession, except with AMX.
     words_per_query : int
     corrections : int32 array (n,)
         For each query, the number that is added to the products of its codes. The number is -128
         times the sum of the codes, because 128 is added to the codes of items.
     bound_terms : float32 array (4, 32)
-        The bound terms of each query, in the rows that ``simd.panel`` names.
+        The bound terms of each query, one query per column. ``simd.panel`` names the four rows.
     steps : float32 array (32,)
         The quantisation step of each query.
     """
@@ -129,7 +129,7 @@ class Buffers(NamedTuple):
     best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
         The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
-        The numbers of those products of one panel that reach a threshold.
+        The positions, within a panel, of the products that reach a threshold.
     panel_estimates : float32 array (panels,)
         For each panel, an estimate of its largest K (see ``candidate_filter``), divided by the step
         of the query.

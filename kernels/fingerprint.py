@@ -124,7 +124,7 @@ def _text(value):
 def _code(code):
     """Return the parts of a code object that affect its results.
 
-    The docstring and the line numbers are left out.
+    The returned parts include neither the docstring nor the line numbers.
     """
     constants = list(code.co_consts)
     if constants and isinstance(constants[0], str):

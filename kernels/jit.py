@@ -15,7 +15,7 @@ import time
 from . import native
 from .code_cache import Files, has_compiler, numba_setting
 
-# The fastmath flags of relaxed kernels. With these flags, NaN and infinity keep their meaning.
+# The fastmath flags of relaxed kernels, with which NaN and infinity keep their meaning.
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
 # The minimum number of seconds between two checks of whether another process has saved compiled
 # code; a check takes 60 us.
@@ -266,10 +266,11 @@ def borrowing_kernel(function):
 
 
 def inlined_kernel(function):
-    """Inline a borrowing kernel into its callers, because a call would take longer than the kernel.
+    """Compile as borrowing_kernel does, and inline the kernel into its callers.
 
-    A call passes every member of a tuple as a separate argument, so a call with queries, items and
-    buffers would push 150 words on the stack.
+    A call of a short kernel would take longer than the kernel itself. Each call passes every member
+    of a tuple as a separate argument, so a call with queries, items and buffers would push 150
+    words on the stack.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False, forceinline=True)
 

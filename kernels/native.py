@@ -51,8 +51,9 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# While native libraries are built, `recorder` is a function. Every call of compiled code then calls
-# recorder(kernel, arrays), so that the build learns which signatures to compile.
+# While native libraries are built, `recorder` is a function. During this build, every call of
+# compiled code calls recorder(kernel, arrays), so that the build learns which signatures to
+# compile.
 recorder = None
 
 

@@ -99,8 +99,8 @@ def _has_place_for_cache():
 def _has_steps_of_libraries():
     """Return whether Numba's class for compiled code has the methods that _InnerLibrary replaces.
 
-    The attribute _final_module belongs to the instances of the class, so the function looks for
-    this name in the code of the method get_function.
+    Only instances of the class have the attribute _final_module. The function therefore tests
+    whether the name _final_module occurs in the code of the method get_function.
     """
     steps = ("_optimize_final_module", "_finalize_final_module", "_finalized", "get_function")
     return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
@@ -195,7 +195,7 @@ class _Cache:
         return None
 
     def save_overload(self, signature, compiled):
-        """Save compiled code under the first of the keys of a signature, or warn."""
+        """Save compiled code under the first key of a signature; warn if the saving fails."""
         try:
             if compiled.library.has_dynamic_globals:  # the code contains addresses of this process
                 return
@@ -228,8 +228,8 @@ def _keys(signature, target_context):
     """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. Every other difference between CPUs is an argument of a kernel, or lies within the
-    code of one kernel and the kernels that it calls.
+    multiply-add. Every difference between CPUs except fused multiply-add is passed to a kernel as
+    an argument, or affects only the code of one kernel and of the kernels that it calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -253,8 +253,8 @@ def _record_fields(kinds):
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
 # as part of its callers. Numba would also optimise the called kernel by itself, give it machine
-# code and an entry for Python, and link the optimised code into the callers. The first search would
-# then take twice as long.
+# code and an entry for Python, and link the optimised code into the callers. These steps would make
+# the first search take twice as long.
 
 
 def inner_dispatcher_of(function, flags):
@@ -281,7 +281,7 @@ def _add_overload(dispatcher, result):
 
 
 def _call_template(template_of, arguments, keywords):
-    """Choose the types of a call between kernels; a constant counts as any number of its type.
+    """Choose the argument types of a call between kernels; a constant has the type of a variable.
 
     If constants had types of their own, Numba would compile a kernel again for every constant that
     is passed to it.
@@ -307,7 +307,8 @@ class _Inner(_Compiler or object):
         state = self.state
         state.flags.no_compile = True
         state.library = _InnerLibrary(state.targetctx.codegen(), func.__qualname__)
-        # Calls find the code by its entry, which must be hashable and belong to one signature.
+        # Numba finds the code of a call by its entry_point, which must be hashable and must differ
+        # between signatures.
         result = super().compile_extra(func)._replace(entry_point=state.library)
         state.library.finalize()  # links the code of the kernels that this kernel calls
         state.targetctx.insert_user_function(state.library, result.fndesc, [state.library])
@@ -368,7 +369,7 @@ def emit_call(context, builder, compiled, values):
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit a call of the code at an address; if it fails, the emitted code returns its error."""
+    """Emit a call of the code at an address, and a return of the error if the call fails."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

@@ -147,7 +147,7 @@ def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, dept
     """
     if rows.shape[0] == 0:
         return
-    # The items that one step prefetches are multiplied in the next step, so each entry of the order
+    # The items that one step prefetches are multiplied in the next step, so each entry of `order`
     # is read only once.
     last = rows.shape[0] - 1
     first, second = order[0], order[min(1, last)]

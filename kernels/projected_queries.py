@@ -6,8 +6,8 @@ panel is computed. The estimated threshold is the r-th largest of the sampled pa
 scores, where r is the setting sample_rank. In the panels outside the sample, the projected codes
 are multiplied first (``projection_filter``). The full codes are then multiplied only for the slots
 whose upper bounds reach the estimated threshold. If the k-th best score shows at the end that the
-estimated threshold was too high, the query is compared with the full codes of all slots. Therefore,
-no neighbour is lost.
+estimated threshold was too high, the query is compared with the full codes of all slots, so that no
+neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. Queries
 that are unlike the items do not gain from the projection, and stop using it after a few panels.
@@ -48,7 +48,7 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @inlined_kernel
 def projection_costs_more(n_hits, n_panels, n_queries, items):
-    """Return whether it would have been faster to multiply all full codes of some panels.
+    """Return whether multiplying all full codes of n_panels panels would have been faster.
 
     Among the slots of n_panels panels, n_hits slots were hits by projected codes, and the full
     codes of these slots were multiplied one by one.
@@ -187,7 +187,7 @@ def _search_other_panels(
     lo, hi, settings, items, codes, projected, projected_words, products, largest_products, buffers,
     dropped_below,
 ):  # fmt: skip
-    """Multiply the full codes of those slots outside the sample that may reach a threshold."""
+    """In panels outside the sample, multiply the full codes of slots that may reach a threshold."""
     n, stride, raise_at = dropped_below.shape[0], settings.sample_stride, lo + ((hi - lo) >> 3)
     n_hits, n_tried, is_costly = 0, 0, False
     for panel in range(lo, hi):

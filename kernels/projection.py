@@ -75,9 +75,9 @@ class ProjectedQueries(NamedTuple):
     min_products: Any
 
 
-# Queries are projected only if a large enough share of their squared norms lies along the axes. The
-# limit is this multiple of the corresponding share of the items. The shares of the queries and of
-# the items are estimated from 32 axes, with relative errors of up to 25 %.
+# Queries are projected only if the share of their squared norms that lies along the axes is at
+# least _MIN_SHARE times the corresponding share of the items. The shares of the queries and of the
+# items are estimated from 32 axes, with relative errors of up to 25 %.
 _MIN_SHARE = np.float32(0.5)
 # The number of columns that are summed in one run. The rounding error grows with the length of a
 # run and with the number of runs.

@@ -46,7 +46,7 @@ class Block(NamedTuple):
         The number of queries. If the number of queries is not a multiple of 32, the last panel
         contains padding.
     bound_terms : float32 array (panels, 4, 32)
-        The bound terms of each panel of queries, in the rows that ``simd.panel`` names.
+        The bound terms of each panel of queries. ``simd.panel`` names the four rows.
     steps : float32 array (panels, 32)
         The quantisation step of each query.
     corrections : int32 array (32 panels,)

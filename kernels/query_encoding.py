@@ -70,7 +70,7 @@ def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
 
 @kernel
 def scaled_queries(rows, filters, addresses, shift):
-    """Return the record Queries for queries, given as rows (n, d); compute norms and scaling.
+    """Compute the norms and the scaling of the queries `rows` (n, d); return a Queries record.
 
     `filters` is a QueryFilters, whose arrays may be empty. `addresses` is the ItemAddresses of the
     items, and `shift` is the shift of the items. The function allocates 44 bytes per query if

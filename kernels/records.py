@@ -2,9 +2,9 @@
 
 A kernel that Python calls takes at most eight arguments: lo and hi, then records of inputs, and
 then outputs. ``fastcos.similarity.kernel_records`` and ``fastcos.search.packing`` build most
-records, and a kernel reads their fields by name. To pass a further value to a kernel, add a field
-to the record, and set the field in the function that builds the record. The arguments of the kernel
-stay the same.
+records, and a kernel reads their fields by name. To pass a further value to a kernel without
+changing its arguments, add a field to the record, and set the field in the function that builds the
+record.
 
 The number of a row is the position of the row in its segment of an index. Packing changes the order
 of the rows, and a slot is a position in the order of the packed rows. All arrays are C-contiguous.
@@ -105,7 +105,7 @@ class ItemPanels(NamedTuple):
     small_offsets : float32 array (m,)
         The offset of the row in each slot, or empty.
     statistics : float32 array (panels, 5)
-        The statistics of each panel, in the columns that ``simd.panel`` names.
+        The statistics of each panel. ``simd.panel`` names the five columns.
     """
 
     row_of_slot: Any

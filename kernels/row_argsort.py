@@ -55,7 +55,7 @@ def level_scale(scores):
 
 @borrowing_kernel
 def level_of(score, highest, scale):
-    """Return the level of a score, from 0 for the highest to LEVELS - 1 for the lowest and NaN.
+    """Return the level of a score: 0 for the highest score, LEVELS - 1 for the lowest and for NaN.
 
     `highest` and `scale` are the results of level_scale.
     """
@@ -81,7 +81,7 @@ def _counting_sort(keys, shift, starts, sorted_keys):
 
 @borrowing_kernel
 def radix_sort_best(scores, self_column, k, keys, starts):
-    """Write the sorted keys of the columns with the best levels to keys[1], for at least k columns.
+    """Write the sorted keys of at least k columns, those with the best levels, to keys[1].
 
     The function returns the number of columns that it wrote. Columns with equal levels are in
     ascending order. The arguments are described in argsort_row. No branch depends on the scores,

@@ -1,10 +1,10 @@
 """Selection and sorting of the best entries of a list by descending key, then by row number.
 
 An entry is a pair of a key, which is a score, and a row number. The order of rows with equal scores
-is part of the specification of every search. Three other modules apply the same rule to equal
-scores without calling this module. ``row_argsort`` sorts the columns of a row of scores, and
-``fastcos.search.numpy_search`` sorts scores with NumPy. ``fastcos.search.scan`` lists the rows for
-a query of zeros, whose scores are all equal.
+is part of the specification of every search. Three other modules also order equal scores by row or
+column number, but without calling this module. ``row_argsort`` sorts the columns of a row of
+scores, and ``fastcos.search.numpy_search`` sorts scores with NumPy. ``fastcos.search.scan`` lists
+the rows for a query of zeros, whose scores are all equal.
 """
 
 import numpy as np

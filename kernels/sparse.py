@@ -38,7 +38,7 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
     `X` is a Csr (n, p), and `A` is a float array (p, l) in C order. The result is written to `Y`
     (n, l), which has the type of A. If row i of X is empty, Y[i] is a row of zeros. The kernel
     takes O(nnz l) time. If is_streamed is true, `Y` is written to memory without passing through
-    the caches. For this, l must be a multiple of 64, and Y must begin at a cache line.
+    the caches, which requires that l is a multiple of 64 and that `Y` begins at a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
@@ -50,8 +50,8 @@ def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
     For each row of Y, the kernel tests whether one entry in the last panel of columns is finite.
-    One entry per row is enough, because a value of X that is not finite makes all entries of the
-    row of Y non-finite.
+    One entry per row is enough for this test, because a value of X that is not finite makes all
+    entries of its row of Y non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)
@@ -111,7 +111,7 @@ def _multiply_ahead(first, last, X, A, Y, is_streamed):
 
 @kernel
 def _prefetched(indices, is_large):
-    """Return the last position at which a row that is multiplied with prefetches may end.
+    """Return a position; rows that end at or before this position are multiplied with prefetches.
 
     Prefetches are used only if `is_large` is true, that is, if the dense matrix is large. At least
     AHEAD non-zeros must follow a row that is multiplied with prefetches.
@@ -144,12 +144,12 @@ def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
 
     The kernel performs the tasks lo to hi. `X` is a Csr, `boundaries` (parts + 1,) int64 holds the
     row at which each part begins, and `Y` (n, l) is a float array in C order. `columns` (groups +
-    1,) int64 holds the column of Y at which each group of columns begins. Task number part *
-    groups + group computes one group of columns of one part. The result is written to the first
-    columns of Z[task]. `Z` (tasks, p, w) has the type of Y, and w is at least the number of columns
-    of every group. If accumulate is true, the result is added to Z[task]; otherwise, it replaces
-    Z[task]. The products of the rows of a part are added in the order of the rows, so the result
-    does not depend on the division into groups. The kernel takes O(nnz w) time.
+    1,) int64 holds the column of Y at which each group of columns begins. Task t computes column
+    group t % groups of part t // groups. The result is written to the first columns of Z[task]. `Z`
+    (tasks, p, w) has the type of Y, and w is at least the number of columns of every group. If
+    accumulate is true, the result is added to Z[task]; otherwise, it replaces Z[task]. The products
+    of the rows of a part are added in the order of the rows, so the result does not depend on the
+    division into groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):

@@ -1,12 +1,12 @@
 """The products X A and X'(X Q), by blocks of rows of X, for dense factors that exceed the cache.
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
-the rows of X are long, Y_b is summed over one range of columns of X at a time. The rows of Q that
-belong to this range of columns then stay in the second-level cache as well. X_b'Y_b is summed
-column by column with the transpose of the block. Z = X'(X Q) is read and written sequentially, once
-per block. The row-wise algorithm (``sparse``), in contrast, updates random rows of Z, one per
-non-zero. For 18 million non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by
-blocks is twice as fast as computing it row by row.
+the rows of X are long, Y_b is summed over one range of columns of X at a time, so that the rows of
+Q for this range also stay in the second-level cache. X_b'Y_b is summed column by column with the
+transpose of the block. Z = X'(X Q) is read and written sequentially, once per block. The row-wise
+algorithm (``sparse``), in contrast, updates random rows of Z, one per non-zero. For 18 million
+non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is twice as fast
+as computing it row by row.
 
 Products are added in the same order as in the row-wise algorithm, so the results of both algorithms
 are bit-for-bit identical. The dense factor is passed in panels of 64, 32 or 16 columns; a panel
@@ -63,8 +63,8 @@ def transpose_blocks(lo, hi, X, transposes):
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
     """Write the transposes of blocks as transpose_blocks does, given separate arrays.
 
-    If `data` is None, Numba can leave out the code that reads it, but only if `data` is itself an
-    argument. The arrays are therefore separate arguments instead of fields of a record.
+    If `data` is None and a separate argument, Numba leaves out the code that reads `data`. If
+    `data` were a field of a record, this code would remain, so the arrays are separate arguments.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):

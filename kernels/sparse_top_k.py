@@ -125,9 +125,9 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
-    # tiny is the smallest positive number of float64. In float32, the smallest positive number of
-    # float64 rounds to 0, so the smallest normal number takes its place. Scaled sums in float32 are
-    # sums of integers times a factor, and therefore larger than tiny.
+    # `tiny` is the smallest positive number of float64. In float32, the smallest positive number of
+    # float64 rounds to 0, so the smallest normal number takes its place. Each positive scaled sum
+    # in float32 is an integer times a factor, and therefore larger than `tiny`.
     tiny = factors.dtype.type(5e-324)
     if tiny == 0:
         tiny = np.finfo(factors.dtype).tiny

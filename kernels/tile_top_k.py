@@ -18,8 +18,8 @@ high, the query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Each task writes the k-th best score that it
-has proved to the shared array, and reads the scores that other tasks wrote, without a lock. Two
-arguments show that results do not depend on the numbers that a task reads in the shared array:
+has proved to the shared array, and reads the scores that other tasks wrote, without a lock. For two
+reasons, results do not depend on the numbers that a task reads in the shared array:
 
 - Every value that a task writes to the shared array is a lower bound of the k-th best score among
   all panels, because k rows with at least this score have been scored. An update may be delayed, or
@@ -77,9 +77,9 @@ from .tiles import numbers_below
 # A tile has about this many times as many hits in stage 1 of _sweep as in stage 2, because the
 # thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
-# An unproved threshold is rounded up by this share of SLACK. A shared threshold that another task
-# has proved was rounded down by the whole of SLACK (_lowered). Even after a share of SLACK has been
-# added to it, this threshold does not exceed the k-th best score.
+# An unproved threshold is rounded up by this share of SLACK. A shared threshold was rounded down by
+# the whole of SLACK (_lowered) when another task proved it. Even if the shared threshold is then
+# rounded up by the share, it does not exceed the k-th best score.
 _ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.
@@ -379,7 +379,7 @@ def _score_together(
 
 @borrowing_kernel
 def _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candidates, scratch):
-    """Merge the scores of the pairs of _list_pairs into the best k of each query, and raise tau."""
+    """Merge the scores of pairs that _list_pairs returned into the best k per query; raise tau."""
     at = 0
     for i in range(front_counts.shape[0]):
         count = 0
@@ -625,14 +625,14 @@ def _search_whole_block(
 ):
     """Find the best k rows of a range of panels for queries first to last, without using Python.
 
-    This kernel itself performs some steps that other searches of blocks leave to Python. The kernel
-    computes the norms and the scaling of the queries, searches with estimated thresholds, and
-    searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
-    columns, computing norms and scaling in Python would take longer than the search. The results
+    This kernel performs some steps itself that Python performs in other searches of blocks. The
+    kernel computes the norms and the scaling of the queries, searches with estimated thresholds,
+    and searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of
+    64 columns, computing norms and scaling in Python would take longer than the search. The results
     are written to positions first to last of `scores` (n, k) and `rows` (n, k). If
     settings.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
-    becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates the memory of
-    search_block, and 72 bytes for each of the n queries.
+    becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates as much memory as
+    search_block, and 72 bytes more for each of the n queries.
     """
     n = queries.rows.shape[0]
     queries = scaled_queries(queries.rows, queries.filters, addresses, items.shift)

@@ -12,8 +12,8 @@ identical for any number of threads. Results may differ between CPUs, because th
 float32 terms are added depends on the vector width of the CPU.
 
 The sampled negatives, called the *pool*, are shared by all users of a step. Items with which a user
-has interacted, including held-out items, are not used as negatives of that user. Such items are
-said to be *masked*.
+has interacted, including held-out items, are *masked* for this user: they are not used as negatives
+of the user.
 """
 
 import math

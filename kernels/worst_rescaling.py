@@ -55,7 +55,7 @@ class LocalSearch(NamedTuple):
 def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
     """Add `weight` times the terms of one dimension to products and squares.
 
-    `unit` (p,) holds the coordinates of all unit rows in this dimension. `squares` (p,) holds the
+    `unit` (p,) holds the coordinate of every unit row in the dimension. `squares` (p,) holds the
     weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner product
     of each of the n rows with each of the m items in the list of the row.
     """
@@ -72,9 +72,9 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
     """Return the number of edges that are lost after adding `weight` to the weight of a dimension.
 
     An edge is lost if at least k listed items are nearer to the row than the neighbour is. `unit`
-    (p,) holds the coordinates of all unit rows in this dimension. `products` and `squares`, which
-    are described in add_dimension, were computed with the weights before the addition. `inverse`
-    (p,) and `scores` (m,) are overwritten.
+    (p,) holds the coordinate of every unit row in the dimension. `products` and `squares`, which
+    are described in add_dimension, hold the values from before the addition. `inverse` (p,) and
+    `scores` (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]

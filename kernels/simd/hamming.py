@@ -13,8 +13,8 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
     If `both` is true, the bits that are 1 in both rows are counted; otherwise, the bits that differ
     are counted. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item
     l is words[start + 8 j + l]. The words of the query are query[first : first + length]. The
-    function returns a word of 8 bits. Bit l of this word is 1 if the number of common bits of item
-    l (or minus the number of different bits) exceeds slope * norms[item + l] + base.
+    function returns a word of 8 bits, in which bit l is 1 if the number of common bits of item l
+    (or minus the number of different bits) exceeds slope * norms[item + l] + base.
     """
     mask = 0
     for lane in range(LANES):

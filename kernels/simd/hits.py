@@ -37,8 +37,7 @@ from .panel import (
 from .tile_scores import emit_products
 
 _V_I32, _V_F32 = ir.VectorType(I32, 16), ir.VectorType(F32, 16)
-# Two vectors hold the 32 queries of a panel. The constant holds the numbers of the queries with
-# which the two vectors begin.
+# Two vectors hold the 32 queries of a panel: one begins with query 0, and the other with query 16.
 _FIRST_QUERIES = (0, 16)
 
 

@@ -28,9 +28,9 @@ class InstructionSet:
         For float32 rows: the number of items of a block, and the number of float32 lanes of a
         register.
     int16_words : int
-        If products are added in int16: the number of words of a row whose products are added before
-        the sum is widened to int32; otherwise 0. The codes of a query must be so small that no sum
-        in int16 overflows (``query_encoding.query_step``).
+        The number of words whose products are added in int16 before the sum is widened to int32, or
+        0 if products are not added in int16. The codes of a query must be so small that no sum in
+        int16 overflows (``query_encoding.query_step``).
     """
 
     __slots__ = ()
@@ -76,10 +76,11 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
     """Five instructions (twice vpmaddubsw, vpaddw, vpmaddwd, vpaddd) add 64 products to sums.
 
-    The 64 products belong to two words in each of 8 lanes. The instruction vpmaddubsw adds the
-    products of two neighbouring codes in int16, and vpaddw adds the results of the two words in
-    int16. The instruction vpmaddwd widens the sums to int32, and vpaddd adds them to the totals.
-    Widening every result of vpmaddubsw separately would take six instructions instead of five.
+    The 64 products are 4 products for each of two words in each of 8 lanes. The instruction
+    vpmaddubsw adds the products of two neighbouring codes in int16, and vpaddw adds the results of
+    the two words in int16. The instruction vpmaddwd widens the sums to int32, and vpaddd adds them
+    to the totals. Widening every result of vpmaddubsw separately would take six instructions
+    instead of five.
     """
 
     __slots__ = ()

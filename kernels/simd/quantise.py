@@ -69,7 +69,7 @@ def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth)
 
 @intrinsic
 def measure_row(typingctx, x, out):
-    """Set out[0] to the largest magnitude of x, and out[1] to the sum of its squares.
+    """Set out[0] to the largest magnitude of x, and out[1] to the sum of the squares of x.
 
     `x` (16 m,) and `out` (2,) are float32.
     """
@@ -105,9 +105,9 @@ def largest_group_sum(typingctx, isa, x):
     """Sum the positive and the negative numbers of each group of x; return the largest magnitude.
 
     `x` (16 m,) is float32. A group consists of those numbers of x whose products with another row
-    are added in int16. A word consists of 4 neighbouring numbers. Among int16_words neighbouring
-    words, the first two numbers of each word form one group, and the last two numbers of each word
-    form another group. If int16_words is 0, the result is 0.
+    are added in int16. A word consists of 4 neighbouring numbers. The numbers of int16_words
+    neighbouring words form two groups: the first two numbers of every word, and the last two
+    numbers of every word. If int16_words is 0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):

@@ -25,8 +25,8 @@ WIDTHS = (64, 32, 16, 8, 4, 1)
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
-# While a non-zero is multiplied, a row of a large dense matrix is prefetched: the row that belongs
-# to the non-zero this many places later. With every number from 8 to 24, X'(X Q) takes the same
+# The prefetch distance: while non-zero t is multiplied, the row of a large dense matrix that
+# non-zero t + AHEAD selects is prefetched. With every distance from 8 to 24, X'(X Q) takes the same
 # time (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
 # A sum reads a row of the dense matrix, and only rows of at least this many bytes are prefetched.
@@ -225,9 +225,9 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
     """Set Y[row] to the sum of data[t] * A[indices[t]] over t from first to last.
 
     The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
-    stores of panels of 64 columns bypass the caches. The panels must then be aligned to a cache
-    line, and a call of `fence` must follow the last row. If is_ahead is true, rows of A are
-    prefetched, which requires last <= len(indices) - AHEAD.
+    stores of panels of 64 columns bypass the caches. If is_streamed is true, the panels must also
+    be aligned to a cache line, and a call of `fence` must follow the last row. If is_ahead is true,
+    rows of A are prefetched, which requires last <= len(indices) - AHEAD.
     """
 
     def codegen(context, builder, signature, arguments):

@@ -17,7 +17,7 @@ GROUP = 16
 
 
 def _scores(builder, sums_at, factors_at, kind, offset):
-    """Emit a vector, of type `kind`, of the scaled sums that begin at an offset."""
+    """Emit a vector of scaled sums, from an offset on; the vector has the type `kind`."""
     values = load(builder, sums_at, ir.VectorType(element_type(sums_at), kind.count), offset)
     if element_type(sums_at) == I32:
         values = builder.sitofp(values, kind)
