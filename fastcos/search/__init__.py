@@ -92,8 +92,8 @@ moderate), and by the constants of ``cost_model.COSTS``::
     batches    called by sources and explain: the queries of a batch, and the rows on disk that form
                a segment
 
-A plan cannot depend on the queries, for example on their norms, or on the number of pairs that the
-bounds rule out. Other modules make the following decisions about a search:
+A plan can depend neither on the values of the queries (for example, on their norms) nor on the
+number of pairs that the bounds rule out. Other modules make the following decisions about a search:
 
 * The packed form of the rows, when an index is fitted or when a search packs rows:
   ``layout.tile_layout`` chooses int8 codes or float32 numbers. ``Segment.pack`` packs only one row
@@ -133,9 +133,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 * On average, about 15 slots of the example reach the first threshold and are scored in float64.
 * The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
   reach it is not among the 10 best.
-* In most searches of the example, no other slot has an upper bound that reaches the proved
-  threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are never
-  scored in float64.
+* In most searches of the example, no slot besides these 15 has an upper bound that reaches the
+  proved threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are
+  never scored in float64.
 
 In each of the following three tables, a module imports only modules above it and modules of the
 other tables.

@@ -16,7 +16,7 @@ from fastcos.kernels.simd.panel import PANEL
 
 @dataclass(frozen=True, eq=False)
 class CostModel:
-    """Every threshold by which searches are planned, and every rate by which time is estimated.
+    """The thresholds by which searches are planned, and the rates that estimate their time.
 
     Tiles are the fastest way to search many rows. The rows are packed in panels: a panel stores the
     int8 codes (or float32 numbers) of 32 rows together. A tile consists of the scores of one panel
@@ -40,13 +40,14 @@ class CostModel:
     # Packing a row takes as long as computing this many float64 scores of the row.
     scores_per_packed_row: int = 7
     # Tiles search rows without packing them (the method unpacked) if the number of queries is
-    # in this range. With fewer queries, the time to read the rows from memory dominates, whether
-    # they are packed or not; with more queries, packing saves more time than it takes.
+    # in this range. With fewer than min_queries_unpacked queries, the time to read the rows from
+    # memory dominates, whether they are packed or not. With more than max_queries_unpacked queries,
+    # packing saves more time than it takes.
     min_queries_unpacked: int = 4
     max_queries_unpacked: int = 128
-    # The method unpacked is used only for searches with at least this many multiply-adds. A
-    # smaller search of unpacked rows takes less than 10 ms without the method unpacked, so
-    # compiling another kernel for it would not pay off.
+    # The method unpacked is used only for searches with at least this many multiply-adds. A smaller
+    # search takes less than 10 ms with another method, so compiling the kernel of the method
+    # unpacked for it would not pay off.
     min_work_unpacked: int = 2**28
     # Computing the float64 score of a row takes as long as comparing this many rows with one query
     # by tiles. For rows of 384 float32 columns, the number is 7 if the scored row is in a cache,
@@ -60,11 +61,11 @@ class CostModel:
     bytes_beside_codes: int = 160
     # If exclude_ids excludes at most this many items for all queries, the search finds one
     # additional neighbour for each excluded item, and the excluded items are then removed from the
-    # results. If exclude_ids excludes more items, the search uses a mask of allowed items. Making a
-    # mask takes time proportional to the number of all items.
+    # results. If exclude_ids excludes more than max_dropped_ids items, the search uses a mask of
+    # allowed items. Making a mask takes time proportional to the number of all items.
     max_dropped_ids: int = 64
     # Equal rows are grouped only if a row of the data occurs at least this many times on average.
-    # If rows occur fewer times on average, most groups are single rows, and grouping takes longer
+    # If the average were lower, most groups would be single rows, and grouping would take longer
     # than it saves.
     min_average_copies: float = 2.0
 
@@ -87,8 +88,8 @@ class CostModel:
     # there are fewer panels of queries than threads; otherwise, they divide the queries.
     max_queries_sharing_rows: int = 64
     # A search uses a further thread only if the thread has at least this many bytes of codes to
-    # read. If a thread reads fewer bytes, waking it and merging its results takes longer than it
-    # saves.
+    # read. For fewer than min_bytes_per_thread bytes, waking the thread and merging its results
+    # would take longer than the thread saves.
     min_bytes_per_thread: int = 1 << 23
     # Reading the codes one more time takes as long as comparing them with this many queries. The
     # number of queries is larger for AMX, because a tile of AMX compares a whole panel of queries
@@ -111,15 +112,15 @@ class CostModel:
     # overhead in seconds of a query that is compared by itself, without a tile.
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
-    # The overhead of a block of queries, in units of the time in which a panel of queries is
-    # compared. The measured overhead is 0.1 of these units; the value 0.5 makes the planner prefer
-    # larger blocks when two plans take about the same time.
+    # The overhead of a block of queries, as a multiple of the time for comparing one panel of
+    # queries. The measured overhead of a block is 0.1 times the time for a panel; the value 0.5
+    # makes the planner prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides only the queries among the threads if there are at most
-    # max_threads_without_ranges threads. With more threads, the search may also divide the rows
-    # into ranges. The estimated time with ranges must then be less than max_share_of_time_in_ranges
-    # times the estimated time without ranges. Ranges are used only if they save much time, because
-    # each range collects its own candidates.
+    # max_threads_without_ranges threads. A search with more threads also divides the rows into
+    # ranges, if the estimated time with ranges is less than max_share_of_time_in_ranges times the
+    # estimated time without ranges. Ranges are used only if they save much time, because each range
+    # collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. A further pass, in which
@@ -151,12 +152,12 @@ class CostModel:
     # first threshold, the best score of each panel in a sample is computed. The first threshold is
     # the score that has a certain rank among the best scores of the sampled panels. To compute the
     # rank, let N be the number of the k best rows that are in the sample: the rank is the expected
-    # value of N plus threshold_deviations standard deviations of N. The first threshold is then too
-    # high for only one query in a hundred. If the first threshold of a query is too high, a block
-    # search repeats the search of the query, and a search that compares the query by itself repeats
-    # only one step (``task_grid.guess_rank``).
+    # value of N plus threshold_deviations standard deviations of N. A first threshold of this rank
+    # is too high for only one query in a hundred. If the first threshold of a query is too high, a
+    # block search repeats the search of the query, and a search that compares the query by itself
+    # repeats only one step (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
-    # At least one in this number of panels is in the sample.
+    # At least one of every max_sample_stride panels is in the sample.
     max_sample_stride: int = 16
     # The sample contains at least this many panels, or all panels if there are fewer, so that the
     # estimate of the first threshold is reliable. For very few queries, half as many panels are
@@ -170,23 +171,23 @@ class CostModel:
 
     # --- The projection: short codes along the leading principal axes ----------------------------
     # A projection stores for each row a second, shorter code: the coordinates of the row along a
-    # few principal axes of the rows. The short codes rule out most rows. Only the full codes of the
-    # remaining rows must then be compared with the query.
+    # few principal axes of the rows. The short codes rule out most rows, so that full codes are
+    # compared with the query only for the remaining rows.
 
     # The number of axes onto which rows are projected: None stands for the number that a sample of
     # the rows suggests, and 0 for no projection. Tests and benchmarks set other numbers of axes.
     projected_columns: int | None = None
-    # Rows are projected only if there are at least this many rows and columns. If there are fewer
-    # rows or columns, drawing the sample of rows takes longer than the projection saves.
+    # Rows are projected only if there are at least this many rows and columns. For fewer rows or
+    # columns, drawing the sample of rows would take longer than the projection saves.
     min_rows_to_project: int = 4096
     min_columns_to_project: int = 192
     # If ``fit`` added no projection to an index, a projection is added once the searches of the
     # index have performed this number of multiply-adds.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
-    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier: after this
-    # share of min_work_to_project if k is at most the smaller number in usual_k. For a larger k,
-    # the share of min_work_to_project grows in proportion to k until it is 1.
+    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier:
+    # min_work_to_project is multiplied by this share if k is at most the smaller number in usual_k.
+    # For a larger k, the factor of min_work_to_project grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
     # axes to the number of columns. A projection onto more axes saves too little time.
@@ -270,7 +271,8 @@ class CostModel:
     # bound is high enough. The list of a query has this capacity at first.
     refined_capacity: int = 256
     # If the list of a query is too short for all items whose bound is high enough, these items are
-    # collected again. The capacity of the new list is this many times as large.
+    # collected again. The capacity of the new list is refined_growth times the capacity of the old
+    # list.
     refined_growth: int = 8
     # The bytes that a candidate takes while the measure scores it.
     refined_bytes_per_candidate: int = 128
@@ -309,8 +311,8 @@ class CostModel:
     seconds_per_candidate: float = 2.5e-8
     seconds_per_candidate_column: float = 1.0e-10
     # In a search that scores every pair, scoring a pair also takes a fixed time plus a time per
-    # column. The fixed time is shorter than for a candidate of the tiles, because the rows are read
-    # from memory one after the other.
+    # column. The fixed time seconds_per_score is shorter than seconds_per_candidate, because the
+    # rows are read from memory one after the other.
     seconds_per_score: float = 1.0e-8
     seconds_per_scored_column: float = 1.0e-10
     # The seconds for selecting and sorting one neighbour.
@@ -318,9 +320,9 @@ class CostModel:
     # Packing a row takes a fixed time plus a time per entry, both in seconds.
     seconds_per_packed_row: float = 1.0e-7
     seconds_per_packed_entry: float = 1.2e-9
-    # While the kernels are not compiled, searches run in NumPy. The two rates of such a search are
-    # the number of multiply-adds per second of one thread in a matrix product, and the seconds per
-    # pair that all other steps take.
+    # While the kernels are not compiled, searches run in NumPy. The time of a search in NumPy
+    # follows from two rates: the multiply-adds per second of one thread in a matrix product, and
+    # the seconds per pair for all other steps.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
     # The fixed overhead in seconds of a prepared search of an index, and of any other search.

@@ -92,7 +92,7 @@ def _of_all_pairs(
     machine: Machine,
     costs: CostModel,
 ) -> Estimate:
-    """Return the estimate for a search that scores every pair, in float64 or by NumPy.
+    """Return the estimate for the methods that score every pair: "score_all" and "numpy".
 
     m is the number of rows with which the search compares the queries.
     """
@@ -183,7 +183,7 @@ def _threads(grid: TaskGrid) -> int:
 
 
 def _encoding(segment: SegmentSizes, machine: Machine, costs: CostModel) -> float:
-    """Return the seconds for fitting the measure and computing norms, or 0 if rows are packed."""
+    """Return the seconds for fitting and computing norms; 0 if the rows are already packed."""
     if segment.packed_for:
         return 0.0
     size = _row_bytes(segment) * segment.n_rows

@@ -1,10 +1,10 @@
 """Exact top-k search by a measure whose upper bound is an inner product (multi-step search).
 
-The search first ranks items by the raw score of the bound, and then computes the exact scores of
-the few items with the best raw scores. The raw score of the bound is an inner product, from which
-an upper bound on the exact score follows. A query is finished if its k-th best exact score exceeds
-the upper bounds of all items that have not been scored exactly. For a query that is not finished,
-every item whose upper bound reaches the k-th best exact score is scored exactly as well.
+The search first ranks items by a raw score, which is an inner product. The raw score of an item
+determines an upper bound on its exact score. The search then computes the exact scores of the few
+items with the best raw scores. A query is finished if its k-th best exact score exceeds the upper
+bounds of all items that have not been scored exactly. For a query that is not finished, every item
+whose upper bound reaches the k-th best exact score is scored exactly as well.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """
@@ -129,8 +129,8 @@ def _refine_all(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
-    min_raw_scores (n,) contains one raw score per query. For each query, the function computes the
-    exact scores of all items whose bound has at least this raw score.
+    min_raw_scores (n,) contains, for each query, the lowest raw score at which an item is scored
+    exactly.
     """
     n = len(queries.rows)
     n_items = len(segment.live_row_numbers) if allowed_rows is None else allowed_rows.count
@@ -165,12 +165,12 @@ def _refine_all(
 def _min_raw_scores(
     measure: UpperBounded, Q: validation.Rows, min_scores: Floats, last_scores: Floats
 ) -> Floats:
-    """Return, for each query, the lowest raw score of the bound with which items are scored.
+    """Return, for each query, the lowest raw score at which an item must be scored exactly.
 
     Every item with an exact score of at least min_scores (n,) has at least the returned raw score.
     The function starts at last_scores (n,), the raw scores of the last candidates. The function
-    lowers the raw score by steps that double each time. When the upper bound that follows from the
-    raw score is below min_scores, the function stops and bisects the last step. The result is -inf
+    lowers the raw score by steps that double each time, until the upper bound that follows from the
+    raw score is below min_scores. Finally, the function bisects the last step. The result is -inf
     if no raw score is low enough.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9

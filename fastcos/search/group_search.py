@@ -132,7 +132,7 @@ class GroupSearch:
         return search_segments(items, request, self._options._replace(progress=None), queries)
 
     def _search_together(self, queries: QueryBatch, codes: Integers) -> Ranking:
-        """Search the groups of these queries together; none of them may be a segment of its own."""
+        """Search the groups of these queries together; no group may be a segment of its own."""
         k, options, rankings = self._request.k, self._options, list[Ranking]()
         for segment, order, tiled_groups in zip(
             self._items.segments, self._orders, self._tiled_groups, strict=True

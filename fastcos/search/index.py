@@ -702,10 +702,10 @@ class SimilarityIndex:
             canaries stay in the directory until you pass other canaries.
         replace : bool
             Whether this index may replace an index of another model in the directory. Two indexes
-            are of different models if their numbers of columns differ, or if the old index has a
-            model name and this index has another name or none. In a process that has opened the
-            replaced index, ``refresh`` raises an error, and searches continue to use the replaced
-            index.
+            with different numbers of columns are of different models. If the index in the directory
+            has a model name, an index with another name or without a name is of a different model,
+            too. In a process that has opened the replaced index, ``refresh`` raises an error, and
+            searches continue to use the replaced index.
 
         Raises
         ------
@@ -714,8 +714,8 @@ class SimilarityIndex:
             if its class is not registered, or if it has a parameter that is not a name, a number or
             an array (for example, a model).
         ValueError
-            The directory contains files that are not an index, or an index of another model, or a
-            version that another process has saved since this index was opened or saved.
+            The directory contains files that are not an index, an index of another model, or a
+            newer version of the index that another process has saved.
         """
         may_replace = validation.as_flag("replace", replace)
         with parallel.writer_lock():
@@ -809,10 +809,10 @@ class SimilarityIndex:
         ------
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
-            if the directory now contains an index of another model. Two indexes are of different
-            models if their numbers of columns differ, or if this index has a model name and the
-            saved index has another name or none. After a ValueError, searches continue to use the
-            old items.
+            if the directory now contains an index of another model. Two indexes with different
+            numbers of columns are of different models. If this index has a model name, a saved
+            index with another name or without a name is of a different model, too. After a
+            ValueError, searches continue to use the old items.
         """
         with parallel.writer_lock():
             self._finish_interrupted_save()

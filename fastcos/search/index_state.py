@@ -190,7 +190,7 @@ def changed_state(
     state: IndexState, measure: Measure, parts: Sequence[IndexPart], n_positions: int,
     new_items: Contents | None, n_threads: int | None,
 ) -> IndexState:  # fmt: skip
-    """Return the state after a change, from the parts that remain and the new items, if any.
+    """Return the state after a change: the remaining parts and, if there are any, the new items.
 
     ``state`` is the state before the change. ``parts`` contains the parts of ``state`` without the
     removed and replaced items. ``measure`` has not been fitted.

@@ -26,8 +26,8 @@ class SegmentOrder:
 
     row_numbers (m,) contains the row numbers of all items, one group after the other, in ascending
     order within each group. The rows of group g are row_numbers[starts[g] : starts[g + 1]]. A
-    ``SegmentOrder`` must not refer to its segment. The order is stored in a WeakKeyDictionary under
-    the segment as key, so a segment to which its own order refers would never be freed.
+    ``SegmentOrder`` must not refer to its segment. The order is stored in a WeakKeyDictionary whose
+    key is the segment. If the order referred to its segment, the segment would never be freed.
     """
 
     def __init__(

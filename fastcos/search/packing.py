@@ -32,8 +32,8 @@ _TILE_REGISTERS = validation.read_only(tiles.configuration())
 _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# The smallest and the largest norm of rows whose float32 products do not overflow, and whose error
-# of underflow is below a tenth of the bound on rounding errors.
+# The smallest and the largest norm of rows that are safe for products in float32. The products of
+# such rows do not overflow, and underflow adds less than a tenth of the bound on rounding errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
 # rows). The directions of the first sample are compared with each other by 128^2 products, which
@@ -46,8 +46,8 @@ _MIN_COMPARED = 32
 # A shift is tried only for at least this many items, because sampling fewer items takes longer than
 # searching them.
 _MIN_ITEMS = 256
-# Two directions count as close if their cosine is at least this number. The number differs from 1
-# by about the error of a cosine that is computed from codes.
+# Two directions count as close if their cosine is at least this number. The difference between 1
+# and _CLOSE_COSINE is about the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
 # If at least this share of all directions is close to one of them, the centre of these close
 # directions becomes the shift.
@@ -80,9 +80,10 @@ class ItemScaling(NamedTuple):
     ----------
     rows : RowScaling
     offsets, scaled_offsets : ndarray (p,)
-        The number that is added to the inner product of each item, and the same number in the units
-        of the tiles; empty if there are no offsets. The offset of an item is its bias or, if rows
-        are compared by distance or shifted, a number that is computed from the row.
+        ``offsets`` contains the number that is added to the inner product of each item, and
+        ``scaled_offsets`` contains the same number in the units of the tiles. Both arrays are empty
+        if nothing is added. The offset of an item is its bias or, if rows are compared by distance
+        or shifted, a number that is computed from the row.
     unit, offset_unit : float
         Two powers of two: rows are multiplied by unit, and offsets by offset_unit. For cosines,
         rows are divided by their norms instead, and unit is 1.
@@ -141,9 +142,10 @@ def norms_repeat(norms: Floats) -> bool:
 def scale_items(
     metric_type: str, items: EncodedRows, numbers: Integers, n_threads: int | None
 ) -> ItemScaling:
-    """Return the scaling of all items, and the shift for the items with these ascending numbers.
+    """Return the scaling of all items; the shift is chosen for the items with these numbers.
 
-    For p items, the function takes O(p) time, or O(p d) time if the items are shifted.
+    ``numbers`` must be in ascending order. For p items, the function takes O(p) time, or O(p d)
+    time if the items are shifted.
     """
     norms = items.norms
     factors, offsets, unit, offset_unit = _scaling(metric_type, items)
@@ -301,8 +303,8 @@ def packed_items(
     )
     # A bound on three float64 rounding errors: of the score, of two coefficients, and of the rows
     # after their components along the shift have been subtracted. Each of the bounded quantities is
-    # a sum of `depth` terms whose magnitudes sum to at most 2. The same bound holds for the
-    # difference between the squared norm of the shift and 1.
+    # a sum of `depth` terms whose magnitudes sum to at most 2. The variable ``rounding`` also
+    # bounds the difference between the squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in records.ARRAYS_OF_ITEMS]
@@ -407,14 +409,14 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 
 
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
-# Subtracting the mean reduces the error of the filter to 0.2 to 0.75 of the error without a shift.
-# The mean of the rows is not always the best shift. If the caller has already subtracted the mean
-# of other rows, for example of users, many rows are short, and all short rows point in the
-# direction opposite to the mean that was subtracted. The cosines of short rows that point in one
-# direction differ by less than the error of the filter. If the mean were subtracted from many short
-# rows, nearly all pairs would be scored in float64. A search would then take 60 times as long as a
-# search of the original rows (bench.lab.measure_costs). A direction to which many rows are close is
-# therefore preferred to the mean.
+# Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
+# rows is not always the best shift. If the caller has already subtracted the mean of other rows,
+# for example of users, many rows are short, and all short rows point in the direction opposite to
+# the mean that was subtracted. The cosines of short rows that point in one direction differ by less
+# than the error of the filter. If the mean were subtracted from many short rows, nearly all pairs
+# would be scored in float64, and a search would take 60 times as long as a search of the original
+# rows (bench.lab.measure_costs). A direction to which many rows are close is therefore preferred to
+# the mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

@@ -11,8 +11,8 @@ functions make these decisions:
   plans range searches;
 * ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` say when
   duplicates are grouped and when a projection is added;
-* ``n_candidates`` and ``drops_excluded_ids`` say how many items a search finds if some of them may
-  be dropped afterwards.
+* ``n_candidates`` says how many items are scored first if a measure has only an upper bound;
+  ``drops_excluded_ids`` says whether excluded items are dropped after a search.
 
 Three other modules are pure as well. ``task_grid`` divides the work of a method among threads, and
 is called by the functions of this module. ``batches`` computes how many queries and rows fit the
@@ -128,8 +128,7 @@ class RequestSizes:
         The number of rows of the segment that are allowed in the results; None if all live rows
         are.
     excludes_pairs : bool
-        Whether pairs of a query and a row are excluded; the pair of a query with itself does not
-        count.
+        Whether pairs of a query and a row are excluded, other than the pair of a query with itself.
     """
 
     n_queries: int
@@ -167,15 +166,16 @@ class SearchPlan:
     grid : TaskGrid
         The division of the search into tasks for threads.
     first_rank : int
-        For "few_queries" and "projected_queries": the rank of the first threshold. The kernel
-        scales the largest product of each panel, and the first_rank-th largest scaled product
-        is the first threshold. Rows whose products reach the first threshold are scored first.
+        For the kernels "few_queries" and "projected_queries": the rank of the first threshold. The
+        kernel scales the largest product of each panel, and the first_rank-th largest scaled
+        product is the first threshold. Rows whose products reach the first threshold are scored
+        first.
     sample : ThresholdSample
         For every kernel except "few_queries": the panels from which the first threshold of a query
         is estimated.
     capacity : int
-        For "few_blocks" and "query_blocks": the number of candidates that the buffer of a query
-        holds.
+        For the kernels "few_blocks" and "query_blocks": the number of candidates for which the
+        buffer of a query has space.
     use_projection : bool
         Whether the kernel multiplies projected codes first. The projected codes are expected to
         drop most pairs. If projected codes do not drop most pairs, the kernel stops using them
@@ -497,7 +497,7 @@ def _plan_distinct(
 
 
 def n_candidates(k: int, n_items: int) -> int:
-    """Return how many of n_items items are scored first by a measure with only an upper bound.
+    """Return how many of n_items items are scored first if the measure has only an upper bound.
 
     The items with the largest upper bounds are scored first. If the k best of the scored items
     might not be the k best of all items, more items are scored (``filter_refine``).
@@ -595,10 +595,10 @@ def _plan_packed(
     # be prepared. Preparing a search saves more time than scoring every pair of a small segment
     # would save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
-    # Because of ``is_scanned`` and the last fault below, packed rows are scanned only if k is at
-    # most an eighth (max_neighbor_share) of the allowed rows, either of this segment or of all
-    # segments together. Each query therefore finds k rows, and ``prepared`` relies on finding k
-    # rows.
+    # The condition ``is_scanned`` and the last ``elif`` below ensure that packed rows are scanned
+    # only if k is at most an eighth (max_neighbor_share) of the allowed rows, either of this
+    # segment or of all segments together. Each query therefore finds k rows, and ``prepared``
+    # relies on finding k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None
@@ -671,8 +671,8 @@ def _plan_few(
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
     # Because of the factor 2, the products of all threads take at most half of the working memory.
-    # The best rows of every thread and the results of the ranges use the other half of the working
-    # memory.
+    # The rest of the working memory is for the best rows of every thread and for the results of the
+    # ranges.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)
@@ -717,8 +717,9 @@ def plan_pass(
 ) -> tuple[TaskGrid, int, ThresholdSample]:
     """Return the grid, capacity and sample for queries that are unfinished after n_passes passes.
 
-    Only the first pass, which follows the plan, estimates thresholds. In the last passes, tasks
-    share no thresholds, because these passes are needed only if a shared threshold was damaged.
+    Only the first pass, which follows the plan, estimates thresholds. Queries are unfinished after
+    max_sharing_passes passes only if a shared threshold was damaged, so tasks share no thresholds
+    in later passes.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample

@@ -14,9 +14,9 @@ results.
 
 1. Only k and a mask of the items limit the results, and the caller sets no option except the number
    of threads. ``SimilarityIndex.search`` checks the first condition before it calls
-   ``PreparedSearches.search``. A search with ``allowed_ids`` or ``exclude_ids`` that hold for all
-   queries also meets the first condition. The ids are converted to a mask, or to a few items that
-   are dropped from the results.
+   ``PreparedSearches.search``. A prepared search may have ``allowed_ids`` or ``exclude_ids`` that
+   hold for all queries: the ids are converted to a mask, or to a few items that are dropped from
+   the results.
 2. According to the plan of every part of the index, one launch performs the whole search. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
 3. A launch can read the queries (``_can_be_read``), and the norms of the queries are neither zero
@@ -97,8 +97,8 @@ class PreparedSearches:
         launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # In a search of many items, the launches depend on the number of threads or on the
-            # memory. Launches that depend on these options have a key that contains the options,
-            # and _find_or_plan finds them.
+            # memory. The key of such a search therefore contains both numbers as well, and only
+            # _find_or_plan looks up this longer key.
             launches = self._find_or_plan(len(query_rows), k, as_options(n_threads, None), allowed)
         if launches is _NOT_PREPARABLE:
             return None
@@ -108,7 +108,7 @@ class PreparedSearches:
             if ranking is None:  # the norm of a query is not ordinary, or the query contains NaN
                 return None
             rankings.append(ranking)
-        # No row number of all parts together is -1, because every query finds k rows
+        # No result is padding (-1), because every query finds k rows in all parts together
         # (SearchPlan.launch_is_whole_search).
         if self._ids_of_rows is not None:
             positions, raw_scores = rankings[0]

@@ -62,8 +62,8 @@ def neighbors_above(
         itself.
     min_score : float or Calibration
         The smallest score of a pair in the result. If you pass a
-        :class:`fastcos.auditing.Calibration` of this measure, the smallest score is the threshold
-        of the calibration for the false-positive rate ``fpr``.
+        :class:`fastcos.auditing.Calibration` of this measure, its threshold for the false-positive
+        rate ``fpr`` is used.
     measure : str or Measure
         The measure, as in :func:`fastcos.top_k`.
     n_threads : int, optional

@@ -79,10 +79,10 @@ def rescore(
 
     The returned items are certainly the k nearest items if the k-th score exceeds every score that
     an item outside of the candidates could have. If you know an upper bound on the scores of all
-    items outside of the candidates, pass it as ``upper_bounds``. For example, the lowest
-    approximate score among the candidates plus the largest error of the approximation is an upper
-    bound. :meth:`fastcos.SimilarityIndex.rescore` needs no bounds, because it searches for the true
-    neighbours.
+    items outside of the candidates, pass it as ``upper_bounds``. After an approximate search, the
+    lowest approximate score among the candidates plus the largest error of the approximation is an
+    upper bound on the scores of all other items. :meth:`fastcos.SimilarityIndex.rescore` needs no
+    bounds, because it searches for the true neighbours.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def rescore(
         The measure, as in :func:`fastcos.top_k`.
     upper_bounds : array_like (n,), optional
         For each query, the largest score that an item outside of its candidates may have. Pass inf
-        if nothing is known for a query, and -inf if all items are its candidates. If upper_bounds
-        is None, so is ``missing`` in the result.
+        for a query without a known bound, and -inf for a query whose candidates are all items. If
+        upper_bounds is None, so is ``missing`` in the result.
     n_threads, working_memory
         The same arguments as in :func:`fastcos.top_k`.
 
@@ -218,7 +218,7 @@ def best_of_candidates(
 
 
 def _as_listed_items(items: Any, measure: Measure) -> Any:
-    """Return items as rows, whose values are checked only if the measure must be fitted to them."""
+    """Return items as rows; their values are checked only if the measure must be fitted."""
     if capabilities(measure).append:
         array = validation.as_shared_array(items)
         return array if memmap.is_narrow(array) else validation.as_row_shape("items", items)

@@ -122,7 +122,7 @@ def request_sizes(segment: Segment, n_queries: int, request: SegmentRequest) -> 
 
 
 def machine_of(options: ExecutionOptions, isa: str, *, is_compiled: bool = True) -> Machine:
-    """Return the facts about this machine and the options of a call on which a plan depends."""
+    """Return the properties of this machine and the options of a call that a plan depends on."""
     return Machine(isa, options.n_threads, options.working_memory, is_compiled, tiles.AVAILABLE)
 
 
@@ -445,7 +445,7 @@ def _filter_thresholds(
 
 
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
-    """Return the ranking of a zero query: the k lowest row numbers that it may find, with score 0.
+    """Return the k lowest row numbers that a zero query may find, each with the score 0.
 
     numbers contains the ascending row numbers that all queries may find.
     """

@@ -111,9 +111,9 @@ class Segment:
     def without(self, removed: Integers) -> "Segment":
         """Return a segment with the same rows; its searches skip the rows with these numbers.
 
-        The new segment shares the packed rows with this segment, and searches skip the removed
-        items by a mask of O(p) bytes. But if this segment has packed only one row of each group of
-        equal rows, the new segment packs its rows again.
+        If this segment has packed only one row of each group of equal rows, the new segment packs
+        its rows again. Otherwise, the new segment shares the packed rows with this segment, and
+        searches skip the removed items by a mask of O(p) bytes.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# A block of queries contains about this many units of work. A unit is one non-zero of a query;
-# because a query also reads one sum per item, reading _SUMS_PER_NNZ sums counts as one unit.
+# A block of queries contains about this many units of work. One unit is either one non-zero of a
+# query, or reading _SUMS_PER_NNZ sums; every query reads one sum per item.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # The bytes that a pair of a query and an item takes in sparse_neighbors_above.
@@ -104,9 +104,9 @@ def sparse_top_k(
     if min_score is not None:
         min_score = as_min_score(min_score, get_measure(measure))
         min_float32 = rounded_scores(validation.as_real("min_score", min_score))
-    # A float64 score that is a little below the smallest float32 score that qualifies may still
-    # round to it. The kernel therefore keeps all pairs whose float64 score is above the next
-    # smaller float32 number.
+    # A float64 score that is a little too low may still round to min_float32, the smallest float32
+    # score that qualifies. The kernel therefore keeps all pairs whose float64 score is above
+    # ``bound``, the next smaller float32 number.
     bound = float(np.nextafter(min_float32, np.float32(-np.inf)))
     indptr, columns, _ = query_rows.by_row
     exclude_arrays = csr_arrays(exclude)

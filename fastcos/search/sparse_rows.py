@@ -103,7 +103,8 @@ class SparseRows:
 
         If columns have more than _MAX_MEAN_LENGTH non-zeros on average, the column numbers are
         returned in their original order. All columns with at least _MAX_SORTED_LENGTH non-zeros
-        count as equally long, because NumPy sorts 16-bit numbers in linear time.
+        count as equally long, so that the lengths fit 16 bits. NumPy sorts 16-bit numbers in linear
+        time.
         """
         lengths = np.diff((self._by_column or self.by_column)[0])
         if lengths.mean() > _MAX_MEAN_LENGTH:

@@ -19,7 +19,7 @@ from fastcos.search.layout import TileLayout
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts about the machine and about the options of a call on which a plan depends.
+    """The properties of the machine and the options of a call that a plan depends on.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ def one_by_one_is_faster(
     *,
     has_projection: bool = False,
 ) -> bool:
-    """Return whether comparing queries with the rows one by one is faster than as one block."""
+    """Return whether comparing queries one by one is faster than comparing them as one block."""
     if not layout.quantised or n_queries > PANEL:
         return False
     # With a projection, a block reads only the codes of rows that the projection cannot rule out,
@@ -153,10 +153,11 @@ def plan_query_blocks(
     chosen so that the busiest thread ends early: two threads divide 192 queries into 96 and 96, and
     not into 64 and 128. If there are no more blocks than threads, the blocks have equal numbers of
     queries. If there are so few queries that some threads would have no block, the rows are divided
-    among the threads instead of the queries (``share_rows``). With many threads and small blocks,
-    large codes would be read once for each of many blocks; ``_divide_rows`` then also divides the
-    rows into ranges, so that blocks can be larger. may_share says whether the rows may be divided.
-    ValueError is raised if the buffers of one query exceed the working memory.
+    among the threads instead of the queries (``share_rows``). With many threads, the blocks of
+    queries would be small, and the codes would be read once for each of many blocks. To save time,
+    ``_divide_rows`` also divides the rows into ranges, so that blocks can be larger. may_share says
+    whether the rows may be divided. ValueError is raised if the buffers of one query exceed the
+    working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
     # queries, which may be partly filled. All other buffers of ``search_block`` together take less
@@ -169,7 +170,8 @@ def plan_query_blocks(
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
     # Even a block of one query needs the buffers of a panel and the large buffers of the query. All
-    # other arrays of the block together take at most twice as much memory as these large buffers.
+    # other arrays of a block of one query take at most twice as much memory as the large buffers of
+    # the query.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
     per_query = large
@@ -222,7 +224,7 @@ def share_rows(
     machine: Machine,
     costs: CostModel,
 ) -> TaskGrid:
-    """Divide the panels into ranges, equally many for each thread, for one block of n queries."""
+    """Divide the panels into ranges, about equally many per thread; n queries form one block."""
     n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
     rounds = max(1, -(-n_panels // (n_threads * max_panels)))
     per_range = max(1, -(-n_panels // (n_threads * rounds)))
@@ -244,9 +246,9 @@ def _divide_rows(
 
     ``largest`` is the largest number of query panels in a block. The time of a search is estimated
     as the sum of two times: the time of the scan, and the time of scoring the candidates of every
-    range. The time of the scan is the longer of the times of two steps: reading the codes once for
-    each query block, and computing the products of the busiest thread. With two threads, dividing
-    the rows saves no time.
+    range. The time of the scan is the larger of two times: the time for reading the codes once per
+    query block, and the time for the multiplications of the busiest thread. With two threads,
+    dividing the rows saves no time.
     """
     n_panels, n_threads = grid.panels_per_range, grid.n_threads
     if n_threads <= costs.max_threads_without_ranges or n_panels < n_threads:
@@ -300,7 +302,7 @@ def guess_in_range(
 def guess_rank(
     k: float, needed_rows: float, n_panels: int, costs: CostModel, stride: int = 1
 ) -> int:
-    """Return which rank among the best scores of the sampled panels is the first threshold.
+    """Return the rank of the first threshold among the best scores of the sampled panels.
 
     Every ``stride``-th panel of a range of n_panels panels is sampled; with a stride of 1, all
     panels are. Among the ``needed_rows`` best rows, k are allowed in the results; ``needed_rows``
@@ -319,8 +321,8 @@ def guess_rank(
     # Each of the best rows is counted if it is in the sample and allowed in the results; otherwise,
     # it is not counted. The number of counted rows therefore has a binomial variance.
     deviation = math.sqrt(expected * (1 - k / needed_rows / stride))
-    # If all panels are read and every row is allowed, the deviation is 0, but the threshold may
-    # still be too high, because codes have rounding errors.
+    # If all panels are read and every row is allowed, all best rows are counted, and the deviation
+    # of their number is 0. The threshold may still be too high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
     # If n_best rows are distributed over the panels at random, this is the expected number of

@@ -63,9 +63,10 @@ def top_k(
         uint8 rows of ``np.packbits(rows, axis=1)``). "hamming" is minus the number of bits that
         differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
     exclude_self : bool, optional
-        Whether query i must not find item i. Default: True if items is None, otherwise False. With
-        items, use True only if the items are the same rows as the queries, as in ``top_k(X, X,
-        exclude_self=True)``. The number of items must then equal the number of queries.
+        Whether query i must not find item i. Default: True if items is None, otherwise False. If
+        you pass items, use True only if the items are the same rows as the queries, as in
+        ``top_k(X, X, exclude_self=True)``. The number of items must then equal the number of
+        queries.
     allowed : array_like or sparse (n, m), optional
         The items that can be found, as a mask (m,) or as item numbers. For dense rows, allowed may
         also be a sparse matrix whose non-zeros are the items that each query is allowed to find;
@@ -106,7 +107,8 @@ def top_k(
     ------
     ValueError
         The rows contain NaN or infinity, queries and items have different numbers of columns, k or
-        an item number is out of range, or out contains anything but results of the same call.
+        an item number is out of range, or the directory ``out`` contains anything but results of
+        the same call.
     TypeError
         The rows are not numbers.
 

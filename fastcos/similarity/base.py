@@ -118,10 +118,11 @@ class Capabilities(NamedTuple):
     sparse : bool
         Whether the items and the queries may be sparse matrices.
     save : bool
-        Whether an index with this measure can be saved, because the measure is registered by name.
+        Whether an index with this measure can be saved. An index can be saved if its measure is
+        registered by name.
     append : bool
-        Whether an index can add and remove items without changing the other items, because the
-        measure learns nothing from the items and uses their rows unchanged.
+        Whether an index can add and remove items without changing the other items. A measure with
+        this capability learns nothing from the items and uses their rows unchanged.
     """
 
     blocks: bool
@@ -190,9 +191,9 @@ class Invariances(NamedTuple):
     """Which of six changes of the embeddings leave the scores of a measure unchanged.
 
     Each attribute stands for the change of the embeddings that its description states. The value
-    "y" means that the change leaves the scores the same. The value "rank" means that the change
-    leaves only the order of the scores the same. The value "-" means that the change may alter the
-    order of the scores.
+    "y" means that the change leaves the scores the same. The value "rank" means that the change may
+    alter the scores, but not their order. The value "-" means that the change may alter the order
+    of the scores.
 
     Attributes
     ----------

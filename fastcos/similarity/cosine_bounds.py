@@ -71,12 +71,12 @@ class Sensitivity(NamedTuple):
     Attributes
     ----------
     index : float, or ndarray (n,), float64
-        The sensitivity index, from 0 to 1. If the index is 0, small rescalings change the cosine at
-        most to second order.
+        The sensitivity index, from 0 to 1. If the sensitivity index is 0, small rescalings do not
+        change the cosine to first order.
     contributions : ndarray (d,), or (n, d), float64
         The contribution of each dimension to the sensitivity. A contribution is positive or
-        negative. The contributions sum to 0, and the absolute values of the contributions sum to
-        the index.
+        negative. The contributions sum to 0, and their absolute values sum to the sensitivity
+        index.
     """
 
     index: Values
@@ -248,13 +248,13 @@ def cosine_interval(
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
-    Let x̂ and ŷ be x and y scaled to unit norm. The index is the total-variation distance between
-    two probability distributions over the dimensions: the entries of (x̂ + ŷ)² divided by their
-    sum, and the entries of (x̂ - ŷ)² divided by their sum. To first order, a rescaling D with the
-    condition number κ changes Fisher's z = artanh(cosine) by at most the index times ln κ. The
-    contribution of dimension l is the derivative of z with respect to ln w_l, where w = D^-2 are
-    the weights of the dimensions in the cosine. The index and the contributions depend on the basis
-    of the embeddings.
+    Let x̂ and ŷ be x and y scaled to unit norm. The sensitivity index is the total-variation
+    distance between two probability distributions over the dimensions: the entries of (x̂ + ŷ)²
+    divided by their sum, and the entries of (x̂ - ŷ)² divided by their sum. To first order, a
+    rescaling D with the condition number κ changes Fisher's z = artanh(cosine) by at most the
+    sensitivity index times ln κ. The contribution of dimension l is the derivative of z with
+    respect to ln w_l, where w = D^-2 are the weights of the dimensions in the cosine. The
+    sensitivity index and the contributions depend on the basis of the embeddings.
 
     Parameters
     ----------
@@ -264,9 +264,9 @@ def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     Returns
     -------
     Sensitivity
-        index and contributions. The index and the contributions are 0 for collinear pairs, because
-        no rescaling changes the cosine of a collinear pair. For a pair with a zero row, the index
-        and the contributions are NaN.
+        index and contributions. The sensitivity index and the contributions are 0 for collinear
+        pairs, because no rescaling changes the cosine of a collinear pair. For a pair with a zero
+        row, the sensitivity index and the contributions are NaN.
 
     Examples
     --------

@@ -6,8 +6,8 @@ one step is exactly the squared step times the difference of the Gram matrices o
 (Theorem 9 in docs/explanation/proofs.md). Over many steps, the small changes of P'P - Q'Q and the
 weight decay move the factors P and Q, while the predictions PQ' stay the same. The factors come to
 rest when the changes from the users and the changes from the items cancel. Two d x d matrices, one
-for the users and one for the items, determine the factors at rest, and how many epochs training
-takes to reach them.
+for the users and one for the items, determine to which factors training converges, and in how many
+epochs.
 """
 
 from typing import Any, NamedTuple
@@ -113,16 +113,17 @@ def gradient_noise(
     ------
     ValueError
         Widths or shapes do not match; an array contains NaN or infinity; step is not positive or a
-        decay is negative; items or users have fewer than d linearly independent columns; or so many
-        slopes are 0 that no gradient noise acts on some dimension, and there is no decay either.
+        decay is negative; items or users have fewer than d linearly independent columns; or the
+        weight decay is 0 and so many slopes are 0 that some dimension has no gradient noise.
 
     Notes
     -----
     Computing the balancing map takes O((n + p) d² + observations) time. To compute the number of
     epochs, the function integrates a differential equation of d x d matrices. Near convergence, a
-    rescaling of the factors fades exponentially. The rate per epoch lies between the step times the
-    smallest and the step times the largest of the generalised eigenvalues of two matrices: the
-    weighted and the unweighted Gram matrices, summed over users and items (Theorem 9c).
+    rescaling of the factors fades exponentially. Let M be the sum of the weighted Gram matrices of
+    users and items, and N the sum of their unweighted Gram matrices. The rate per epoch, divided by
+    the step, lies between the smallest and the largest generalised eigenvalue of (M, N) (Theorem
+    9c).
 
     In the 36 training runs of ``examples/scale_of_dimensions.py``, the measured number of epochs
     differed from the predicted number by at most a factor of 1.4. After four times the predicted

@@ -2,7 +2,7 @@
 
 Hubs are items that are near to very many other items. Each measure of this module corrects a score
 by statistics of the query and of the item. For all measures of this module except query
-normalisation, ``fit`` searches the nearest neighbours of the items. A search by any of these
+normalisation, ``fit`` searches for the nearest neighbours of the items. A search by any of these
 measures therefore makes two passes over all pairs, or three passes if the queries are not items.
 """
 

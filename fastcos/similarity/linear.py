@@ -251,10 +251,11 @@ class _Whitened(Mapped):
         self.ridge = validation.as_real("ridge", ridge, low=0)
 
     def _whiten(self, moment: Floats) -> None:
-        """Set root_ to L (d, r), where LL' is the inverse of moment + ridge x mean eigenvalue x I.
+        """Set root_ to L (d, r), where LL' is the inverse of moment + ridge * m * I.
 
-        Constant columns of the items are dropped. The moments of the other columns must have full
-        rank, unless ridge is positive or only the leading n_components directions are used.
+        Constant columns of the items are dropped, and m is the mean eigenvalue of the moments of
+        the other columns. The moments of the other columns must have full rank, unless ridge is
+        positive or only the leading n_components directions are used.
         """
         varying_columns = np.flatnonzero(np.diag(moment) > 0)
         values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])

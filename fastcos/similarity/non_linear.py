@@ -36,10 +36,10 @@ _MIN_WEIGHT = 0.1
 # Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096
 # MutualProximity standardises a cosine with an item by the mean and the standard deviation of all
-# cosines with that item. For each cosine of this grid, it stores the largest standardised value
-# among all items. As a function of the cosine, the largest standardised value is a maximum of
-# increasing linear functions and therefore convex. Linear interpolation between two grid points
-# therefore gives an upper bound.
+# cosines with that item. For each cosine of this grid, MutualProximity stores the largest
+# standardised value among all items. As a function of the cosine, the largest standardised value is
+# a maximum of increasing linear functions and therefore convex. Linear interpolation between two
+# grid points therefore gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
 # NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the distances at the
 # two ends of the curve that the docstring describes are equal.
@@ -67,16 +67,16 @@ def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
 
 @register
 class Recos(BaseMeasure):
-    """x·y divided by its largest magnitude over all orders of the entries of x and of y.
+    """x·y divided by the most extreme x·y of the same sign that reordering the entries can give.
 
     The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
-    descending order if x·y < 0. The value is 1 if the same permutation sorts the entries of x and
-    the entries of y. The magnitude of the value is never below the magnitude of the cosine. If the
-    denominator is 0, the value is 0. Let x↑ be the row x with sorted entries, and let the axis a be
-    the mean direction of the sorted items. A search selects candidates by the candidate score x·y /
-    ((x↑·a) (y↑·a)). The largest angle between the axis and a sorted item limits the difference
-    between the value and the candidate score. Pitfalls: the value depends on the basis, and a
-    search computes many exact scores per query. Source: Ai arXiv:2602.05266.
+    descending order if x·y < 0. The value is 1 if x·y > 0 and the same permutation sorts the
+    entries of x and of y. The magnitude of the value is never below the magnitude of the cosine. If
+    the denominator is 0, the value is 0. Let x↑ be the row x with sorted entries, and let the axis
+    a be the mean direction of the sorted items. A search selects candidates by the candidate score
+    x·y / ((x↑·a) (y↑·a)). The difference between the value of the measure and the candidate score
+    is limited by the largest angle between the axis and a sorted item. Pitfalls: the value depends
+    on the basis, and a search computes many exact scores per query. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -241,9 +241,9 @@ class NormAngleDistance(BaseMeasure):
     and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ (g / λ + θ).
     For a fixed s of at most 2, the pairs (g, θ) with this s form a curve, and g / λ + θ is smallest
     at one of its two ends. At one end of the curve, g / λ + θ is 2 arcsin(s/2); at the other end,
-    it is s / w, which is never smaller. For an s above 2, g / λ + θ has two lower bounds: π, and
-    the value of g / λ for an angle of π. Pitfall: a suitable λ depends on the units of the rows.
-    Source: You arXiv:2504.16318, corrected.
+    it is s / w, which is never smaller. For an s above 2, g / λ + θ is at least π, and at least the
+    value that g / λ has for θ = π. Pitfall: a suitable λ depends on the units of the rows. Source:
+    You arXiv:2504.16318, corrected.
 
     Parameters
     ----------

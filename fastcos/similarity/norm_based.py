@@ -14,8 +14,8 @@ class RadialCosine(BaseMeasure):
     """Cosine times |x|^γ |y|^γ: the cosine for γ = 0, the inner product for γ = 1.
 
     Pitfall: if popular items have large norms, a larger γ favours popular items. The value has no
-    fixed range. The name is from You arXiv:2504.16318, which gives no formula; the formula comes
-    from this project.
+    fixed range. The article by You (arXiv:2504.16318) gives the name but no formula; the formula
+    comes from this project.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ class ScaledSimilarity(_MeanNorm):
     """α cosine + (1 - α) (|x| + |y|) / m, where m is the mean norm of the items that are not zero.
 
     Pitfalls: the value is unbounded. The items of a query are ranked by α cosine + (1 - α) |y| / m,
-    so popular items are favoured if they have large norms. In the source, the norms are not divided
-    by m, so the measure depends on the units of the norms. To get the order of items that the
-    source gets with a weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You arXiv:2504.16318.
+    so popular items are favoured if they have large norms. In the article by You, the norms are not
+    divided by m, so the measure depends on the units of the norms. To rank items as the article
+    does with the weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You arXiv:2504.16318.
 
     Parameters
     ----------

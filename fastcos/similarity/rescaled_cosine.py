@@ -143,7 +143,7 @@ class WeightCosine(BaseMeasure):
         return self._half(B, 1)
 
     def _half(self, rows: Rows, side: int) -> Floats:
-        """Return the part of A (side 0) or of B (side 1) of each row, divided by sqrt(W_ii)."""
+        """Return half of each row, a_i (side 0) or b_i (side 1), divided by sqrt(W_ii)."""
         if rows.shape[1] % 2:
             raise ValueError(f"rows must have an even number of columns, got {rows.shape[1]}")
         k = rows.shape[1] // 2

@@ -105,9 +105,10 @@ def rescalings() -> tuple[NamedRescaling, ...]:
     Neither W nor M depends on D.
 
     Source: arXiv:2403.05440. ``identity`` is Eq. 5, ``orthonormal`` and ``weights`` are the two
-    cases of section 2.2, and ``balanced`` is at the end of section 2.3. Under ``smoothed``, cosines
-    of items compare columns of M, just as the remedy in section 3 of the paper compares users by
-    rows of M. Recommenders with a truncated SVD use the rescaling ``data``.
+    cases of section 2.2, and ``balanced`` is at the end of section 2.3. Under the rescaling
+    ``smoothed``, the cosine of two items compares two columns of the predictions M. In the same
+    way, the remedy in section 3 of the paper compares two users by rows of M. Recommenders with a
+    truncated SVD use the rescaling ``data``.
 
     Returns
     -------
