@@ -49,8 +49,8 @@ class Alignment(Record):
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. The number of columns w is that of the
-        version with more columns.
+        The new items in the coordinates of ``old_items``. The number w of columns is the larger one
+        of the numbers of columns of the two versions.
     users : ndarray (n, w), float64, or None
         The new users in the coordinates of ``old_users``; None if no users were passed. The
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
@@ -81,11 +81,11 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        The share of shared items that match themselves: after the alignment, and before it. An item
-        matches itself if, among all new vectors, its own has the largest cosine with its old
-        vector. An identical new vector of another item also counts as a match. The self-match rates
-        are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
-        versions have different numbers of columns.
+        The share of shared items that match themselves: after the alignment, and before the
+        alignment. An item matches itself if, among all new vectors, its own has the largest cosine
+        with its old vector. An identical new vector of another item also counts as a match. The
+        self-match rates are computed from at most 2,000 shared items. ``self_match_rate_before`` is
+        None if the two versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An
         item is listed if Fisher's z of the cosine between its old and its new vector is more than
@@ -162,8 +162,8 @@ def align(
     (:func:`fastcos.canonicalize`). The function then rotates the new model, so that the new items
     are as near as possible to the old items with the same ids. The rotation is applied to users and
     items, so it changes neither predictions nor cosines. Old factors that are already balanced,
-    such as the result of an earlier call, are used unchanged. Stored vectors of the old model then
-    remain valid.
+    such as the result of an earlier call, are used unchanged. If the old factors are used
+    unchanged, stored vectors of the old model remain valid.
 
     Without users, only a rotation is applied, which preserves every inner product and every cosine
     of the items. Omit the users if the scale of the dimensions is not arbitrary. The scale is not

@@ -101,9 +101,9 @@ class Audit(Record):
         Statistics of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
         Comparisons of the audited embeddings with the items in other parametrisations of the model,
-        which make the same predictions. If ``trained_on`` is "ranking", the last entry is
-        "centered". The entry "centered" compares the embeddings with the items minus their mean;
-        subtracting the mean does not change a ranking loss.
+        which make the same predictions. If ``trained_on`` is "ranking", the last entry of
+        ``parametrizations`` is "centered". The entry "centered" compares the embeddings with the
+        items minus their mean; subtracting the mean does not change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.

@@ -2,7 +2,8 @@
 
 Certificates and attacks treat each edge (a pair of an item and a neighbour) separately, so each
 edge may be removed by a rescaling D of its own. The search of this module looks for one map that is
-applied to all items. Another parametrisation of the model also applies one map to all items.
+applied to all items, because a change to another parametrisation of the model also applies one map
+to all items.
 """
 
 from collections.abc import Sequence
@@ -141,7 +142,7 @@ def worst_rescaling(
     time to its other value, and undoes the flip if fewer neighbours are removed than before the
     flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
     three random weights, and continues. A starting point has one of two values for each weight. The
-    first starting points follow from the gradient of a smoothed number of removed neighbours. The
+    first starting points follow from the gradient of a smoothed number of removed neighbours; the
     remaining starting points are random. For a linear map G, the search runs in the basis of the
     eigenvectors of the gradient with respect to the metric GG'.
 

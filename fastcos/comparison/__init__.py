@@ -5,7 +5,7 @@ preprocessing of the interactions X. A task gives every candidate one score per 
 task are labelled items, users with held-out interactions, or pairs with ratings. The leaderboard
 ranks the candidates by their mean score, with bootstrap intervals, and recommends at most one
 candidate. The lead of the best candidate over the cosine is estimated by cross-fitting: one half of
-the units chooses the best candidate, and the other half measures its lead.
+the units chooses the best candidate, and the other half measures the lead of this candidate.
 
 The functions ``compare`` (for interactions) and ``compare_vectors`` call the following modules:
 

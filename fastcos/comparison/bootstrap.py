@@ -110,8 +110,8 @@ def rank(
     """Return the leaderboard of the candidates with its conclusion; candidate 0 is the baseline.
 
     The conclusion uses cross-fitting: one half of the units chooses the best candidate, and the
-    other half measures its lead. The choice among many candidates therefore does not inflate the
-    lead.
+    other half measures the lead of this candidate. Because of cross-fitting, a choice among many
+    candidates does not inflate the lead.
     """
     n = evaluation.n_units
     all_units = np.ones((1, n))

@@ -240,9 +240,9 @@ def select_candidates(
     lack are left out. The second result is a dict of the measures that are left out, each with the
     data that it requires.
 
-    If `with_users` is false, measures of users are rejected unless there is no model. Without a
-    model, the rows may belong to users, so measures that compare rows of users with each other are
-    accepted.
+    If `with_users` is false, measures that compare users with items are rejected. Measures that
+    compare users with each other are accepted only without a model, because the rows may then
+    belong to users.
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:

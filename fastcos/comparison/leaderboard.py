@@ -77,8 +77,8 @@ class Leaderboard(Record):
         Name of the score.
     rows : list of LeaderboardRow
         One row per candidate. If the task is to predict held-out interactions, an additional row
-        contains the scores of recommending the most popular items to all users. Such a
-        recommendation is not a candidate.
+        contains the scores of recommending the most popular items to all users. The recommendation
+        of the most popular items is not a candidate.
     baseline : Candidate
         The cosine of the unchanged rows.
     chance_level : dict of str to float

@@ -93,8 +93,8 @@ def fit_models(
 
     If `preprocessing` is not "none", X is transformed before the models are fitted. The
     regularisation strengths in `settings` are on the scale of the original X, so they have no
-    effect on models of a transformed X. Models of a transformed X use the default strengths
-    instead.
+    effect on models of a transformed X. Models of a transformed X use the default regularisation
+    strengths.
     """
     transformer, center = PREPROCESSINGS[preprocessing]
     matrix = users = X

@@ -75,9 +75,9 @@ def choose_rank(
     Choose the number of dimensions before you compare rescalings D. A cosine depends on all
     dimensions, so dimensions that contain only noise add noise to the cosine. The three
     recommendations are based on the prediction of held-out interactions, on the largest gap between
-    singular values, and on a comparison with random interactions. None of the three uses labels.
-    The three recommendations may disagree, because superfluous dimensions harm a cosine more than
-    they harm predictions.
+    singular values, and on a comparison with random interactions. None of the three recommendations
+    uses labels. The three recommendations may disagree, because superfluous dimensions harm a
+    cosine more than they harm predictions.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def raw_score_blocks(
 
     `queries` (n,) and `pool` (m,) contain row numbers. For each query, the raw scores rank the
     items of the pool in the same order as the scores of the measure do. If the rows do not fit into
-    the setting ``working_memory``, all rows are read once per slice of queries. A slice then
+    the setting ``working_memory``, all rows are read once per slice of queries, and a slice
     contains as many queries as memory permits.
     """
     n, m = len(queries), len(pool)

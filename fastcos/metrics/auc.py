@@ -8,8 +8,8 @@ The following modules compute AUCs of other pairs or for other purposes:
 - ``comparison.tasks.label_recovery`` computes the AUC of the ranking of all items for one query, by
   the kernel ``label_ranks.auc_of_ranked``; equal scores count one half.
 - ``auditing.label_recovery`` computes an AUC from 256 bins of cosines, and the derivative of the
-  AUC with respect to each cosine. A gradient ascent uses the derivatives; ``pair_auc`` evaluates
-  the result of the ascent.
+  AUC with respect to each cosine. The module uses these derivatives in a gradient ascent, and
+  computes the AUC at the end of the ascent by ``pair_auc``.
 - ``auditing.calibration.labelled`` computes the AUC of the scores of pairs that the caller
   labelled, by ``roc_auc_score`` of scikit-learn.
 """

@@ -248,10 +248,10 @@ class LinearMF(FactorModel):
 
         In the simulation of the paper, λ is 10,000 for Eq. 1 and 100 for Eq. 2, so both objectives
         suppress directions whose singular value is below about 100. About 10 of the 50 singular
-        values are above 100. The default λ is singular value number k/5 for Eq. 2, and the square
-        of this singular value for Eq. 1. For Eq. 2 with k up to 5, λ is half of the largest
-        singular value, because singular value number k/5 would make all columns of the solution
-        zero.
+        values in this simulation exceed 100. The default λ is singular value number k/5 for Eq. 2,
+        and the square of this singular value for Eq. 1. For Eq. 2 with k up to 5, λ is half of the
+        largest singular value, because singular value number k/5 would make all columns of the
+        solution zero.
 
         Examples
         --------

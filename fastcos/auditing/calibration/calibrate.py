@@ -75,9 +75,9 @@ def calibrate(
         (:func:`fastcos.auditing.threshold_range`). A condition number can only be passed with the
         measure "cosine" and without ``queries``.
     model : str, optional
-        Name and version of the model that computed the rows, such as ``"minilm@2"``. The name is
-        stored with the result. An index may store the name of its model, too; it raises an error if
-        you pass a calibration of another model.
+        Name and version of the model that computed the rows, such as ``"minilm@2"``. The name of
+        the model is stored with the result. An index may also store the name of its model; such an
+        index raises an error if you pass a calibration of another model.
     progress : callable, optional
         Function that is called as progress(done, total), with two numbers of queries, each summed
         over all passes.

@@ -28,7 +28,8 @@ class Bins(NamedTuple):
     """Bins of equal width, with the edges low + b width for b from 0 to N_BINS.
 
     The width is a power of two and low is a multiple of the width, so the edges are exact floats.
-    Rounding therefore moves no score across an edge. The last bin includes its upper edge.
+    Because the edges are exact, rounding moves no score across an edge. The last bin includes its
+    upper edge.
     """
 
     low: float
