@@ -47,7 +47,7 @@ def ratio_range(a, b, K):
 
 @kernel
 def stays_positive(x, y, m, y_scale, m_scale, multiplier, K):
-    """Return whether sum w h exceeds 0 by more than the rounding errors for every w in [1, K]^d.
+    """Return whether sum w h exceeds its possible rounding error for every w in [1, K]^d.
 
     The entries of h are x (y_scale y - m_scale m) + multiplier ((m_scale m)² - (y_scale y)²).
     """

@@ -43,8 +43,8 @@ def _all_valid(lo, hi, X, views, n_columns):
     bits, columns, indices = bits[start:stop], columns[start:stop], indices[start:stop]
     # The bits of each value, without the sign bit, are compared as an integer with the bits of
     # infinity. Compared as integers, the bits of an infinite value or of NaN are at least as large
-    # as those of infinity. An explicit zero fails the comparison as well: 1 is subtracted first,
-    # and 0 - 1 wraps to the largest integer.
+    # as the bits of infinity. An explicit zero is also detected as a defect: 1 is subtracted before
+    # the comparison, and 0 - 1 wraps to the largest integer.
     one = bits.dtype.type(1)
     largest = bits.dtype.type(0)
     for t in range(stop - start):
@@ -139,8 +139,8 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
     """Write the transpose of a CSR matrix as transpose_parts does, given separate arrays.
 
-    If `data` is None and a separate argument, Numba leaves out the code that reads `data`. If
-    `data` were a field of a record, this code would remain, so the arrays are separate arguments.
+    Numba leaves out the code that reads `data` if `data` is None and a separate argument, but not
+    if `data` is a field of a record. Therefore, the arrays are separate arguments.
     """
     for part in range(lo, hi):
         next_of = positions[part]

@@ -88,7 +88,7 @@ STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256
 # A run of panels is compared with one query after the other, while the next panel is prefetched. A
-# run has at least this many words, which is the size of one panel of 128 columns. With runs of one
+# run has at least this many words, namely as many as one panel of 128 columns. With runs of one
 # panel, a search with four queries among 1,000,000 items of 128 columns is 1.3 times as fast as
 # with runs of 4 panels.
 _WORDS_OF_RUN = 1 << 10
@@ -222,7 +222,7 @@ def encode_queries(queries, items):
             all_words[i * words + word] = row_words[word]
     if not has_tile_registers(isa) and items.projection.words == 0:
         # In a panel of items, word j of item 0, word j of item 1, ... and word j of item 7 are
-        # neighbours, so word j of the query is stored 8 times as well.
+        # neighbours, so word j of the query is also stored 8 times in succession.
         all_words, per_query = repeated_words(all_words), words * GROUP
     return QueryCodes(all_words, per_query, corrections, bound_terms, steps)
 

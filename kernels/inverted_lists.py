@@ -58,8 +58,8 @@ def take_rows(lo, hi, order, X, reordered):
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
     """Reorder the rows of a CSR matrix as take_rows does, given separate arrays.
 
-    If `data` is None and a separate argument, Numba leaves out the code that reads `data`. If
-    `data` were a field of a record, this code would remain, so the arrays are separate arguments.
+    Numba leaves out the code that reads `data` if `data` is None and a separate argument, but not
+    if `data` is a field of a record. Therefore, the arrays are separate arguments.
     """
     for i in range(lo, hi):
         # The rows are short and lie at random addresses, so the hardware does not prefetch them.

@@ -52,14 +52,15 @@ class ProjectedQueries(NamedTuple):
     packed, corrections
         The fields of Block with the same names, for the projected codes instead of the full codes.
     bound_terms : float32 array (panels, 5, 32)
-        The bound terms of the projected codes, in the rows that ``simd.panel`` names.
+        The bound terms of the projected codes. ``simd.panel`` names the five rows.
     codes : int32 array (32 panels words,)
         The full codes of the queries, one query after the other.
     tile_counts, hit_counts : int64 array (panels,)
         For each panel of queries, the number of tiles that were compared by projected codes, and
         the number of hits in these tiles.
     uses_full_codes : uint8 array (panels,)
-        1 for each panel of queries whose full codes are multiplied, instead of the projected codes.
+        1 for each panel of queries whose full codes are multiplied instead of the projected codes,
+        and 0 for the other panels.
     min_products : float32 array (32,)
         For each query, the smallest score in a tile with which an item may reach the threshold of
         the query.

@@ -116,10 +116,9 @@ def query_step(isa, x, largest):
     int16_words codes, whose products with codes of the item are added in int16. Let P be the sum of
     the positive codes of the query in the group, and -N the sum of the negative codes. If N and P
     are at most 128, the sums fit in int16, because every partial sum lies between -255 N and 255 P.
-    Rounding changes N or P by at most one half per code, so N and P must be at most
-    128 - int16_words before rounding. It would also be safe to limit every code to 64 /
-    int16_words. However, the step would then be unnecessarily coarse, because the codes of a group
-    are seldom all large.
+    Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
+    int16_words before rounding. Limiting every code to 64 / int16_words would also be safe, but
+    would make the step unnecessarily coarse, because the codes of a group are seldom all large.
     """
     step = quantisation_step(largest, LARGEST_CODE)
     if int16_words(isa) > 0:

@@ -103,7 +103,7 @@ class ItemPanels(NamedTuple):
     packed : int32 or float32 array (panels * 32 * words,)
         The codes of the rows, or the rows themselves, in the layout that ``simd.panel`` describes.
     small_offsets : float32 array (m,)
-        The offset of the row in each slot, or empty.
+        The offset of the row in each slot; empty if there are no offsets.
     statistics : float32 array (panels, 5)
         The statistics of each panel. ``simd.panel`` names the five columns.
     """
@@ -151,9 +151,9 @@ class Items(NamedTuple):
     tile_configuration : uint8 array (64,)
         The configuration of the tile registers of AMX.
     scaling : float32 array (slots, 2)
-        If items are searched without packing, the factor and the offset of the row in each slot;
-        otherwise, the array is empty. If v is the score that a tile contains for a row, the scaled
-        score is v * factor + weight * offset, where weight is the weight of the query.
+        The factor and the offset of the row in each slot. The array is empty unless items are
+        searched without packing. If v is the score that a tile contains for a row, the scaled score
+        is v * factor + weight * offset, where weight is the weight of the query.
     projection : Projection
         The projection of the items, which is empty if there is none.
     """
@@ -419,9 +419,9 @@ class BlockSettings(NamedTuple):
         kernels for few queries do. A kernel that performs a whole search does not read the argument
         `batch`.
     must_check : bool
-        For a whole search, whether the kernel must check that the norms of the queries are ordinary
-        (see ``query_encoding.are_ordinary``). The kernel must check the norms if no other code has
-        checked them.
+        Whether a kernel that performs a whole search must check that the norms of the queries are
+        ordinary (see ``query_encoding.are_ordinary``). The kernel must check the norms if no other
+        code has checked them.
     """
 
     queries_per_block: Any

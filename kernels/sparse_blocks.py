@@ -63,8 +63,8 @@ def transpose_blocks(lo, hi, X, transposes):
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
     """Write the transposes of blocks as transpose_blocks does, given separate arrays.
 
-    If `data` is None and a separate argument, Numba leaves out the code that reads `data`. If
-    `data` were a field of a record, this code would remain, so the arrays are separate arguments.
+    Numba leaves out the code that reads `data` if `data` is None and a separate argument, but not
+    if `data` is a field of a record. Therefore, the arrays are separate arguments.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):

@@ -125,7 +125,8 @@ class _Sample(NamedTuple):
     largest : float32 array (32,)
         A buffer for the largest scores of one panel.
     is_searched : uint8 array (panels,)
-        1 for each panel that stage 2 of the sweep skips, because stage 1 has searched it.
+        1 for each panel that stage 2 of the sweep skips because stage 1 has searched it, and 0 for
+        the other panels.
     """
 
     best: Any
@@ -324,8 +325,8 @@ def _score_front(metric_type, i, query, n_front, queries, items, block, candidat
 def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
     """Make room in the full buffer of query i: raise tau, and drop candidates below tau."""
     n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
-    # This function calls _score_front in only one place, inside a loop, because LLVM would inline a
-    # second call.
+    # The function _score_front is called in only one place, inside a loop. If there were a second
+    # call of _score_front, LLVM would inline it.
     while True:
         _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch)
         _keep_reaching(n_front, i, items, block, candidates, scratch)

@@ -29,9 +29,9 @@ CACHE_LINE = 64
 # non-zero t + AHEAD selects is prefetched. With every distance from 8 to 24, X'(X Q) takes the same
 # time (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
-# A sum reads a row of the dense matrix, and only rows of at least this many bytes are prefetched.
-# Shorter rows take the CPU less time to read than to prefetch. Rows that are changed, and not only
-# read, are always prefetched.
+# Rows of a large dense matrix that are only read are prefetched if they have at least this many
+# bytes. Shorter rows take the CPU less time to read than to prefetch. Rows of a large dense matrix
+# that are changed are always prefetched.
 _LONG_ROW_BYTES = 256
 
 
@@ -181,7 +181,7 @@ class _RowCode:
     def weighted_sum(self, panel, is_ahead):
         """Emit a weighted sum of rows of a panel: each non-zero adds its value times one row.
 
-        If is_ahead is true, rows of the panel are prefetched.
+        If is_ahead is true, rows of the panel with at least _LONG_ROW_BYTES bytes are prefetched.
         """
         step = self.add_product(panel)
         if self._row_bytes(panel) < _LONG_ROW_BYTES:

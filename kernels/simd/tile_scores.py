@@ -80,12 +80,11 @@ def _panel_scorer(by_item):
 
     `items`, `queries`, `corrections` and `scores` are flat arrays. The panels begin at items[item0]
     and queries[query0], and the corrections of the queries begin at corrections[correction0]. The
-    32 x 32 scores are written to `scores`. The corrections are read neither with AMX nor with
-    instruction sets without codes. `n_queries` is the number of queries of the panel that are not
-    padding. A panel with few queries takes less time than a full panel, because the scores of
-    padding need not be computed. `by_item` says whether panels of items are laid out by item, as
-    the full codes of items with a projection are (``simd.panel``). Rows of float32 have no
-    projection.
+    32 x 32 scores are written to `scores`. Only instruction sets with int8 codes, except for AMX,
+    read the corrections. `n_queries` is the number of queries of the panel that are not padding. A
+    panel with few queries takes less time than a full panel, because the scores of padding need not
+    be computed. `by_item` says whether panels of items are laid out by item, as the full codes of
+    items with a projection are (``simd.panel``). Rows of float32 have no projection.
     """
 
     @intrinsic
@@ -440,9 +439,9 @@ def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel that is laid out by item.
 
     Without the table of pointers, the compiled code would compute each pointer from the previous
-    pointer in every step. These additions would occupy execution ports that the products need. With
-    the table of pointers, searches that use the full codes of items with a projection are 1.02
-    times as fast.
+    pointer in every step. Computing the pointers would occupy execution ports that the products
+    need. With the table of pointers, searches that use the full codes of items with a projection
+    are 1.02 times as fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
