@@ -130,10 +130,11 @@ def audit(
         was trained. Choose "ranking" if the model trains a bias per user. Also choose "ranking" if
         the loss depends only on the differences between the dot products of one user with several
         items, as in BPR or a softmax over items. Adding the same vector to all items changes all
-        scores of a user by the same number. With a ranking loss or with a bias per user, such a
-        change of the scores does not affect the loss: it cancels in the differences of the scores,
-        or the bias of the user absorbs it. If ``trained_on`` is "ranking", the audit also compares
-        the items minus their mean, and subtracts this mean before it applies the query metric.
+        scores of a user by the same number. With a ranking loss or with a bias per user, adding a
+        number to all scores of a user does not affect the loss: the number cancels in the
+        differences of the scores, or the bias of the user absorbs it. If ``trained_on`` is
+        "ranking", the audit also compares the items minus their mean, and subtracts this mean
+        before it applies the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
         weights of the rows. Pass "not both" if the loss had weight decay only on users, only on

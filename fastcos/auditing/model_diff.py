@@ -1,7 +1,7 @@
 """Model diff: how much of the change between two versions of a model is only a change of basis.
 
 A model that is trained again may make the same predictions in other coordinates. The cosines and
-the neighbours of the items then differ although the predictions of the model have not changed.
+the neighbours of the items may differ although the predictions of the model have not changed.
 Before ``diff_models`` compares the neighbours of the old and the new items, it maps the old items
 to the coordinates of the new items, once by the best rescaling and once by the best linear map. If
 neighbours still differ after the mapping, the difference is a real change of the model.

@@ -482,7 +482,7 @@ class Audit(Record):
 
     @property
     def _has_query_metric(self) -> bool:
-        """Whether the audit had users and could therefore compute the query metric."""
+        """Whether users were passed, so that the audit could compute the query metric."""
         return any(row.name == "query_metric" for row in self.invariant_baselines)
 
     def statistics(self) -> dict[str, float | None]:

@@ -14,7 +14,8 @@ from fastcos.models.linear_mf import LinearMF
 from fastcos.reports import as_table
 from fastcos.validation import Floats, Integers
 
-# The default ranks, in about equal steps on a logarithmic scale up to twice the rank of the paper.
+# The default ranks, in about equal steps on a logarithmic scale up to twice the rank that the paper
+# uses.
 RANKS = (2, 3, 4, 5, 6, 8, 12, 20, 35, 50, 100)
 # Number of evaluated users. For 2,000 users, the standard error of a mean of scores from 0 to 1 is
 # at most 0.011.

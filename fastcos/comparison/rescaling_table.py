@@ -91,8 +91,8 @@ class RescalingEvaluator:
     def evaluate(self, job: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
         """Return the scores and the neighbour lists of the item embeddings under a rescaling.
 
-        `job` is a variant, and a flag that says whether to cluster the items in order to compute
-        AMI and ARI.
+        `job` is a pair of a variant and a flag. The flag says whether to cluster the items in order
+        to compute AMI and ARI.
         """
         variant, cluster = job
         D, items = variant.rescaling, variant.embeddings(self._models)

@@ -59,10 +59,10 @@ def compare_vectors(
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
     ``working_memory`` are read in blocks, with the same results. Measures whose method ``fit``
     searches for neighbours require that the rows are in memory. If the vectors do not fit into
-    memory, the measures that require rows in memory are left out by default. If you nevertheless
-    choose a measure that requires rows in memory, the function raises an error. With labels, the
-    whole file of the vectors is read about (1,000 x rows x 32 bytes / working_memory) times per
-    measure.
+    memory, the measures that require rows in memory are left out by default. If the vectors do not
+    fit and you choose a measure that requires rows in memory, the function raises an error. With
+    labels, the whole file of the vectors is read about (1,000 x rows x 32 bytes / working_memory)
+    times per measure.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
 
 
 class _Question(NamedTuple):
-    """A task, and data about the items that their vectors do not contain.
+    """A task, and data about the items besides their vectors.
 
     - `example_priority`: a number per item; items with larger numbers are preferred as examples.
     - `codes`: the label code of each item, or -1 for an item without a label.
@@ -234,7 +234,7 @@ def _label_question(
 
 
 def _pair_question(pairs: Any, n_items: int) -> _Question:
-    """Return the task to predict ratings of pairs; example items are those in the most pairs."""
+    """Return the task to predict ratings of pairs; the example items occur in the most pairs."""
     values = validation.as_list("pairs", pairs)
     if len(values) != 2:
         raise ValueError(f"pairs must be (pairs, ratings), got {len(values)} values")

@@ -1,4 +1,4 @@
-"""AUC over pairs of rows: whether pairs with the same label have larger cosines than others.
+"""AUC over pairs of rows: whether same-label pairs have larger cosines than other pairs.
 
 The following modules compute AUCs of other pairs or for other purposes:
 

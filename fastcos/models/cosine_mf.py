@@ -23,8 +23,8 @@ LOSSES = ("info_nce", "negative_sampling")
 # Largest number of components. Embeddings in practice have far fewer components. Without a limit, a
 # mistyped number of components would raise MemoryError.
 _MAX_COMPONENTS = 2**16
-# The allowed ranges of the real-valued parameters. With values outside of their ranges, training is
-# useless or overflows float32.
+# The allowed ranges of the real-valued parameters. If a parameter lies outside its range, training
+# is useless or overflows float32.
 _RANGES = {
     "temperature": (0.01, 100),
     "negative_exponent": (0, 2),

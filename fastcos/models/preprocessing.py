@@ -3,7 +3,7 @@
 All transformers of this module keep X sparse and follow the conventions of scikit-learn: ``fit``
 learns parameters from X, and ``transform`` applies them to the same or other rows. Subtracting
 means would make X dense, so :class:`StandardizeColumns` only scales the columns. To subtract the
-means nevertheless, pass them as ``center=`` to :func:`fastcos.matmul` or to the SVD.
+means without making X dense, pass them as ``center=`` to :func:`fastcos.matmul` or to the SVD.
 """
 
 import itertools
@@ -42,8 +42,8 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
     Subtracting row means r and column means m is called double centring. If mean is the overall
     mean, the rows and columns of X - r 1' - 1 m' + mean sum to 0. If the function returns both row
-    means and column means, only the row means contain the overall mean; it is subtracted from the
-    column means. Source: arXiv:2403.05440, footnote 1.
+    means and column means, only the row means contain the overall mean; the overall mean is
+    subtracted from the column means. Source: arXiv:2403.05440, footnote 1.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from fastcos.validation import Floats
 
 # Default number of sampled rows, which form about 500,000 pairs.
 SAMPLE = 1000
-# Number of pairs near the threshold from whose derivatives the direction of a step is computed.
+# Number of pairs near the threshold that determine the direction of a step.
 _NEAR = 200
 # Largest number of steps towards a vertex of the box of all allowed rescalings D. Steps after the
 # third rarely move the threshold further, according to `tests.robustness.calibrated_rates
