@@ -64,8 +64,8 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 compiled only after ``fit``, the rows are packed by the first later search that needs packed rows.
 When few queries are searched for the first time, the index stores the launches that follow from the
 plans of its parts (``prepared``). The next search with the same number of queries and the same k
-runs the stored launches at once. For a search with many queries, the index stores that it cannot be
-prepared.
+runs the stored launches at once. If a search has many queries, the index stores that the search
+cannot be prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
@@ -93,7 +93,8 @@ moderate), and by the constants of ``cost_model.COSTS``::
                a segment
 
 A plan can depend neither on the values of the queries (for example, on their norms) nor on the
-number of pairs that the bounds rule out. Other modules make the following decisions about a search:
+number of pairs that the bounds rule out. Modules that do not belong to the planner make the
+following decisions about a search:
 
 * The packed form of the rows, when an index is fitted or when a search packs rows:
   ``layout.tile_layout`` chooses int8 codes or float32 numbers. ``Segment.pack`` packs only one row

@@ -163,7 +163,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         model: str | None = None,
     ) -> None:
-        get_measure(measure)  # raises the error for an unknown measure before fit
+        get_measure(measure)  # an unknown measure raises an error here, not only in fit
         self.measure = measure
         self.n_threads = n_threads
         self.model = model_check.as_model(model)
@@ -257,7 +257,7 @@ class SimilarityIndex:
             items are their positions, the default is that the ids of the new items are their
             positions, too.
         groups : array_like (new,), int64 or str, of the same type as the groups of the index
-            The group of each item. Required if the index has groups.
+            The group of each item. This argument is required if the index has groups.
 
         Returns
         -------
@@ -285,7 +285,7 @@ class SimilarityIndex:
         ids : array_like (new,), int64 or str, of the same type as the ids of the index
             The ids of the new items, which must be distinct.
         groups : array_like (new,), int64 or str, of the same type as the groups of the index
-            The group of each item. Required if the index has groups.
+            The group of each item. This argument is required if the index has groups.
 
         Raises
         ------
@@ -353,9 +353,8 @@ class SimilarityIndex:
         queries : array_like (n, d) or (d,), as for :func:`fastcos.top_k`
             One row per query; n may be 0.
         k : int
-            The number of neighbours per query. The largest value is 65,536 or the number of
-            positions, whichever is larger. If a query can find fewer than k items, its neighbours
-            are padded.
+            The number of neighbours per query. k may be at most 65,536 or the number of positions,
+            whichever is larger. If a query can find fewer than k items, its neighbours are padded.
         allowed : array_like, or sparse (n, p), optional
             The positions at which items can be found: a mask over all positions, or an array of
             positions (``positions_of(ids)``). If allowed is a sparse matrix, its non-zeros are the
@@ -688,9 +687,9 @@ class SimilarityIndex:
         """Write the index to a directory. The write is atomic and durable.
 
         If the index was opened from this directory, or was saved to it before, only the changes are
-        written. Only one process writes to a directory at a time; others wait. If another process
-        has saved a newer version since this index was opened or saved, ``save`` raises an error
-        instead of overwriting the newer version.
+        written. Only one process writes to a directory at a time; other processes wait. If another
+        process has saved a newer version since this index was opened or saved, ``save`` raises an
+        error instead of overwriting the newer version.
 
         Parameters
         ----------

@@ -196,7 +196,7 @@ def pack_items(
     n_chunks = -(-len(row_of_slot) // packing.CHUNK)
     share = -(-n_chunks // (n_threads or config.n_threads()))
     chunks_of_block = max(1, min(share, 2_000 // depth))
-    if tiles.AVAILABLE:  # otherwise every pair is scored, and nothing is packed
+    if tiles.AVAILABLE:  # without tiles, every pair is scored, and nothing is packed
         parallel.run(
             packing.prepare_item_panels,
             parallel.row_blocks(n_chunks, chunks_of_block),

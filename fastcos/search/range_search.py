@@ -95,7 +95,7 @@ def neighbors_above(
     >>> neighbors_above(X, min_score=0.9).toarray().astype(float).round(2).tolist()
     [[0.0, 0.96, 0.0], [0.96, 0.0, 0.0], [0.0, 0.0, 0.0]]
 
-    Return at most one random pair in a hundred:
+    With a calibrated threshold, the result contains at most one random pair in a hundred:
 
     >>> items = np.random.default_rng(0).standard_normal((200, 8))
     >>> neighbors_above(items, min_score=calibrate(items, fpr=0.01)).nnz / (200 * 199) <= 0.01
@@ -201,9 +201,10 @@ class _RawScoreBounds:
     """Two thresholds for the raw scores of each query, as two arrays (n,).
 
     ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
-    threshold that the exact raw score of a candidate must reach. The two thresholds are equal if
-    the scores of the measure are inner products. For any other measure, an upper bound on the
-    scores is an inner product, and the tiles compare its raw scores with ``candidates``.
+    threshold that the exact raw score of a candidate must reach. ``candidates`` and ``exact`` are
+    equal unless the measure is ``UpperBounded``. The raw scores of an ``UpperBounded`` measure
+    determine only upper bounds on its scores, and the tiles compare these raw scores with
+    ``candidates``.
     """
 
     exact: Floats

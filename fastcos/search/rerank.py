@@ -45,7 +45,8 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     -------
     Neighbors
         indices (n, k) int64 by descending score, and scores (n, k) float32. Equal scores are
-        ordered by item number. The scores are compared before they are rounded to float32.
+        ordered by item number. Neighbours are ordered by the scores of the scorer, which are
+        rounded to float32 only afterwards.
 
     Raises
     ------
@@ -255,7 +256,7 @@ class WordRotatorsScorer:
         n, m = costs.shape
         # The equations say that the mass a[i] leaves vector i of the first bag, and that the mass
         # b[j] arrives at vector j of the second bag. The last equation is omitted, because it
-        # follows from the others.
+        # follows from the other equations.
         leaving = np.kron(np.eye(n), np.ones(m))
         arriving = np.kron(np.ones(n), np.eye(m))[:-1]
         solution = linprog(

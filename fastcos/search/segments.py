@@ -205,7 +205,7 @@ class Segment:
             if len(self.live_row_numbers) >= cost_model.COSTS.min_rows_for_tiles:
                 readiness.request(memmap.from_bits(self.encoded.rows).dtype)
             return
-        with parallel.attribute_lock(self, "pack"):  # only one thread packs; others wait
+        with parallel.attribute_lock(self, "pack"):  # only one thread packs; other threads wait
             if self.duplicates is not None:
                 self._work = -1
                 self.distinct.pack()

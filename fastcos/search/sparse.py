@@ -93,7 +93,7 @@ def sparse_top_k(
         place_of_item[allowed] = np.arange(len(allowed))
         self_items = np.where(self_items < 0, -1, place_of_item[self_items])
         item_rows, exclude = item_rows.only(allowed), exclude[:, allowed]
-    if query_rows.are_whole and item_rows.are_whole:  # sums are exact in any order of the columns
+    if query_rows.are_whole and item_rows.are_whole:  # sums of whole numbers are exact in any order
         order = item_rows.columns_by_length()
         are_same = item_rows is query_rows
         query_rows = query_rows.with_columns(order)

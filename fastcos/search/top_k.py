@@ -65,8 +65,8 @@ def top_k(
     exclude_self : bool, optional
         Whether query i must not find item i. Default: True if items is None, otherwise False. If
         you pass items, use True only if the items are the same rows as the queries, as in
-        ``top_k(X, X, exclude_self=True)``. The number of items must then equal the number of
-        queries.
+        ``top_k(X, X, exclude_self=True)``. With ``exclude_self=True``, the number of items must
+        equal the number of queries.
     allowed : array_like or sparse (n, m), optional
         The items that can be found, as a mask (m,) or as item numbers. For dense rows, allowed may
         also be a sparse matrix whose non-zeros are the items that each query is allowed to find;
@@ -84,7 +84,7 @@ def top_k(
         the group of a query has fewer than k items, its neighbours are padded. With groups, all
         rows must be dense and are read into memory, and allowed must be a mask or item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
-        The group of each query. Required if you pass both groups and items.
+        The group of each query. This argument is required if you pass both groups and items.
     n_threads : int, optional
         The number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional

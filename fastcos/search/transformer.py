@@ -69,7 +69,7 @@ class NeighborsTransformer(
         X : array_like (p, d)
             The rows among which ``transform`` finds neighbours.
         y : ignored
-            Has no effect; it is accepted because scikit-learn pipelines pass this argument.
+            This argument has no effect; it is accepted because scikit-learn pipelines pass it.
 
         Returns
         -------

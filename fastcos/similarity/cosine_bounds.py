@@ -52,7 +52,8 @@ class CosineInterval(NamedTuple):
     Attributes
     ----------
     low, high : float, or ndarray (n,), float64
-        The ends of the range. NaN for a pair with a zero row, which has no direction.
+        The ends of the range. Both ends are NaN for a pair with a zero row, because a zero row has
+        no direction.
     low_rescaling, high_rescaling : ndarray (d,), or (n, d), float64
         The diagonals of two rescalings: the cosine of x / D and y / D is ``low`` for
         D = ``low_rescaling`` and ``high`` for D = ``high_rescaling``. The entries of the diagonals

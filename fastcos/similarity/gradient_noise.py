@@ -21,8 +21,8 @@ from fastcos.validation import Floats
 # Factors count as converged if log(c) / e is below this value, where c is the condition number of
 # the map from the converged factors to the current factors.
 _AT_REST = 1e-3
-# The largest step and the largest weight decay that are allowed. The products of larger numbers
-# with squared slopes could overflow.
+# The largest step and the largest weight decay that are allowed. If the step or the decay were
+# larger, its product with squared slopes could overflow.
 _LARGEST = 1e60
 
 
@@ -35,10 +35,10 @@ class GradientNoise(NamedTuple):
     item_weights : ndarray (p,), float64
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item is step * (sum of the
-        squared slopes) + 2 * decay * (number of observations). The sum and the number are those of
-        all observations of the item. The weight of a user is defined in the same way. In one epoch,
-        an item or user with the row x and the weight w changes the difference between the Gram
-        matrices of users and items by step * w * xx'.
+        squared slopes) + 2 * decay * (number of observations), where the sum and the number extend
+        over all observations of the item. The weight of a user has the same formula, with the
+        observations of the user. In one epoch, an item or user with the row x and the weight w
+        changes the difference between the Gram matrices of users and items by step * w * xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.

@@ -125,10 +125,10 @@ class CSLS(_Local):
 
     The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
     words of two languages, r of an item is the mean of its cosines with the K nearest queries. To
-    compute r as in the article, pass ``other=queries``. If ``other`` is None, r of an item is the
-    mean of its cosines with the K nearest of the remaining items. The result for a query therefore
-    does not depend on which queries are searched together. Pitfall: a search makes two passes over
-    all pairs of rows, or three for queries that are not items. Source: Conneau et al.
+    compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r of an item is
+    the mean of its cosines with the K nearest of the remaining items. The result for a query
+    therefore does not depend on which queries are searched together. Pitfall: a search makes two
+    passes over all pairs of rows, or three for queries that are not items. Source: Conneau et al.
     arXiv:1710.04087.
 
     Parameters

@@ -152,8 +152,8 @@ class QueryMetricCosine(_OtherSide):
 
     The value is the correlation of two columns of the predictions M = XAB', so neither a
     reparametrisation of the model nor a scale per item changes the value. ``fastcos.query_metric``
-    computes the same S. Pitfall: the measure needs many users; a direction in which the users do
-    not differ is lost. Source: theorem 8 of this project.
+    also computes the matrix S of this measure. Pitfall: the measure needs many users; a direction
+    in which the users do not differ is lost. Source: theorem 8 of this project.
 
     Parameters
     ----------

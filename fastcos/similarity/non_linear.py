@@ -125,8 +125,8 @@ class Recos(BaseMeasure):
         """Return the largest score that the raw score and the angles to the axis allow.
 
         The angles of the sorted query and the sorted item to the axis limit the cosine of the two
-        sorted rows from below. For a positive raw score, the score is largest if this cosine is
-        smallest.
+        sorted rows from below. For a positive raw score, the score is largest if the cosine of the
+        two sorted rows is smallest.
         """
         ordered = sorted_rows(scaled_up_rows(Q))
         weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)

@@ -49,7 +49,7 @@ class RescaledCosine(Mapped):
         D, in any form that a ``rescaling=`` argument accepts.
     model : LinearMF, optional
         The fitted model of the objective "dropout" whose ``item_embeddings()`` are the rows.
-        Required unless rescaling is "identity" or an array.
+        A model is required unless rescaling is "identity" or an array.
     """
 
     name = "rescaled_cosine"
@@ -87,8 +87,8 @@ class Eq2Cosine(Mapped):
 
     Columns with a σ of at most λ become zero. An item becomes a zero row if its entries in all
     remaining columns are zero. Objective (2) determines its solution up to a rotation, which
-    changes no cosine. If the rows already are its solution, the measure equals the plain cosine.
-    Sources: arXiv:2403.05440, Eq. 6; Zheng et al. arXiv:1804.05090.
+    changes no cosine. If the rows already are the solution of objective (2), the measure equals the
+    plain cosine. Sources: arXiv:2403.05440, Eq. 6; Zheng et al. arXiv:1804.05090.
 
     Parameters
     ----------

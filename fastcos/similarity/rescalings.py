@@ -138,7 +138,8 @@ def rescaling_grid(
     Parameters
     ----------
     shrinkage, spectrum : iterable of float
-        The values of a, and the values of b. The default grid contains all named rescalings.
+        The values of the exponent a, and the values of the exponent b. The default grid contains
+        all named rescalings.
 
     Examples
     --------
