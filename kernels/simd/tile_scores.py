@@ -488,9 +488,9 @@ def _emit_steps(builder, isa, items, codes, words):
             item_start = builder.gep(items, [at])
             query = load(builder, builder.gep(codes, [builder.mul(k, I64(16))]), kind)
             new_sums = []
-            # Each item is loaded just before it is multiplied. LLVM moves no load across a
-            # prefetch. If the code loaded all items before the first prefetch, the items would
-            # therefore need more registers than the CPU has.
+            # Each item is loaded just before it is multiplied. If the code loaded all items before
+            # the first prefetch, the items would need more registers than the CPU has, because LLVM
+            # moves no load across a prefetch.
             for item, total in enumerate(sums):
                 row = builder.xor(load(builder, item_start, kind, 16 * item), flip)
                 new_sums.append(_add_products(builder, AVX512_VNNI, total, [(row, query)]))
@@ -554,9 +554,9 @@ def _emit_items(builder, isa, rows, words, query):
     )
 
     def products(sums, at, read):
-        # Each item is loaded just before it is multiplied. LLVM moves no load across a prefetch. If
-        # the code loaded all items before the first prefetch, the items would therefore need more
-        # registers than the CPU has.
+        # Each item is loaded just before it is multiplied. If the code loaded all items before the
+        # first prefetch, the items would need more registers than the CPU has, because LLVM moves
+        # no load across a prefetch.
         codes, totals = read(builder.gep(query, [at])), []
         for total, row in zip(sums, rows, strict=True):
             start = builder.gep(row, [at])
