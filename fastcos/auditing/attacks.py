@@ -23,7 +23,7 @@ _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.
 N_LISTED = 48
-# An attack tries only the condition numbers of an ascending list, which are called levels. The
+# An attack tries only an ascending list of condition numbers, which are called levels. The
 # logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
 # logarithm of the radius that the attack finds is accurate to 3 %.
 _LEVEL_STEP = 0.03

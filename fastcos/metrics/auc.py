@@ -90,9 +90,9 @@ def pair_auc(
         The cluster of every item. The non-zero rows must have at least two different labels, one of
         them on several rows.
     exact : bool, optional
-        Whether to sort the cosines instead of counting them in bins. To sort the cosines, they and
-        a copy of them must fit into the setting ``working_memory``. Default: True if there are at
-        most 2^22 pairs and their cosines fit into memory.
+        Whether to sort the cosines instead of counting them in bins. If the cosines are sorted, the
+        cosines and a copy of them must fit into the setting ``working_memory``. Default: True if
+        there are at most 2^22 pairs and their cosines fit into memory.
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
 

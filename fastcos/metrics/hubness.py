@@ -184,7 +184,8 @@ def popularity_bias(
 def _correlation(x: Floats, y: Floats) -> float:
     if any(np.ptp(values) <= _ROUNDING * np.abs(values).max() for values in (x, y)):
         return float("nan")
-    # Powers of two scale x and y, so that squares neither overflow nor underflow.
+    # The vectors x and y are scaled by powers of two, so that squares neither overflow nor
+    # underflow.
     x, y = (np.ldexp(values, -np.frexp(np.abs(values).max())[1]) for values in (x, y))
     x, y = x - x.mean(), y - y.mean()
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))

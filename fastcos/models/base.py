@@ -30,8 +30,8 @@ class SparseInputMixin:
         """Return X as a canonical CSR array or as dense rows, after checking its columns.
 
         If `reset` is true, X is the argument of fit, and the function stores the number and the
-        names of its columns. If `reset` is false, the function raises an error unless X has the
-        same columns as the matrix that was passed to fit.
+        names of the columns of X. If `reset` is false, the function raises an error unless X has
+        the same columns as the matrix that was passed to fit.
         """
         if not sp.issparse(X):
             return validation.estimator_rows(self, X, reset=reset)

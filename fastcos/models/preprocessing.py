@@ -1,9 +1,10 @@
 """Transformers that scale interactions or convert them to co-occurrences before training.
 
 All transformers of this module keep X sparse and follow the conventions of scikit-learn: ``fit``
-learns parameters from X, and ``transform`` applies them to the same or other rows. Subtracting
-means would make X dense, so :class:`StandardizeColumns` only scales the columns. To subtract the
-means without making X dense, pass them as ``center=`` to :func:`fastcos.matmul` or to the SVD.
+learns parameters from X, and ``transform`` applies these parameters to the same rows or to other
+rows. Subtracting means would make X dense, so :class:`StandardizeColumns` only scales the columns.
+To subtract the means without making X dense, pass them as ``center=`` to :func:`fastcos.matmul` or
+to the SVD.
 """
 
 import itertools
