@@ -91,7 +91,7 @@ _SUM_BYTES_PER_ENTRY = 6
 # but may build the transpose of X.
 _ENTRIES_PER_COLUMN = 96
 # The factor Q (p, l) is part of the task graph. If Q were only in the memory of a worker, Q would
-# be lost if the worker died. By default, Dask would warn of such a large task graph.
+# be lost if the worker died. By default, Dask would warn of a task graph of this size.
 _LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "4GiB"}
 _open_shards = functools.lru_cache(maxsize=4)(InteractionShards)
 

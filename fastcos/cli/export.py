@@ -24,8 +24,8 @@ Write item embeddings in a form that is the same for every parametrisation of th
 .npy files that FAISS, usearch or SimilarityIndex can load unchanged.
   query_metric  writes items.npy and map.npy. In items.npy, the inner product of
                 two rows is the covariance, over all users, of the predicted
-                scores of the two items. Multiply embeddings of new items by
-                the matrix in map.npy to obtain their rows.
+                scores of the two items. To obtain the rows of new items,
+                multiply their embeddings by the matrix in map.npy.
   canonical     writes items.npy, users.npy and singular_values.npy. The inner
                 products of users and items are the predictions of the model,
                 and each column has the same norm in items.npy and users.npy.

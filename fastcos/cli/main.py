@@ -243,7 +243,7 @@ def entry_point() -> NoReturn:
     except OSError:  # Python exits with status 120 if it cannot flush stderr.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     # At exit, Python would collect the garbage of all objects, which would take 0.5 s after the
-    # command `reproduce`. The call of gc.freeze() prevents this collection.
+    # command `reproduce`; gc.freeze() prevents it.
     gc.freeze()
     sys.exit(status)
 

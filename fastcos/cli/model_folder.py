@@ -154,8 +154,8 @@ def align_columns(
 ) -> tuple[sp.csr_array, int]:
     """Reorder the columns of interactions to the order of the items of a model.
 
-    Interactions with items that the model lacks are left out. Errors name ``users``, the file of
-    the interactions. Return the matrix and the number of shared items.
+    Interactions with items that the model lacks are left out. Error messages name ``users``, which
+    is the file of the interactions. Return the matrix and the number of shared items.
     """
     model_columns = positions_in(ids, data.item_ids)
     shared = np.flatnonzero(model_columns >= 0)

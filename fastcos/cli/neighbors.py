@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "file of query vectors (default: the items are also the queries)"
     add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
-    help_ = "calibration.json of fastcos calibrate; the output then includes a p-value per score"
+    help_ = "calibration.json of `fastcos calibrate`; adds a p-value for each score to the output"
     add("--calibration", metavar="FILE", help=help_)
     help_ = (
         "highest p-value that a neighbour can have; the p-value of a score is the share of random "

@@ -245,8 +245,8 @@ def add_labels(parser: argparse.ArgumentParser) -> None:
     help_ = "name of the file to read, if the table of labels is in a zip archive"
     add("--label-member", metavar="FILE", help=help_)
     help_ = (
-        "character between the labels of an item with several labels (default |); the evaluation "
-        "leaves out these items"
+        "character between the labels of an item with several labels (default |); items with "
+        "several labels are left out of the evaluation"
     )
     add("--label-separator", default="|", metavar="S", help=help_)
     add("--only", metavar="A,B,...", help="evaluate only items whose label is A or B or ...")

@@ -56,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser, "half the number of users; 10,000 for 20,000 users, as in the paper")
     options.add_rescalings(parser)
     help_ = (
-        "draw one panel of figure1 for each named rescaling D, and one more panel: among the "
-        "rescalings D = S^a Σ^b on a grid of exponents a and b, the additional panel shows the "
-        "rescaling under which the cosine recovers the clusters worst"
+        "draw one panel of figure1 for each named rescaling D; an additional panel shows the "
+        "rescaling under which the cosine recovers the clusters worst, among all D = S^a Σ^b on a "
+        "grid of exponents a and b"
     )
     parser.add_argument("--all", action="store_true", help=help_)
     parser.add_argument(

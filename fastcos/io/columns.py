@@ -39,7 +39,8 @@ import numpy.typing as npt
 from fastcos.storage import FastcosFormatError, PathLike
 from fastcos.validation import Floats, Integers, format_rows
 
-# Largest number of characters of an id. Longer texts indicate a column of the wrong kind.
+# Largest number of characters of an id. If a column contains longer texts, it is probably not a
+# column of ids.
 LONGEST_ID = 500
 # Texts that pandas, R, SQL and spreadsheets write for a blank cell among numbers.
 _BLANK_WORDS = frozenset(

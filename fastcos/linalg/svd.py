@@ -32,8 +32,8 @@ _RANK_TOLERANCE = 1e-7
 _ROWS_AT_ONCE = 1024
 # A unit vector counts as independent of other vectors if its distance from their span is at least
 # _INDEPENDENT. A unit vector counts as a linear combination of other vectors if the square of its
-# distance from their span is at most _REPEATED. _REPEATED is as large as a few thousand rounding
-# errors.
+# distance from their span is at most _REPEATED. The value of _REPEATED is as large as a few
+# thousand rounding errors.
 _INDEPENDENT, _REPEATED = 0.9, 1e-12
 # The relative residual at which the Lanczos iteration of direct_svd stops. A smaller residual than
 # this one cannot be reached in float64.

@@ -36,10 +36,10 @@ Value = TypeVar("Value")
 # The time in seconds between two reports of progress.
 _REPORT_INTERVAL = 0.1
 
-# If a call of run has more blocks than this number, it looks up the compiled code of its kernel
-# once for all blocks. Without the look-up, Numba checks the types of the arguments for every block,
-# which takes 3 us for each argument that is a record. The look-up takes as long as checking the
-# types for about 10 blocks.
+# If a call of `run` has more blocks than this number, the call looks up the compiled code of its
+# kernel once for all blocks. Without the look-up, Numba checks the types of the arguments for every
+# block, which takes 3 us for each argument that is a record. The look-up takes as long as checking
+# the types for about 10 blocks.
 _MANY_BLOCKS = 10
 
 _inside = threading.local()
