@@ -200,7 +200,7 @@ class Column:
         return f"{self.name[:40]!r} ({kind})"
 
     def refuse_as_numbers(self, path: PathLike) -> NoReturn:
-        """Raise FastcosFormatError because the column is neither a column of numbers nor of texts."""
+        """Raise FastcosFormatError because the cells are neither all numbers nor all texts."""
         rule = "a number in every row, or texts"
         if self.kind == "mixed":
             rule = f"a number in every row (if it holds ids, pass id_column={self.name!r})"
