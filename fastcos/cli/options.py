@@ -149,8 +149,8 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read a file of vectors from the columns that the options name.
 
-    If `shared` is true, the same options also describe the file of items. These options then do not
-    apply to a .npy file, because a .npy file has no columns.
+    If `shared` is true, the same options also describe the file of items. The options for columns
+    then do not apply to a .npy file, because a .npy file has no columns.
     """
     from fastcos.io import read_vectors
 

@@ -64,8 +64,8 @@ class FastcosSearchIndex:
         """Return the scores and numbers of the best documents of each query, in descending order.
 
         `similarity_fn` is not called, because the measure computes the scores. If top_ranked is not
-        None, it contains a list of document ids for each query id. Only these documents are ranked,
-        and the returned numbers are then positions in the list, because MTEB expects such
+        None, it contains a list of document ids for each query id. Only the documents in the list
+        are ranked, and the returned numbers are positions in the list, because MTEB expects such
         positions.
         """
         if self._index is None:

@@ -27,7 +27,7 @@ def damage_refused(path: Path, rule: str, errors: tuple[type[Exception], ...]) -
 
 
 def import_for(path: PathLike, subject: str, module: str) -> Any:
-    """Import a module that a format needs; an error starts with subject, such as "HDF5 needs"."""
+    """Import a module that a format needs; errors start with `subject`, such as "HDF5 needs"."""
     try:
         return import_module(module)
     except ImportError:

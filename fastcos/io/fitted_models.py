@@ -22,8 +22,7 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
     - implicit: ``item_factors`` and ``user_factors``, without the columns of biases and of ones
       that BPR and logistic factorisation append;
     - LightFM: ``item_embeddings`` and ``user_embeddings``, without the biases. Each row belongs to
-      one feature. By default, a feature is an item or a user, but the model may have been fitted
-      with other features;
+      one feature. A feature is an item or a user, unless the model was fitted with other features;
     - Surprise (SVD, NMF): ``qi`` and ``pu``; Cornac: ``i_factors`` and ``u_factors``, both without
       the biases;
     - scikit-learn (TruncatedSVD, NMF, PCA): the transpose of ``components_``;

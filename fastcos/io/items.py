@@ -199,8 +199,8 @@ def read_names(
     """Read the first name of each item; a name has at most 200 characters.
 
     An item without a name in the file gets its id as the name. ``name`` and ``item`` are the
-    columns of names and of ids; by default, the columns are recognised by their names. ``path``,
-    ``item_ids`` and errors are the same as those of :func:`read_labels`.
+    columns of names and of ids; by default, the columns are recognised by their names. ``path`` and
+    ``item_ids`` are the same arguments as in :func:`read_labels`, and the same errors are raised.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)

@@ -181,9 +181,8 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
     The first line is a header if a text in it stands above numbers or lists, or if a number in it
     stands above lists. The numbers 0, 1, 2, ... also form a header, because pandas writes them as
     names. The first line is not a header if it contains lists. The first line is also not a header
-    if it contains fractional, negative or repeated numbers, and no text that names ids. If these
-    rules decide nothing, the first line could be a header or a row of vectors, so an error is
-    raised.
+    if it contains fractional, negative or repeated numbers, and no text that names ids. If none of
+    the rules applies, the first line could be a header or a row of vectors, so an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

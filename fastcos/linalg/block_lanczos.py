@@ -78,7 +78,7 @@ class SVDProgress:
         self.add(0)
 
     def add(self, columns: int) -> None:
-        """Add `columns` to the count; report the count, and a total of at least the count."""
+        """Add `columns` to the count; report the count, and a total that is at least the count."""
         self._done += columns
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 

@@ -121,8 +121,8 @@ def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
 def _as_csr(name: str, X: Any) -> tuple[Any, Any, Any]:
     """Return X as the arrays indptr, indices and float data, without checking the indices.
 
-    If X has another format, this function first checks X for values that would crash the code of
-    SciPy, and then SciPy converts X to CSR.
+    If X does not have the format CSR, this function first checks X for values that would crash the
+    code of SciPy, and then SciPy converts X to CSR.
     """
     import scipy.sparse as sp
 

@@ -309,7 +309,7 @@ class SparseOperator(Operator):
         if values is None:
             values = np.broadcast_to(self.dtype.type(1), rows.shape)
         # SciPy would convert the row numbers to the type of indptr. Therefore indptr gets the
-        # narrowest type that can hold both its values and the row numbers.
+        # narrowest type that can hold both the values of indptr and the row numbers.
         indptr = indptr.astype(np.result_type(indices, np.min_scalar_type(-len(rows))), copy=False)
         return SparseOperator(sp.csr_array((values, rows, indptr), shape=(p, n)), self._n_threads)
 

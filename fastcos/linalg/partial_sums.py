@@ -19,7 +19,7 @@ from fastcos.kernels import sparse
 NNZ_PER_COLUMN = 48
 # If no part would have more than _LARGEST_PART non-zeros, there are at most this many parts.
 _MAX_PARTS = 64
-# The largest number of non-zeros of a part. The column numbers of such a part take 64 MB.
+# The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24
 # The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
 # million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).

@@ -368,8 +368,8 @@ class _ShardWriter:
 
     def add(self, X: sp.csr_array, user_ids: Ids) -> None:
         """Write X as the next shard; X is a canonical CSR matrix with one column per item."""
-        # indptr and indices get the same type. If their types differed, SciPy would convert (and
-        # thus copy) the array of the narrower type.
+        # indptr and indices get the same type. If the types of indptr and indices differed, SciPy
+        # would convert (and thus copy) the array of the narrower type.
         kind = np.int32 if max(X.shape[1], X.nnz) <= LARGEST_INT32 else np.int64
         indices = X.indices.astype(kind, copy=False)
         arrays = {"indptr": X.indptr.astype(kind), "indices": indices}

@@ -92,7 +92,7 @@ def start(dtype: str) -> None:
 
 
 def is_running(dtype: str) -> bool:
-    """Return whether a process that this process started is compiling kernels for a row type.
+    """Return whether a child of this process is compiling kernels for a row type.
 
     The call also prints a message on stderr about every compiling process that has failed since the
     last call; the processes of all row types are checked.
@@ -108,7 +108,7 @@ def is_running(dtype: str) -> bool:
 
 
 def is_running_elsewhere(dtype: str) -> bool:
-    """Return whether a process that another program started is compiling kernels for a row type."""
+    """Return whether a process of another program is compiling kernels for a row type."""
     directory = code_cache.cache_directory()
     if directory is None or not code_cache.is_writable():
         return False

@@ -55,7 +55,7 @@ _BASELINE = "#555555", "s"
 
 
 def similarity_image(items: Any, order: Any, *, pixels: int = _MAX_PIXELS) -> Floats:
-    """Return an image of the cosines between all pairs of items (p, k), in the given order (m,).
+    """Return an image of all cosines between the items (p, k), arranged in the given order (m,).
 
     The image has at most ``pixels`` rows and columns. A pixel is the mean cosine between two groups
     of consecutive items. The mean cosine of two groups is the dot product of their mean unit

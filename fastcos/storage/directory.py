@@ -180,7 +180,7 @@ def refuse_damage(path: PathLike) -> Iterator[None]:
 
 
 def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
-    """Return the field with this name; raise ValueError if its type is not kind.
+    """Return the field with this name; raise ValueError if its type is not `kind`.
 
     `kind` is one of the Python types to which JSON values are decoded.
     """

@@ -7,9 +7,9 @@ file when it releases the lock. If the holder is killed, the operating system re
 the lock file remains, and the next holder uses the same file.
 
 A record lock belongs to a process, so it does not exclude other threads of the same process. The
-process loses the lock as soon as it closes any descriptor of the lock file. Therefore this process
-also keeps a lock in memory for each directory. Only one thread of the process at a time holds the
-lock in memory, and only that thread opens the lock file.
+process loses the lock as soon as it closes any descriptor of the lock file. The file does not
+exclude other threads, so this process also keeps a lock in memory for each directory. Only one
+thread of the process at a time holds the lock in memory, and only that thread opens the lock file.
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
 issued. If a directory cannot be locked, its writers remove no file that another writer may need.
@@ -123,11 +123,12 @@ def lock_directory(
 
 @contextlib.contextmanager
 def brief_lock(directory: Path) -> Iterator[None]:
-    """Exclude other writers of a directory that cannot be locked, for a few milliseconds.
+    """For a few milliseconds, exclude other writers of a directory that cannot be locked.
 
     The lock is a file that this function creates and removes. A process that is killed within the
     with block leaves the file behind, so other processes ignore and remove a file that is older
-    than 30 s. Therefore the with block must take much less than 30 s.
+    than 30 s. If the with block took 30 s, other processes would remove the file, so the with block
+    must be much faster.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:
@@ -207,7 +208,7 @@ def _is_same(path: Path, descriptor: int) -> bool:
 
 
 def _holder(descriptor: int) -> str:
-    """Return the name of the lock's holder from the lock file, to which the holder has written it.
+    """Return the name of the lock's holder, which the holder has written to the lock file.
 
     If the file contains no name, the result is "another process".
     """

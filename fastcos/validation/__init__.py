@@ -267,12 +267,12 @@ def as_rows(
     """Return X as C-contiguous, finite, read-only rows (n, d), float32 or float64, n and d >= 1.
 
     By default, float16, bfloat16 and float8 are converted to float32, and integers and booleans are
-    converted to float64. If the argument dtype is np.float32 or np.float64, all rows get this type.
-    X is copied only if its memory order or its type must change. Rows of uint8 raise TypeError,
-    because sentence-transformers and FAISS pack eight bits into one uint8 number. `or_vector` says
-    whether a vector (d,) is accepted as one row. With is_measured=True, the function does not look
-    for NaN and infinity in float32 rows, because the caller will recognise these values by the
-    norms of the rows.
+    converted to float64. If the argument `dtype` is np.float32 or np.float64, all rows are
+    converted to this type. X is copied only if its memory order or its type must change. Rows of
+    uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
+    number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
+    the function does not look for NaN and infinity in float32 rows, because the caller will
+    recognise these values by the norms of the rows.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:
@@ -369,7 +369,7 @@ def check_length(name: str, rows: Rows, length: int, of: str) -> None:
 def check_enough(name: str, count: int, minimum: int, unit: str) -> int:
     """Return count; raise ValueError if it is below minimum.
 
-    count is the size of the argument, and unit is the noun for what it counts, such as "rows".
+    `count` is the size of the argument, and `unit` is a noun for what is counted, such as "rows".
     """
     if count < minimum:
         raise ValueError(f"{name} must have at least {minimum} {unit}, got {count}")

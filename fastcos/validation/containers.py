@@ -3,9 +3,10 @@
 Every public function that accepts rows converts them with this module. A value that cannot be
 converted exactly, or that could be read in two ways, raises an error that names the call to use
 instead. To recognise tensors of PyTorch, pyarrow data, sparse matrices and masked arrays, this
-module looks for their library in ``sys.modules``. It does not import the library, because a caller
-that has a value of the library has already imported the library. Objects of other libraries are
-read by the interfaces that they offer: ``__array__``, Arrow's C data interface, or DLPack.
+module looks for their library in ``sys.modules``. This module does not import the library, because
+a caller that has a value of the library has already imported the library. Objects of other
+libraries are read by the interfaces that they offer: ``__array__``, Arrow's C data interface, or
+DLPack.
 """
 
 import contextlib
@@ -199,7 +200,7 @@ def _as_numpy(name: str, values: Any) -> Array:
 
 
 def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    """Raise ValueError if a row differs from row 0 in shape; shapes holds the shape of each row."""
+    """Raise ValueError if a row differs from row 0 in shape; `shapes` holds the shapes."""
     if all(len(shape) == 1 for shape in shapes):
         _common_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
