@@ -3,7 +3,7 @@
 The inputs are files that every worker can read under the same path. A task receives a path and a
 range of rows, maps these rows into memory, and returns small arrays. No data set is ever sent to a
 worker, so no data is lost if a worker dies. The sizes of the tasks depend only on the size of the
-data. The results of the tasks are combined in a tree, which is the same for any number of workers::
+data. The results of the tasks are combined in a tree that is the same for any number of workers::
 
     top_k            a task per block of queries and range of items -> best k of each task, merged
                      in a tree -> Checkpoint
@@ -74,8 +74,8 @@ MIN_ITEMS = 1 << 19
 # The largest number of tasks, because the scheduler of Dask takes about 1 ms per task.
 MAX_TASKS = 1 << 15
 
-# Load the evaluator of a comparison, which contains the data and the models, from a file. Each
-# worker keeps the last evaluator in memory for its next tasks.
+# Load the evaluator of a comparison from a file. The evaluator contains the data and the models.
+# Each worker keeps the last evaluator in memory for its next tasks.
 _load = functools.lru_cache(maxsize=1)(joblib.load)
 Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
 # The share of a worker's memory limit that the tasks running on it may use together. The rest of

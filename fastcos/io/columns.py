@@ -6,7 +6,7 @@ a Parquet file is read as the number 12. All cells of a column, and not only the
 its kind:
 
 numbers
-    Every cell is a finite decimal number, or every cell is true or false, which stand for 1 and 0.
+    Every cell is a finite decimal number, or every cell is true (for 1) or false (for 0).
 lists
     Every cell is a list of numbers; in CSV, a list is written as JSON, such as ``"[0.5, 1]"``.
 texts
@@ -293,7 +293,7 @@ def check_row_numbers(
 
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
-    number. The file may also be a larger catalogue, whose ids contain all row numbers. If
+    number. The file may also be a larger catalogue, if its ids include all row numbers. If
     `file_ids` contains most row numbers but not 0, the file may count rows from 1, so the function
     issues a warning. `hint` explains how to pass ids.
     """

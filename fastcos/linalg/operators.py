@@ -242,8 +242,8 @@ class Workspace:
 class SparseOperator(Operator):
     """Computes the products of a sparse matrix X, which is a canonical CSR array.
 
-    A row of X A is summed in the order of the non-zeros of the corresponding row of X. The products
-    X'Y and X'(X Q) are sums over all rows, which are divided into parts
+    A row of X A is summed in the order of the non-zeros of the corresponding row of X. To compute
+    X'Y and X'(X Q), which are sums over all rows, the rows are divided into parts
     (:mod:`fastcos.linalg.partial_sums`). If there is only one part, there are two ways to compute
     the product, which give the same bits: every thread sums different columns of the product, or
     the operator computes the transpose X' and multiplies row by row.

@@ -301,7 +301,7 @@ def _are_finite(rows: Rows) -> bool:
 
 
 def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[Any]:
-    """Return X as an array (n, d) of real numbers, n and d >= 1, which may be NaN or infinite."""
+    """Return X as an array (n, d) of real numbers, n and d >= 1; NaN and infinity are allowed."""
     array = X if is_float_array(X) else containers.as_array(name, X)
     if or_vector and array.ndim == 1:
         array = array[np.newaxis]

@@ -81,7 +81,7 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
      "sentence": "D = P^-1: the weight of each dimension is the norm of this dimension for the "
      "users."},
 )  # fmt: skip
-# Explanations on both pages, which a reader can unfold.
+# Explanations that a reader can unfold, on both pages.
 _METHOD = (
     "The query metric of two items is the correlation of their predicted scores over all users. No "
     "D changes the query metric.",
