@@ -39,15 +39,15 @@ class CostModel:
     max_neighbor_share: float = 1 / 8
     # Packing a row takes as long as computing this many float64 scores of the row.
     scores_per_packed_row: int = 7
-    # Tiles search rows without packing them (the method unpacked) if the number of queries is
+    # Tiles search rows without packing them (the method "unpacked") if the number of queries is
     # in this range. With fewer than min_queries_unpacked queries, the time to read the rows from
     # memory dominates, whether they are packed or not. With more than max_queries_unpacked queries,
     # packing saves more time than it takes.
     min_queries_unpacked: int = 4
     max_queries_unpacked: int = 128
-    # The method unpacked is used only for searches with at least this many multiply-adds. A smaller
-    # search takes less than 10 ms with another method, so compiling the kernel of the method
-    # unpacked for it would not pay off.
+    # The method "unpacked" is used only for searches with at least this number of multiply-adds. A
+    # smaller search takes less than 10 ms with another method, so compiling the kernel of the
+    # method "unpacked" for a smaller search would not pay off.
     min_work_unpacked: int = 2**28
     # Computing the float64 score of a row takes as long as comparing this many rows with one query
     # by tiles. For rows of 384 float32 columns, the number is 7 if the scored row is in a cache,
@@ -117,10 +117,10 @@ class CostModel:
     # makes the planner prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides only the queries among the threads if there are at most
-    # max_threads_without_ranges threads. A search with more threads also divides the rows into
-    # ranges, if the estimated time with ranges is less than max_share_of_time_in_ranges times the
-    # estimated time without ranges. Ranges are used only if they save much time, because each range
-    # collects its own candidates.
+    # max_threads_without_ranges threads. With more than max_threads_without_ranges threads, the
+    # search also divides the rows into ranges if this reduces the estimated time to less than
+    # max_share_of_time_in_ranges times the estimated time without ranges. Ranges are used only if
+    # they save much time, because each range collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. A further pass, in which
@@ -148,14 +148,14 @@ class CostModel:
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
     min_capacity: int = 1024
-    # The first threshold of a query is a score that probably at least k rows reach. To estimate the
-    # first threshold, the best score of each panel in a sample is computed. The first threshold is
-    # the score that has a certain rank among the best scores of the sampled panels. To compute the
-    # rank, let N be the number of the k best rows that are in the sample: the rank is the expected
-    # value of N plus threshold_deviations standard deviations of N. A first threshold of this rank
-    # is too high for only one query in a hundred. If the first threshold of a query is too high, a
-    # block search repeats the search of the query, and a search that compares the query by itself
-    # repeats only one step (``task_grid.guess_rank``).
+    # The first threshold of a query is a score that at least k rows will probably reach. To
+    # estimate the first threshold, the best score of each panel in a sample is computed. The first
+    # threshold is the score that has a certain rank among the best scores of the sampled panels. To
+    # compute the rank, let N be the number of the k best rows that are in the sample: the rank is
+    # the expected value of N plus threshold_deviations standard deviations of N. A first threshold
+    # of this rank is too high for only one query in a hundred. If the first threshold of a query is
+    # too high, a block search repeats the whole search of the query. A search that compares queries
+    # one by one repeats only one step (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one of every max_sample_stride panels is in the sample.
     max_sample_stride: int = 16

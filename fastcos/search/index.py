@@ -253,9 +253,8 @@ class SimilarityIndex:
         items : array_like (new, d)
             The new rows, whose type may differ from the type of the rows in the index.
         ids : array_like (new,), int64 or str, of the same type as the ids of the index
-            The ids of the new items, none of which may be in the index. If the ids of all other
-            items are their positions, the default is that the ids of the new items are their
-            positions, too.
+            The ids of the new items, none of which may be in the index. If the id of every other
+            item is its position, the default id of a new item is its position, too.
         groups : array_like (new,), int64 or str, of the same type as the groups of the index
             The group of each item. This argument is required if the index has groups.
 

@@ -48,7 +48,8 @@ Fields = dict[str, Any]
 _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
 # The smallest scale of a panel that is accepted, in codes per unit. The norms of packed rows are at
 # most 1, and float32 panels have a scale of 1. If a damaged file contained a far smaller scale, the
-# padding of a tile would reach a threshold, and a kernel would write it past the end of a buffer.
+# padding of a tile would reach a threshold, and a kernel would write this padding past the end of a
+# buffer.
 _MIN_SCALE = 0.5
 # An entry of the saved layout which says that all words of a packed item are adjacent. Older
 # versions of fastcos do not know a layout with the entry _BY_ITEM, so they pack the rows again and

@@ -148,7 +148,7 @@ def _block_candidates(
     kth_lower: Floats,
     dtype: str,
 ) -> _Candidates | None:
-    """Return the pairs of a query and an item of the block that may be among the best.
+    """Return the pairs of a query and an item in this block that may be among the query's best.
 
     kth_lower (n,) contains a lower bound on the k-th best score of each query so far, and is
     updated. If dtype is float32 and a norm is outside of the range that is safe for products in

@@ -32,8 +32,9 @@ _TILE_REGISTERS = validation.read_only(tiles.configuration())
 _NO_SHIFT = validation.read_only(np.zeros(0))
 # Packed rows are already scaled, so their tile scores need no scaling.
 _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
-# The smallest and the largest norm of rows that are safe for products in float32. The products of
-# such rows do not overflow, and underflow adds less than a tenth of the bound on rounding errors.
+# The smallest and the largest norm of rows that are safe for products in float32. Between these two
+# norms, products do not overflow, and underflow adds less than a tenth of the bound on rounding
+# errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
 # rows). The directions of the first sample are compared with each other by 128^2 products, which

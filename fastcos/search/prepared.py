@@ -27,7 +27,7 @@ A search whose launches are stored needs only ``PreparedSearches.search`` and th
 follow it in the code. The four methods check that a launch can read the queries, find the stored
 launches, run them, and convert their results. ``_find_or_plan`` and the code after it run in only
 three cases: no launches are stored for the number of queries and k, the stored launches are
-outdated, or the call has a mask or a number of threads.
+outdated, or the call passes a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
@@ -97,8 +97,8 @@ class PreparedSearches:
         launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # In a search of many items, the launches depend on the number of threads or on the
-            # memory. The key of such a search therefore contains both numbers as well, and only
-            # _find_or_plan looks up this longer key.
+            # memory. The key of these launches contains the options, and only _find_or_plan looks
+            # up a key that contains options.
             launches = self._find_or_plan(len(query_rows), k, as_options(n_threads, None), allowed)
         if launches is _NOT_PREPARABLE:
             return None

@@ -267,7 +267,8 @@ def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> A
     panels[:, :p] = V
     axes_float64 = panels[:, :p].astype(np.float64)
     with blas_lock():
-        # eps must be at least the spectral norm of V'V - I, which the Frobenius norm bounds.
+        # eps must be at least the spectral norm of V'V - I. The Frobenius norm is never smaller
+        # than the spectral norm.
         eps = float(np.linalg.norm(axes_float64.T @ axes_float64 - np.eye(p))) + 1e-12
     run = min(depth, projection.RUN) + depth // projection.RUN + 9
     rho = 1.1 * math.sqrt(p) * run * 2.0**-24
@@ -298,7 +299,7 @@ def rotated(axes: Floats32) -> Floats32:
     """Return the axes (d, p) after a random rotation within the subspace that they span.
 
     Along principal axes, the first coordinates of a row would be much larger than the others, so
-    its int8 codes would have larger rounding errors.
+    the int8 codes of the row would have larger rounding errors.
     """
     p = axes.shape[1]
     rng = np.random.default_rng(_SEED + p)

@@ -142,8 +142,8 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # A candidate whose score equals the upper bound is counted as well. A missing item with the
-    # same score may have a lower item number than the candidate, and would then rank above it.
+    # A candidate whose score equals the upper bound is counted as well. An item outside of the
+    # candidates that has the same score and a lower item number ranks above the candidate.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

@@ -29,7 +29,7 @@ Values = Any  # a float for one pair, an array (n,) of float64 for n pairs
 # 20 %.
 CONDITION = 1.2
 # The largest condition number that is accepted. The weights of the dimensions in a cosine can be as
-# large as the square of the condition number, and for larger weights, float64 sums would not be
+# large as the square of the condition number. For weights above 1e30, float64 sums would not be
 # precise enough.
 LARGEST_CONDITION = 1e15
 

@@ -57,8 +57,8 @@ class ScaledSimilarity(_MeanNorm):
 
     Pitfalls: the value is unbounded. The items of a query are ranked by α cosine + (1 - α) |y| / m,
     so popular items are favoured if they have large norms. In the article by You, the norms are not
-    divided by m, so the measure depends on the units of the norms. To rank items as the article
-    does with the weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You arXiv:2504.16318.
+    divided by m, so the measure depends on the units of the norms. To rank items as the article by
+    You does with a weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You arXiv:2504.16318.
 
     Parameters
     ----------

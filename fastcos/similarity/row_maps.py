@@ -16,8 +16,8 @@ from fastcos import parallel, validation
 from fastcos.kernels import row_transforms
 from fastcos.validation import Floats, Integers, Rows
 
-# Number of multiplications in one task of a thread, so many that starting a task takes much less
-# time.
+# Number of multiplications in one task of a thread. Starting a task takes much less time than this
+# number of multiplications.
 _WORK_PER_BLOCK = 1_000_000
 # Largest number of rows in a task, so small that the copies of the rows stay in the cache.
 _MAX_ROWS = 2048
