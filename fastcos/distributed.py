@@ -124,9 +124,9 @@ def top_k(
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
         The memory in MiB that one task may use. The memory per thread of a worker is its memory
-        limit divided by the number of its threads. The largest allowed value is half of the memory
-        per thread of the worker for which this memory is smallest. The default is the setting
-        ``working_memory``, or the largest allowed value if the setting exceeds it.
+        limit divided by the number of its threads. The largest allowed value is half of the
+        smallest memory per thread among the workers. The default is the setting ``working_memory``,
+        or the largest allowed value if the setting exceeds it.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.

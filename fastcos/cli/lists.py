@@ -188,7 +188,7 @@ def read_names(
 
 
 def rows_to_show(args: argparse.Namespace, ids: Any) -> Any:
-    """Return the positions in ids of the ids of --show, in the order of --show."""
+    """Return the position in `ids` of each id in --show, in the order of --show."""
     rows = positions_in(ids, np.array(args.show))
     if (rows < 0).any():
         text = args.show[rows.argmin()]

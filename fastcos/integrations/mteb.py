@@ -16,8 +16,8 @@ class FastcosSearchIndex:
     Parameters
     ----------
     measure : str or Measure
-        The similarity of the model, as in :func:`fastcos.top_k`; it must have the capability
-        ``append``.
+        The similarity of the model, as in :func:`fastcos.top_k`; the measure must have the
+        capability ``append``.
 
     Examples
     --------

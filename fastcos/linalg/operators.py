@@ -578,8 +578,8 @@ def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
     """Return an array for X A, and whether the kernel writes to it with non-temporal stores.
 
     Non-temporal stores, which bypass the caches, are not used for newly allocated memory. The
-    operating system has just cleared the pages of such memory, so these pages are already in the
-    caches.
+    operating system has just cleared the pages of newly allocated memory, so these pages are
+    already in the caches.
     """
     Y, is_used = buffer_pool.empty_or_used((n_rows, A.shape[1]), A.dtype)
     return Y, is_used and A.shape[1] % 64 == 0 and Y.nbytes >= STREAMED_BYTES

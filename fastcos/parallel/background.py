@@ -55,7 +55,8 @@ failures: dict[str, str] = {}
 def start(dtype: str) -> None:
     """Start a process that compiles the search kernels for a row type, and announce it on stderr.
 
-    Nothing happens if a process that compiles these kernels is running or has failed before.
+    If a process that compiles these kernels is already running, or has failed before, nothing
+    happens.
     """
     if dtype in _children or dtype in failures:
         return
