@@ -101,7 +101,7 @@ def _fewer_collections():
 
 def _check_address_space():
     """Raise MemoryError if too little of the address-space limit is left for LLVM to compile."""
-    with contextlib.suppress(ImportError, OSError):  # Windows has no limits, and macOS has no /proc
+    with contextlib.suppress(ImportError, OSError):  # no `resource` on Windows, no /proc on macOS
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)

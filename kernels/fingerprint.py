@@ -115,7 +115,8 @@ def _text(value):
         return f"{value.dtype} {value.shape} {value.tobytes().hex()}"
     if isinstance(value, (types.ModuleType, types.FunctionType, type)):
         return f"{getattr(value, '__module__', '')}.{value.__name__}"
-    if type(value).__module__.startswith(_PACKAGE):  # stands for a module that is not imported yet
+    # An object whose class is in this package stands for a module that is not imported yet.
+    if type(value).__module__.startswith(_PACKAGE):
         return type(value).__name__
     text = repr(value)
     return type(value).__name__ if " at 0x" in text else text

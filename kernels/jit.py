@@ -233,7 +233,7 @@ class Kernel:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.dispatcher, name)  # compile, overloads, inspect_asm, ...
+        return getattr(self.dispatcher, name)  # for example, overloads or inspect_asm
 
     def __reduce__(self):
         return self.__qualname__  # a kernel is pickled by its name, as functions are

@@ -319,7 +319,8 @@ class _InnerCache(_Cache):
     """A cache of the intermediate code of one function, for kernels that call the function."""
 
     def _reduce(self, compiled):
-        compiled.fndesc.typemap = compiled.fndesc.calltypes = None  # large and not needed
+        # typemap and calltypes are large, and they are not needed after the compilation.
+        compiled.fndesc.typemap = compiled.fndesc.calltypes = None
         return compiled.library.name, bitcode_of(compiled), compiled.fndesc, compiled.signature
 
     def _rebuild(self, target_context, content):

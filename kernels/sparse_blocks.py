@@ -25,7 +25,7 @@ from .tiles import aligned_empty
 # The possible numbers of columns of a panel.
 WIDTHS = (64, 32, 16)
 # The number of rows of a block. The product of a block and a panel of 64 float32 columns or of 32
-# float64 columns takes 512 KiB, which fit in a second-level cache.
+# float64 columns takes 512 KiB and fits in a second-level cache.
 ROWS = 2048
 
 _add_64, _add_32, _add_16 = map(bounded_row_sum, WIDTHS)

@@ -78,8 +78,8 @@ from .tiles import numbers_below
 # thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # An unproved threshold is rounded up by this share of SLACK. A shared threshold was rounded down by
-# the whole of SLACK (_lowered) when another task proved it. Even if the shared threshold is then
-# rounded up by the share, it does not exceed the k-th best score.
+# the whole of SLACK (_lowered) when another task proved it, so it does not exceed the k-th best
+# score even after it has been rounded up.
 _ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.
@@ -325,8 +325,8 @@ def _score_front(metric_type, i, query, n_front, queries, items, block, candidat
 def _tighten(metric_type, i, query, queries, items, block, candidates, scratch):
     """Make room in the full buffer of query i: raise tau, and drop candidates below tau."""
     n_front = _best_to_front(i, query, queries, items, block, candidates, scratch, 0)
-    # The function _score_front is called in only one place, inside a loop. If there were a second
-    # call of _score_front, LLVM would inline it.
+    # The function _score_front is called in only one place, inside a loop, because LLVM would
+    # inline a second call of _score_front.
     while True:
         _score_front(metric_type, i, query, n_front, queries, items, block, candidates, scratch)
         _keep_reaching(n_front, i, items, block, candidates, scratch)

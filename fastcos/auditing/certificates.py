@@ -23,7 +23,8 @@ from fastcos.validation import Floats, Integers
 
 # To prove that a neighbour stays nearer than a competing item, a certificate examines the range of
 # the ratio of their norms. A certificate halves each piece of the range that it cannot decide, at
-# most DEPTH times. All 2^DEPTH pieces are examined only for condition numbers near the radius.
+# most DEPTH times. A certificate examines all 2^DEPTH pieces only if the condition number is near
+# the radius.
 DEPTH = 6
 # If a list of competing items does not decide an edge, the edge is examined again with a list that
 # is _GROWTH times as long.

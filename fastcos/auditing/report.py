@@ -28,8 +28,9 @@ _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
 )
-# For each form in which the Gram matrices of users and items are equal: a description of the form,
-# and the kind of training without weight decay that ends in this form.
+# This dictionary maps each form in which the Gram matrices of users and items are equal to two
+# texts: a description of the form, and the kind of training (without weight decay) that ends in the
+# form.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",

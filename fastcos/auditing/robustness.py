@@ -36,7 +36,7 @@ def robustness_curve(
     # condition number only if its certified radius is larger than this condition number. Each entry
     # of ``levels`` is therefore slightly larger than the condition number at the same index. An
     # edge counts as removed at a condition number if the radius of an attack is at most this
-    # condition number, so the attacks use the condition numbers themselves.
+    # condition number. The attacks therefore try exactly the numbers in ``conditions``.
     levels = validation.read_only(conditions * (1 + 1e-12))
     certain = np.maximum(certificates.rescaling_radii(sample, k, levels), linear[sample.rows])
     competing = attacks.nearest_and_competing(sample, k)

@@ -54,7 +54,7 @@ def machine_properties() -> dict[str, Any]:
         "versions": provenance.versions(),
         "processor": cpu.name(),
         "cores": os.cpu_count(),
-        "cores_allowed": config.count_cpus(),  # respects the CPU affinity and the cgroup quota
+        "cores_allowed": config.count_cpus(),  # limited by the CPU affinity and the cgroup quota
         "threads": settings.n_threads,
         "backend": settings.backend,
         "instruction_set": settings.isa,

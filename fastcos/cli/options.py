@@ -281,8 +281,9 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
             member=args.label_member,
         )
     except ValueError as error:
-        # Without this replacement, `main` would report errors of the arguments `item` and `member`
-        # as errors of --item and --member, but these are the options for the interactions.
+        # Errors of the arguments `item` and `member` must name --label-item and --label-member.
+        # Without the replacement below, `main` would name --item and --member, which are options
+        # for the interactions.
         message = re.sub(r"^(column|item|name|member)(?= must)", r"--label-\1", str(error))
         error.args = (message,)
         raise

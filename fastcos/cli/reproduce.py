@@ -106,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
         paths, document = write_comparison(
             comparison, folder, stem="figure1", parameters=parameters, every=args.all
         )
-        if "dropout" in comparison.models:  # A model of Eq. 2 leaves no D to change on a page.
+        # The page lets its reader change the rescaling D, but a model of Eq. 2 determines D.
+        if "dropout" in comparison.models:
             page = figure_page(comparison, X, provenance=provenance.provenance(parameters))
             io.write_text(folder / "figure1.html", page)
             paths.insert(0, folder / "figure1.html")

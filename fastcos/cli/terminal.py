@@ -28,8 +28,8 @@ WIDTH_OF_FILES = 160
 # A text with more than _TEXT characters, and a heading with more than _HEADING characters, may be
 # wrapped.
 _TEXT, _HEADING = 14, 12
-# The page that explains the next steps after an audit or a comparison. A wheel does not contain
-# this page.
+# The page of the documentation that explains the next steps after an audit or a comparison. The
+# file exists only in a source checkout, because a wheel does not contain the documentation.
 DECISION_PAGE = Path(__file__).parents[2] / "docs" / "howto" / "decide.md"
 # Seconds between two lines of progress if stderr is not a terminal.
 SECONDS_PER_LINE = 10.0

@@ -43,8 +43,8 @@ examples:
   fastcos warmup
   FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup --portable"""
 DTYPES = ("float32", "float64")
-# Processor time in seconds that all jobs take for one processor or tier. The command uses this
-# number to estimate its run time.
+# The processor time in seconds in which all jobs together compile the kernels for one processor, or
+# for one tier of processors. The command estimates its run time from this number.
 _PROCESSOR_SECONDS = 180
 
 
@@ -228,7 +228,8 @@ def _bits() -> None:
 
 
 def _sparse_search(dtype: str) -> None:
-    for value in (1, 2, 0.5):  # There are kernels for ones, for whole numbers and for fractions.
+    # Matrices of ones, of whole numbers and of fractions are searched by different kernels.
+    for value in (1, 2, 0.5):
         X = value * _interactions(dtype)
         for measure in ("cosine", "dot"):
             top_k(X, k=5, measure=measure)
@@ -252,7 +253,7 @@ def _index() -> None:
 
 
 def _narrow_index(kind: str) -> None:
-    if kind == "bfloat16":  # Without ml_dtypes, there can be no rows of this type.
+    if kind == "bfloat16":  # Without ml_dtypes, NumPy has no bfloat16.
         if importlib.util.find_spec("ml_dtypes") is None:
             return
         import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy
@@ -279,7 +280,8 @@ def _measures(dtype: str) -> None:
     if dtype == "float32":
         top_k(large[:64], large, 5, measure="recos")
         for name in list_measures():
-            with contextlib.suppress(TypeError, ValueError):  # Some measures need more than rows.
+            # A measure that requires other data besides the rows raises an error.
+            with contextlib.suppress(TypeError, ValueError):
                 top_k(_vectors(dtype), k=5, measure=name)
 
 
@@ -294,7 +296,7 @@ def _fit() -> None:
         table.write_text("user,item,rating\n" + "".join(lines))
         LinearMF(8).fit(ingest_interactions(table, Path(folder) / "shards"))
     LinearMF(8).fit(X.tocsr())
-    for dtype in DTYPES:  # The kernels for ones do not read the data array.
+    for dtype in DTYPES:  # The kernels for matrices of ones do not read the data array.
         X = _interactions(dtype)
         LinearMF(4).fit(X[:80, :30]), LinearMF(4).fit(X).user_embeddings(X)
     CosineMF(4, random_state=0).fit(_interactions())

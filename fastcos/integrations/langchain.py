@@ -26,8 +26,8 @@ from fastcos.similarity.base import Measure, get_measure
 from fastcos.storage.atomic_files import write_text
 from fastcos.validation import as_real
 
-# A function that returns True for the documents that a search may find, or the conditions of
-# MetadataIndex.find on their metadata.
+# A search finds only documents for which this function returns True, or whose metadata meet these
+# conditions (see MetadataIndex.find).
 Filter = Callable[[Document], bool] | Mapping[str, Any]
 _INDEX, _DOCUMENTS = "index", "documents.jsonl"
 

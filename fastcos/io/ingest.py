@@ -26,8 +26,8 @@ from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError, PathLike, check_new_directory, temporary_directory
 from fastcos.validation import Integers, as_choice, as_count, as_path
 
-# The value "error" of read_interactions is missing here, because duplicates are detected only after
-# a part of the shards has been written.
+# Unlike read_interactions, ingest_interactions does not accept duplicates="error", because
+# duplicates are detected only after a part of the shards has been written.
 _DUPLICATES = ("sum", "last", "max")
 # Number of records of the temporary file that are sorted at a time. 2^20 records take 16 MiB.
 RECORDS_PER_BLOCK = 1 << 20

@@ -29,7 +29,7 @@ class _ArrowFile:
         source = arrow.memory_map(str(path))
         try:
             self._table = arrow.ipc.open_file(source).read_all()
-        except arrow.ArrowInvalid:  # The file is a stream, as the datasets of Hugging Face write.
+        except arrow.ArrowInvalid:  # Datasets of Hugging Face are Arrow streams.
             source.seek(0)
             self._table = arrow.ipc.open_stream(source).read_all()
         self.schema_arrow = self._table.schema

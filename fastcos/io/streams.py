@@ -40,7 +40,7 @@ DAMAGE = (
     EOFError,
     zlib.error,
     zipfile.BadZipFile,
-    OSError,  # gzip, bzip2 and seeking raise OSError; the file itself has already been opened.
+    OSError,  # raised by gzip, bz2 and seek; opening the file has already succeeded
     lzma.LZMAError,
     NotImplementedError,
     RuntimeError,

@@ -435,7 +435,7 @@ def _has_vector_columns(path: Path) -> bool:
                 for name, cells in zip(table.names, all_cells, strict=True):
                     columns[name] = Column(name)
                     columns[name].add(cells, lines)
-    except FastcosFormatError:  # read_interactions will raise the same error.
+    except FastcosFormatError:  # read_interactions reads the file next and raises this error again
         return False
     kinds = [column.kind for column in columns.values()]
     is_wide = kinds.count("numbers") >= _MIN_NUMBER_COLUMNS and not names_pairs([*columns])

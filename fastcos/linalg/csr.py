@@ -180,7 +180,7 @@ def _coordinates(name: str, X: Any) -> sp.coo_array:
 
     try:
         X = X.tocoo()
-    except (ValueError, TypeError, IndexError) as error:  # raised by a malformed dictionary of keys
+    except (ValueError, TypeError, IndexError) as error:  # for a dok_array with malformed keys
         raise ValueError(f"{name} must be a valid sparse matrix, got: {error}") from None
     for field, coordinates, size in zip(("row", "col"), X.coords, X.shape, strict=True):
         if len(coordinates) != len(X.data):

@@ -595,7 +595,7 @@ def kernel_arrays(X: sp.csr_array) -> Any:
 
 def _are_ones(data: Matrix) -> bool:
     """Return whether all values are 1; reading stops after the first chunk with another value."""
-    if data.strides == (0,):  # shards of ones repeat a single value
+    if data.strides == (0,):  # the array repeats a single stored value
         data = data[:1]
     return all((data[first : first + 2**15] == 1).all() for first in range(0, len(data), 2**15))
 

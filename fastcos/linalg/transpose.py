@@ -35,8 +35,8 @@ def transposed(
     n, nnz = len(indptr) - 1, int(indptr[-1])
     read_only = validation.read_only
     indptr, indices, data = read_only(indptr), read_only(indices), read_only(data)
-    # The number of threads may determine the parts, because the result does not depend on the
-    # parts.
+    # The number of parts may depend on the number of threads, because the result does not depend on
+    # the parts.
     threads = config.n_threads() if n_threads is None else n_threads
     parts = max(1, min(threads, nnz // max(_NNZ_PER_PART, _NNZ_PER_COLUMN * n_columns)))
     rows = parallel.work_blocks(indptr, -(-(nnz + n) // parts))

@@ -45,10 +45,11 @@ class _Child(NamedTuple):
     parent: int
 
 
-# The process that compiles the search kernels for a row type, by the name of the type.
+# This dictionary maps the name of a row type to the process that compiles the search kernels for
+# this type.
 _children: dict[str, _Child] = {}
-# The reason why no other process can compile the search kernels for a row type, by the name of the
-# type.
+# This dictionary maps the name of a row type to the reason why no other process can compile the
+# search kernels for this type.
 failures: dict[str, str] = {}
 
 

@@ -27,8 +27,8 @@ _state = _State()
 # first lock, so that only one such call runs at a time. Without the first lock, two calls that
 # start the threads of OpenBLAS at the same time after a fork would hang. The first lock costs
 # hardly any time, because OpenBLAS runs calls with several threads one after the other in any case.
-# A call that is limited to one BLAS thread holds one of the other locks. The id of the calling
-# thread selects the lock, so that calls with one BLAS thread rarely wait for each other.
+# A call that is limited to one BLAS thread holds one of the locks after the first. The id of the
+# calling thread selects this lock, so that calls with one BLAS thread rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 
@@ -57,8 +57,8 @@ def _after_fork() -> None:
 
 def _after_fork_in_child() -> None:
     # A forked child has only the thread that called fork. If another thread of the parent held the
-    # lock of the state, the lock would never be released in the child. If another thread had
-    # limited BLAS, the limit would never be lifted.
+    # lock of the state, the lock would never be released in the child. If another thread of the
+    # parent had limited the threads of BLAS, this limit would never be lifted in the child.
     global _state
     previous, _state = _state, _State()
     if previous.owner is threading.current_thread():

@@ -80,7 +80,7 @@ def as_mapped_rows(
     if is_on_disk(X):
         is_unchanged = on_disk and X.ndim > 1
     else:
-        if isinstance(X, np.memmap):  # a copy of a map, which is in memory
+        if isinstance(X, np.memmap):  # an in-memory copy of a memory map
             X = X.view(np.ndarray)
         X = validation.as_shared_array(X) if narrow and not validation.is_float_array(X) else X
         is_unchanged = narrow and is_narrow(X)

@@ -103,7 +103,8 @@ class _State:
 
     def __init__(self, *, is_forked: bool = False) -> None:
         self.lock, self.writer_lock = threading.Lock(), threading.RLock()
-        # The threads of the pool take tasks from this queue. A thread that takes None ends.
+        # The threads of the pool take tasks from this queue. A thread ends when it takes None from
+        # the queue.
         self.tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.n_threads = 0
         self.places = _Places()

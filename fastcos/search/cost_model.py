@@ -175,7 +175,8 @@ class CostModel:
     # compared with the query only for the remaining rows.
 
     # The number of axes onto which rows are projected: None stands for the number that a sample of
-    # the rows suggests, and 0 for no projection. Tests and benchmarks set other numbers of axes.
+    # the rows suggests, and 0 for no projection. Tests and benchmarks also set fixed numbers of
+    # axes.
     projected_columns: int | None = None
     # Rows are projected only if there are at least this many rows and columns. For fewer rows or
     # columns, drawing the sample of rows would take longer than the projection saves.

@@ -170,8 +170,8 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # The content that a running or interrupted save gives the directory, and the header fields
-        # by which a finished save is recognised; None if no save is running or was interrupted.
+        # If a save is running or was interrupted: the content that the save gives the directory,
+        # and the header fields that show whether the save was completed. Otherwise None.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:

@@ -51,9 +51,9 @@ _INTEGER_TYPES, _ROW_TYPES = "ilq", "fdbhH"
 # padding of a tile would reach a threshold, and a kernel would write this padding past the end of a
 # buffer.
 _MIN_SCALE = 0.5
-# An entry of the saved layout which says that all words of a packed item are adjacent. Older
-# versions of fastcos do not know a layout with the entry _BY_ITEM, so they pack the rows again and
-# do not misread the packed items.
+# This entry of the saved layout says that all words of a packed item are adjacent. Older versions
+# of fastcos do not know a layout with the entry _BY_ITEM, so they pack the rows again and do not
+# misread the packed items.
 _BY_ITEM = "by item"
 # Up to this k, searches use a projection that was saved without its array largest_k.
 _DEFAULT_LARGEST_K = validation.read_only(np.full(2, 10, np.float32))

@@ -39,7 +39,8 @@ _SMALL_PART = 4096
 # kernels read, these arrays have the same names, except for the array "order".
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
 _RENAMED_FIELDS = {"order": "row_of_slot"}
-# In a directory, the array NAME of a projection is called prefix_NAME, except for these arrays.
+# In a directory, the array NAME of a projection is called prefix_NAME. This dictionary contains the
+# exceptions.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
 # When this many parts have sizes in the same range, they are merged into one part. The upper end of
 # a range of sizes is this many times its lower end.
@@ -311,7 +312,7 @@ def concatenated(
 
 def _concatenated_rows(matrices: Sequence[Any]) -> Any:
     """Concatenate matrices of rows; if their types differ, low-precision rows become float32."""
-    if len({rows.dtype for rows in matrices}) > 1:  # float16 and bfloat16 share no NumPy type
+    if len({rows.dtype for rows in matrices}) > 1:  # no NumPy type combines float16 and bfloat16
         matrices = [memmap.read_rows("items", rows, 0, len(rows)) for rows in matrices]
     return validation.read_only(np.concatenate(matrices))
 

@@ -597,8 +597,8 @@ def _plan_packed(
     # would save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
     # The condition ``is_scanned`` and the last ``elif`` below ensure that packed rows are scanned
-    # only if k is at most an eighth (max_neighbor_share) of the allowed rows, either of this
-    # segment or of all segments together. Each query therefore finds k rows, and ``prepared``
+    # only if k is at most an eighth (max_neighbor_share) of the number of allowed rows, in this
+    # segment or in all segments together. Each query therefore finds k rows, and ``prepared``
     # relies on finding k rows.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
@@ -671,9 +671,8 @@ def _plan_few(
     # The bytes that ``search_few_queries`` allocates for each panel, and for the best rows.
     of_panel, of_best = 4.0 * (PANEL + 1) * n, 24.0 * (2 * k + 256)
     useful = useful_threads(layout, n, n_panels, costs)
-    # Because of the factor 2, the products of all threads take at most half of the working memory.
-    # The rest of the working memory is for the best rows of every thread and for the results of the
-    # ranges.
+    # The divisor 2 limits the products of all threads to half of the working memory. The rest of
+    # the working memory is for the best rows of every thread and for the results of the ranges.
     fitting = machine.working_memory / (2 * min(machine.n_threads, useful) * of_panel)
     max_panels = max(1, int(min(costs.max_panels_per_range / n, fitting)))
     grid = share_rows(layout, n, n_panels, max_panels, machine, costs)

@@ -76,7 +76,7 @@ class PreparedSearches:
         # neighbours, and also the options if the plans depend on them.
         self._launches: dict[tuple[Any, ...], _Launches] = {}
         # Most measures that compute cosines return them as scores without conversion. Cosines
-        # cannot exceed the range of float32, so they need no check.
+        # cannot exceed the range of float32, so scores that are cosines need no check for overflow.
         self._scores_are_cosines = (
             type(self._measure).to_score is BaseMeasure.to_score
             and self._measure.metric_type == "cosine"
@@ -213,8 +213,8 @@ class PreparedSearches:
             if not can_be_prepared(self._measure, [plan]):
                 return _NOT_PREPARABLE
             if packed is None:
-                # Only one row of each group of duplicates has been packed so far, and the mask may
-                # exclude that row and allow another one.
+                # Only one row of each group of duplicates has been packed so far. The mask may
+                # exclude the packed row of a group and allow another row of the group.
                 packed = segment.packed
             filters = kernel_records.NO_FILTERS
             if allowed_rows is not None:

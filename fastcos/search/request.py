@@ -113,7 +113,7 @@ class SearchRequest(NamedTuple):
         """
         if isinstance(numbers, slice):
             rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
-        else:  # only a request with groups passes an array, and its queries are in memory
+        else:  # an array comes only from a request with groups, whose queries are in memory
             rows = self.queries[numbers]
         exclusions = no_exclusions(len(rows))
         if self.exclusions is not None:

@@ -106,9 +106,8 @@ def plan_segment(
             segment.look_up(plan.needs)
         elif is_compiled or plan.method == "numpy":
             return plan
-        # The plan was made without the instruction set of this CPU. According to the plan, the
-        # search runs kernels. The kernels are compiled first, so the search is planned again for
-        # the instruction set of this CPU.
+        # According to the plan, the search runs kernels, but the plan was made for the instruction
+        # set "generic". The search is therefore planned again for the instruction set of this CPU.
         else:
             is_compiled, machine = True, machine_of(options, config.isa(), is_compiled=False)
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 MEASURES = ("cosine", "dot")
 
-# A block of queries contains about this many units of work. One unit is either one non-zero of a
-# query, or reading _SUMS_PER_NNZ sums; every query reads one sum per item.
+# A block of queries contains about this many units of work. Processing one non-zero of a query is
+# one unit, and so is reading _SUMS_PER_NNZ sums. Every query reads one sum per item.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
 # The bytes that a pair of a query and an item takes in sparse_neighbors_above.
@@ -106,7 +106,7 @@ def sparse_top_k(
         min_float32 = rounded_scores(validation.as_real("min_score", min_score))
     # A float64 score that is a little too low may still round to min_float32, the smallest float32
     # score that qualifies. The kernel therefore keeps all pairs whose float64 score is above
-    # ``bound``, the next smaller float32 number.
+    # ``bound``, the largest float32 number below min_float32.
     bound = float(np.nextafter(min_float32, np.float32(-np.inf)))
     indptr, columns, _ = query_rows.by_row
     exclude_arrays = csr_arrays(exclude)

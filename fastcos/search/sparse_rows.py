@@ -18,8 +18,8 @@ Arrays = tuple[npt.NDArray[np.int64], npt.NDArray[Any], npt.NDArray[Any] | None]
 LARGEST_INT32 = 2**31 - 1
 # The number of non-zeros in one block when a kernel reads all non-zeros.
 _NNZ_PER_PASS = 1 << 20
-# This many values are examined first. The first values often show already that some values are not
-# whole numbers, or that some values are not 1.
+# This many values are examined first, because they often show already that not all values are 1, or
+# that not all values are whole numbers.
 _FIRST_VALUES = 4096
 # columns_by_length treats all longer columns as if they had this many non-zeros.
 _MAX_SORTED_LENGTH = 2**16 - 1

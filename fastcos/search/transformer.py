@@ -12,7 +12,8 @@ from fastcos.search.distances import MEASURES, distances_of
 from fastcos.search.index import SimilarityIndex
 from fastcos.validation import Integers
 
-# The number of rows that are compared at once, each with the fitted row of the same number.
+# The number of rows that are compared with fitted rows at once: row i is compared with fitted row
+# i.
 _COMPARED_AT_ONCE = 4096
 
 

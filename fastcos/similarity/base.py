@@ -143,7 +143,7 @@ def capabilities(measure: Any) -> Capabilities:
     )
 
 
-# A measure has the capability append if it inherits these methods of BaseMeasure unchanged.
+# A measure has the capability append if its class overrides none of these methods of BaseMeasure.
 _FOR_APPEND = ("_fit", "fit", "encode_items", "item_bias")
 # The classes of measures for which warn_of_slow_changes has already issued its warning.
 _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()

@@ -123,7 +123,7 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
     """
     # This function does not request the compilation of kernels for the type of the rows. The rows
     # may be queries, and the type of queries often differs from that of the items. Only a search
-    # requests that kernels are compiled, for the type of its items.
+    # requests the compilation of kernels, and it requests kernels for the type of its items.
     if not readiness.runs_kernels(memmap.from_bits(rows).dtype):
         with readiness.seconds_in_numpy():
             return validation.read_only(row_norms_in_numpy(memmap.from_bits(rows)))

@@ -131,7 +131,8 @@ class Checkpoint:
             try:
                 lock = lock_directory(self._partial, moved_to=self.path, on_wait=announce)
                 self._lock.enter_context(lock)
-            # Another writer has completed the run and renamed its directory, or has removed it.
+            # Another writer has removed the directory, or has completed the run and renamed the
+            # directory.
             except FileNotFoundError:
                 continue
             if not (self.path / _RUN).is_file():

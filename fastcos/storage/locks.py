@@ -59,8 +59,8 @@ class _State:
 
 
 _state = _State()
-# The reasons why a directory could not be locked, if this process has already warned of them. A
-# process warns only once of each reason.
+# This process has already warned of these reasons why a directory could not be locked. A process
+# warns only once of each reason.
 warned: set[str] = set()
 
 

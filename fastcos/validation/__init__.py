@@ -45,9 +45,9 @@ _MAX_SHOWN_VALUES = 4
 # The largest number of threads that a call accepts. No machine has this many CPUs, but a process
 # can start this many threads.
 MAX_THREADS = 4096
-# If there are more than this many items for each number in the argument of distinct_numbers, the
-# function sorts the numbers. If there are fewer items per number, the function marks the numbers in
-# a mask of all items. Filling a mask of 30,000 items takes about as long as sorting 500 numbers.
+# distinct_numbers sorts its numbers if there are more than this many items per number. Otherwise,
+# distinct_numbers marks its numbers in a mask of all items. Filling a mask of 30,000 items takes
+# about as long as sorting 500 numbers.
 _ITEMS_PER_SORTED_NUMBER = 64
 # The minimum and the maximum are computed for this many numbers at a time. 2^18 float64 numbers
 # take 2 MiB and stay in a cache.
@@ -294,7 +294,8 @@ def _are_finite(rows: Rows) -> bool:
             if math.isfinite(rows.sum()):
                 return True
     # If there is a NaN, the minimum and the maximum are NaN. NumPy computes the minimum of many
-    # numbers four times as fast as a sum, and the maximum finds the same numbers in a cache.
+    # numbers four times as fast as their sum. The maximum is then computed from the same numbers in
+    # a cache.
     flat = rows.reshape(-1)
     pieces = (flat[first : first + _PIECE] for first in range(0, len(flat), _PIECE))
     return all(math.isfinite(piece.min()) and math.isfinite(piece.max()) for piece in pieces)

@@ -104,7 +104,7 @@ def array_at(typingctx, table, place, like):
         address, count = builder.load(entry), builder.load(builder.gep(entry, [I64(1)]))
         result = context.make_array(kind)(context, builder)
         size = I64(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
-        result.meminfo = cgutils.get_null_value(result.meminfo.type)  # the caller keeps the memory
+        result.meminfo = cgutils.get_null_value(result.meminfo.type)  # the caller owns the memory
         result.parent = cgutils.get_null_value(result.parent.type)
         result.nitems, result.itemsize = count, size
         result.data = builder.inttoptr(address, result.data.type)

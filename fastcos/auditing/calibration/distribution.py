@@ -190,8 +190,9 @@ class PairDistribution(Record):
             raise ValueError(f"scores must be of shape (n, k), got {values.shape}")
         n_items = validation.as_count("n_items", n_items, low=values.shape[1])
         # SciPy multiplies each p-value by the number of listed pairs, and divides the product by
-        # the rank of the p-value. The procedure needs the number of tests instead of the number of
-        # listed pairs. The p-values are therefore multiplied by the number of tests divided by the
-        # number of listed pairs before they are passed to SciPy.
+        # the rank of the p-value. To control the false discovery rate, the p-values must be
+        # multiplied by the number of tests instead of the number of listed pairs. The p-values are
+        # therefore multiplied by the number of tests divided by the number of listed pairs before
+        # they are passed to SciPy.
         p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
         return false_discovery_control(p.ravel()).reshape(values.shape)

@@ -33,9 +33,9 @@ _LAMBDA_FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)
 _REST = 6500
 # The number of users whose predictions a page shows.
 _N_EXAMPLES = 3
-# The sentences that the page shows while it replays the rescalings, in the order of the replay:
-# D = I between the two special cases of the paper, the rescaling at the end of section 2.3, the
-# remedies of section 3, and the model of Eq. 2.
+# The sentences that the page shows while it replays the rescalings, in the order of the replay. The
+# order is: the first special case of the paper, D = I, the second special case, the rescaling at
+# the end of section 2.3, the remedies of section 3, and the model of Eq. 2.
 _SENTENCES = {
     "orthonormal": "D = S^1/2 is the paper's first special case: the items are the singular "
     "vectors alone. With all dimensions, an item would be similar only to itself.",
