@@ -40,8 +40,8 @@ from .numba_internals import (
 _COMPILER_BYTES = 2**28
 # The number of new objects after which Python collects garbage during a compilation. A compilation
 # creates many objects. With this number, a compilation takes 8 % less time and 40 MiB more memory
-# than with Python's default. Without any collection, a compilation would take 12 % less time and
-# 220 MiB more memory.
+# than with Python's default. Without any garbage collection, a compilation would take 12 % less
+# time and 220 MiB more memory.
 _OBJECTS_PER_COLLECTION = 50_000
 # The lock under which kernels are created, because several threads may need the same new kernel.
 lock = threading.RLock()

@@ -213,9 +213,9 @@ class _Cache:
 
     def _reduce(self, compiled):
         """Return tuples that can be pickled and from which ``_rebuild`` makes the compiled code."""
-        # The environments of Numba's helper functions are left out. Numba needs these environments
-        # only to raise errors, and kernels never raise errors. Loading the environments would
-        # import SciPy, which takes 0.35 s in every process.
+        # The environments of Numba's helper functions are left out. Numba needs the environments of
+        # helper functions only to raise errors, and kernels never raise errors. Loading the
+        # environments would import SciPy, which takes 0.35 s in every process.
         *parts, environments = compiled._reduce()
         own = (e for e in environments if e.globals["__name__"].startswith(__package__))
         return (*parts, tuple(own))
@@ -252,9 +252,9 @@ def _record_fields(kinds):
 
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
-# as part of its callers. Numba would also optimise the called kernel by itself, give it machine
-# code and an entry for Python, and link the optimised code into the callers. These steps would make
-# the first search take twice as long.
+# as part of its callers. Without this special treatment, Numba would also optimise the called
+# kernel separately, compile it to machine code with an entry for Python, and link the optimised
+# code into the callers. The first search would then take twice as long.
 
 
 def inner_dispatcher_of(function, flags):

@@ -40,9 +40,9 @@ N_STARTS, _MAX_STARTS = 16, 1000
 # replace 0.2 percentage points more of the neighbours than 2 starting points.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
 # Number of trial flips of weights per dimension in one search. A search on a sample makes half of
-# _FLIPS_PER_DIMENSION flips, because more flips replace no more neighbours of the items outside the
-# sample. A search for a linear map also makes half of _FLIPS_PER_DIMENSION flips. For 1,000 items
-# with 50 dimensions, twice as many flips would replace only 0.3 percentage points more of the
+# _FLIPS_PER_DIMENSION flips, because more flips do not replace more neighbours of the items outside
+# the sample. A search for a linear map also makes half of _FLIPS_PER_DIMENSION flips. For 1,000
+# items with 50 dimensions, twice as many flips would replace only 0.3 percentage points more of the
 # neighbours.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
@@ -62,8 +62,9 @@ _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # For a robustness curve, most searches start from the map that was found for another condition
-# number. Each of these searches tries _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension.
-# With 1, 2 or 4 flips per dimension, the share of replaced neighbours is the same to within 1 %.
+# number. A search that starts from such a map tries _CURVE_FLIPS_PER_DIMENSION flips of weights per
+# dimension. With 1, 2 or 4 flips per dimension, the share of replaced neighbours is the same to
+# within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5

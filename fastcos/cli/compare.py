@@ -81,8 +81,8 @@ N_SAMPLED = 2000
 # index is at most 0.005. The time of the comparison grows with the square of the number of items.
 N_SAMPLED_OF_ALL = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600}
-# Number of example items. For each of these items, the page shows its neighbours by every
-# candidate. If there are five labels, the page shows about a dozen items with each label.
+# Number of example items. For each example item, the page shows the neighbours that every candidate
+# finds. If there are five labels, the page shows about a dozen items with each label.
 N_EXAMPLES = 64
 # Number of lists of names that fit side by side in a terminal of 120 columns.
 N_SHOWN_COLUMNS = 4

@@ -55,7 +55,7 @@ _NARROWEST_GROUP = 8
 # If an average row of X has at least this many non-zeros per piece, the factor A is cut into pieces
 # that fit in a cache, and X A is computed for one piece after the other. On an Intel CPU, pieces of
 # 1 MiB made the product 1.7 times as fast if a row of X had 20 non-zeros per piece. With 7
-# non-zeros per piece, the same pieces made the product slower (0.7 times as fast). On an AMD CPU
+# non-zeros per piece, pieces of 1 MiB made the product slower (0.7 times as fast). On an AMD CPU
 # (Zen 5), cutting the factor into five pieces doubled the time of a product whose X had 60
 # non-zeros per row and 20,000 columns.
 NNZ_PER_PIECE = 8

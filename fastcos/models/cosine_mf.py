@@ -20,8 +20,8 @@ Floats = npt.NDArray[np.float32]
 
 SIMILARITIES = ("cosine", "layer_norm", "dot")
 LOSSES = ("info_nce", "negative_sampling")
-# Largest number of components. Embeddings in practice have far fewer components. Without a limit, a
-# mistyped number of components would raise MemoryError.
+# Largest number of components. In practice, embeddings have far fewer components than this limit.
+# Without a limit, a mistyped number of components would raise MemoryError.
 _MAX_COMPONENTS = 2**16
 # The allowed ranges of the real-valued parameters. If a parameter lies outside its range, training
 # is useless or overflows float32.

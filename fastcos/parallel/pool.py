@@ -91,7 +91,7 @@ class _Places:
             self._caller_cpu = cpu
             for thread_id in self._thread_ids[:1]:
                 cpus = os.sched_getaffinity(thread_id)
-                if cpus != self._assigned:  # somebody else has chosen these CPUs
+                if cpus != self._assigned:  # other code has changed the CPUs of this thread
                     self._allowed = cpus
                 self._assigned = self._allowed - {cpu} or self._allowed
             for thread_id in self._thread_ids:

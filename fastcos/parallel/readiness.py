@@ -42,11 +42,11 @@ _SECONDS_BEFORE_COMPILING = 0.1
 # If no other process can compile the kernels, this process compiles them after it has searched in
 # NumPy for this many seconds.
 _SECONDS_IN_NUMPY = 20.0
-# The seconds between two checks whether another process has put compiled kernels into the cache.
+# The seconds between two checks of whether another process has put compiled kernels into the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If the cache contains the compiled code of these kernels, it also contains all other kernels that
-# searches of packed and unpacked rows call.
+# If the compiled code of these kernels is in the cache, all other kernels that searches of packed
+# and unpacked rows call are in the cache as well.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,
@@ -120,9 +120,9 @@ def _is_marked(dtype: str) -> bool:
 
 
 def _mark(dtype: str, target: str) -> str:
-    # config.isa() is called only if the user has chosen an instruction set. If the user has chosen
-    # none, config.isa() would import LLVM to find the default instruction set, and this import
-    # takes 0.4 s.
+    # config.isa() is called only if the user has chosen an instruction set. For a user who has not
+    # chosen an instruction set, config.isa() would import LLVM to find the default instruction set,
+    # and this import takes 0.4 s.
     is_set = "isa" in config.overrides or os.environ.get("FASTCOS_ISA")
     isa = config.isa() if is_set else "any"
     return f"searches_{dtype}_{isa}_{target}"

@@ -91,9 +91,9 @@ class CostModel:
     # read. For fewer than min_bytes_per_thread bytes, waking the thread and merging its results
     # would take longer than the thread saves.
     min_bytes_per_thread: int = 1 << 23
-    # Reading the codes one more time takes as long as comparing them with this many queries. The
-    # number of queries is larger for AMX, because a tile of AMX compares a whole panel of queries
-    # at once.
+    # Reading the codes one more time takes as long as comparing them with this many queries. With
+    # AMX, this number of queries is larger than with other instruction sets, because a tile of AMX
+    # compares a whole panel of queries at once.
     queries_per_reading: int = 4
     queries_per_reading_amx: int = PANEL
     # The largest number of panels in a range. Ranges should be long, because each range has
@@ -191,7 +191,8 @@ class CostModel:
     # For a larger k, the factor of min_work_to_project grows in proportion to k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
-    # axes to the number of columns. A projection onto more axes saves too little time.
+    # axes to the number of columns. A projection onto more axes than this ratio allows saves too
+    # little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
     # The number of axes is chosen by the scores in a sample of projection_sample_rows rows, of
@@ -272,8 +273,7 @@ class CostModel:
     # bound is high enough. The list of a query has this capacity at first.
     refined_capacity: int = 256
     # If the list of a query is too short for all items whose bound is high enough, these items are
-    # collected again. The capacity of the new list is refined_growth times the capacity of the old
-    # list.
+    # collected again, in a list that is refined_growth times as long.
     refined_growth: int = 8
     # The bytes that a candidate takes while the measure scores it.
     refined_bytes_per_candidate: int = 128

@@ -12,8 +12,8 @@ from fastcos.search.index import SimilarityIndex
 from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers
 
-# The measures for which distances can be computed. For both measures, a score is a constant minus a
-# distance.
+# The measures for which distances can be computed. A cosine is 1 minus a distance, and a
+# neg_euclidean score is minus a distance.
 MEASURES = ("cosine", "neg_euclidean")
 # The number of differences of entries that are computed at once (4 MiB of float64).
 _ENTRIES_AT_ONCE = 1 << 19

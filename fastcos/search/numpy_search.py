@@ -127,7 +127,7 @@ def search(
             if use_float32 and (pairs is None or len(pairs.queries) > n * (4 * k + width // 16)):
                 # There are too many candidates, because the rows are nearly parallel, or their
                 # distances are small compared with their norms. Products in float64 have smaller
-                # margins, with which most pairs can be ruled out.
+                # error margins than products in float32, so most pairs can be ruled out.
                 use_float32 = False
                 pairs = _block_candidates(*arguments, "float64")
             both: Any = candidates, pairs

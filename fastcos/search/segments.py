@@ -176,8 +176,8 @@ class Segment:
             is_live = np.zeros(n, np.bool_)
             is_live[self.live_row_numbers] = True
             is_allowed = is_allowed & is_live
-        # A kernel is compiled separately for read-only and for writeable arrays. All other masks
-        # are writeable, so this mask is copied to a writeable array.
+        # A kernel is compiled separately for read-only and for writeable arrays. The mask of the
+        # allowed rows is copied to a writeable array, because all other masks are writeable.
         return AllowedRows(np.array(is_allowed, np.bool_).view(np.uint8))
 
     @property

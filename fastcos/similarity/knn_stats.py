@@ -118,6 +118,7 @@ def cosine_moments(units: Floats) -> CosineMoments:
     gram = np.zeros((units.shape[1], units.shape[1]))
     for _, block in blocks_of(nonzero):
         with parallel.blas_lock():
-            # NumPy computes one triangle of this product, and copies it to the other triangle.
+            # Because the product is symmetric, NumPy computes only one triangle and copies it to
+            # the other.
             gram += block.T @ block
     return CosineMoments(mean_of(nonzero), gram / len(nonzero), len(nonzero))

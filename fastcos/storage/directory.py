@@ -35,7 +35,8 @@ from fastcos.storage.locks import LOCK_FILE, brief_lock, lock_directory
 # raises an error.
 FORMAT_VERSION = 1
 _HEADER = "header.json"
-# The largest allowed size of a header in bytes. A larger file counts as damaged.
+# The largest allowed size of a header in bytes. A header that is larger than this counts as
+# damaged.
 _LARGEST_HEADER = 1 << 26
 # The patterns of the names of array files and of temporary files. A writer removes only files whose
 # names match one of these patterns.

@@ -196,8 +196,8 @@ def multiply_run_by_item(
         def multiply_panel(builder, isa, panel, codes, words, correction, out):
             totals = cgutils.alloca_once(builder, ir.VectorType(I32, lanes), PANEL)
             # One item of each group is scored at a time, so that memory is read in the same order
-            # as in multiply_run. Multiplying neighbouring items together takes 1.3 times as long
-            # (60,000 rows of 768 columns).
+            # as in multiply_run. Multiplying neighbouring items together would take 1.3 times as
+            # long as this order (60,000 rows of 768 columns).
             with cgutils.for_range(builder, I64(GROUP)) as item:
                 numbers = [builder.add(item.index, I64(first)) for first in range(0, PANEL, GROUP)]
                 rows = [builder.gep(panel, [builder.mul(number, words)]) for number in numbers]

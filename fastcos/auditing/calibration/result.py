@@ -19,8 +19,8 @@ from fastcos.validation import Floats, Integers
 # counts the noise of each pair twice.
 _CLUSTERED = 4.0
 # An interval is computed for a false-positive rate only if at least _MIN_EXPECTED_PAIRS pairs are
-# expected above the threshold for the rate. If fewer pairs were expected, 99 % intervals rarely
-# contained the true rate in experiments with 12 to 100 normal rows.
+# expected above the threshold for the rate. With fewer expected pairs than _MIN_EXPECTED_PAIRS, 99
+# % intervals rarely contained the true rate in experiments with 12 to 100 normal rows.
 _MIN_EXPECTED_PAIRS = 2
 # A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. At a
 # distance of 0.1, the probabilities that the tail model returns are wrong by about 10 %.

@@ -166,13 +166,13 @@ class LabelTask:
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
-        # The columns are divided into groups. The k-th largest of the maxima of these groups is a
-        # lower bound of the k-th score. The bound is faster to compute than a partition of all
-        # columns.
+        # The columns are divided into groups, and the maximum of each group is computed. The k-th
+        # largest maximum is a lower bound of the k-th best score. The bound is faster to compute
+        # than a partition of all columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
         bounds = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]
-        cells = np.flatnonzero(scores >= bounds[:, np.newaxis])  # np.nonzero is much slower here.
+        cells = np.flatnonzero(scores >= bounds[:, np.newaxis])  # faster than np.nonzero
         (query, column), candidates = np.divmod(cells, m), scores.ravel()[cells]
         order = np.lexsort((self._order[column], -candidates, query))
         firsts = np.cumsum(counts := np.bincount(query, minlength=n)) - counts

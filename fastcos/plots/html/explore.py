@@ -347,8 +347,8 @@ def items_page(
     validation.check_scorable("items", page_rows, page_rows)
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
     # A search among the rescalings up to the condition of the page decides exactly which neighbours
-    # survive all of these rescalings. A search up to a much larger condition finds the radii of the
-    # neighbours that survive.
+    # survive all of these rescalings. A search up to a condition far above the condition of the
+    # page finds the radii of the surviving neighbours.
     far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
     named_rescalings = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
