@@ -87,7 +87,7 @@ def _compiler():
 
 def _import_compiler():
     was_enabled = gc.isenabled()
-    gc.disable()  # an import creates no garbage, and collections would take 0.07 s
+    gc.disable()  # an import creates no garbage, and looking for garbage takes 0.07 s
     try:
         from . import compiler  # an import statement, which PyInstaller sees
 

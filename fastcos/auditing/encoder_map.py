@@ -141,8 +141,8 @@ def map_encoder(
     Raises
     ------
     ValueError
-        The sample contains fewer than 100 texts; an entry of rows repeats or is out of range; or an
-        array contains a zero row, NaN or infinity.
+        The sample contains fewer than 100 texts; ``rows`` contains a duplicate or a number that is
+        out of range; or an array contains a row of zeros, NaN or infinity.
 
     See Also
     --------

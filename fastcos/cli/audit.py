@@ -199,7 +199,7 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
         with options.errors_name_flag("--popularity"):
             column = io.read_popularity(args.popularity, ids)
         popularity, n_read = column.values, len(ids) - column.n_missing
-        missing = f"the file does not contain {column.n_missing:,} items"
+        missing = f"{column.n_missing:,} items are missing from the file"
         say(f"read the popularity of {n_read:,} items; {missing}")
     return item_labels, labels, popularity
 

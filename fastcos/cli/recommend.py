@@ -28,7 +28,7 @@ user_item_dot ranks items by the predicted scores of a model, and project_back_u
 the votes of the 20 nearest users. With any measure that compares items, each item that the user has
 seen votes for its 20 nearest neighbours. The command `fastcos compare` evaluates the same rankings.
 The command writes a table with columns for user, rank, item and, for user_item_dot, score. With
---show, the command prints the recommendations for the users of --show instead of writing the
+--show, the command prints the recommendations for the users that follow --show, and writes no
 table."""
 EPILOG = """\
 examples:

@@ -429,7 +429,7 @@ def _signs(V: Matrix) -> Matrix:
 
 
 def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> Matrix:
-    """Return product(vectors) / s, with orthonormal columns of the null space where s is 0.
+    """Return product(vectors) / s; orthonormal vectors replace the columns whose s is 0.
 
     `product` maps the vectors to their images product(vectors), whose lengths are the singular
     values s. Vectors with non-zero singular values come first, so a direction that is orthogonal to

@@ -113,8 +113,8 @@ class _State:
         # reason why prange is not safe.
         self.prange_fault: str | None = None
         # The keys are the id of an object, and the name of one of its attributes that is being
-        # computed. The values are the lock of the attribute, and the number of threads that hold
-        # this lock or wait for it.
+        # computed. Each value is a pair: the lock of the attribute, and the number of threads that
+        # hold this lock or wait for it.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 

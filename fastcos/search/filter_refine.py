@@ -64,8 +64,8 @@ def filter_and_refine(
         )
         last_scores[batch] = raw[:, -1]
         min_scores = _scores_of_kth(scores, best, batch)
-        # A query is finished if its candidates are all items that it may find: there are as many
-        # candidates as items, or its last candidate is padding.
+        # A query is finished if its candidates include every item that it may find. In this case,
+        # there are as many candidates as items, or the last candidate is padding.
         places = np.flatnonzero(candidates[:, -1] >= 0) if width < n_items else batch[:0]
         if len(places):
             bounds = measure.upper_bound(part.rows[places], last_scores[batch[places]])

@@ -252,7 +252,7 @@ def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbo
 
 
 def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
-    """Raise TypeError if value is a list of ids instead of positions or a sparse matrix.
+    """Raise TypeError if `value` is a list of ids; positions and sparse matrices are accepted.
 
     A list of strings counts as a list of ids. If is_refused_as_list is True, a list of numbers also
     counts as a list of ids.

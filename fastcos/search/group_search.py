@@ -36,9 +36,9 @@ from fastcos.validation import Integers
 
 # The largest number of queries of one group that a thread searches at once.
 _QUERIES_PER_TASK = 512
-# The number of pairs of a query and an item in a block in which every pair is scored in float64.
+# The number of (query, item) pairs per block, if every pair of the block is scored in float64.
 _PAIRS_PER_BLOCK = 20_000
-# The number of pairs of a query and an item in a block in which tiles compare the pairs.
+# The number of (query, item) pairs per block, if tiles compare the pairs of the block.
 _TILED_PAIRS_PER_BLOCK = 200_000
 # The initial threshold of a query if no lower bound of its k-th best score is known.
 _NO_THRESHOLD = np.float32(-3e38)

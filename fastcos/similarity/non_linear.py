@@ -41,8 +41,8 @@ _AXIS_SAMPLE = 4096
 # a maximum of increasing linear functions and therefore convex. Linear interpolation between two
 # grid points therefore gives an upper bound.
 _GRID = np.linspace(-1, 1, 65)
-# NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the distances at the
-# two ends of the curve that the docstring describes are equal.
+# NormAngleDistance: the weight w of the encoded norm. For w = 2/π and s = 2, the curve in the
+# docstring of the class has the same distance at both ends.
 _NORM_SHARE = 2 / np.pi
 # NormAngleDistance: relative rounding error of a squared distance, per coordinate.
 _ROUNDING = 4 * 2.0**-52

@@ -67,7 +67,7 @@ class CheckpointError(OSError):
 
 
 class Checkpoint:
-    """Arrays with n rows each in a directory, which are written block by block, each block once.
+    """A directory of arrays with n rows each; every block of rows is written once.
 
     `request` is a dict of JSON values that contains everything on which the result depends.
     OccupiedError is raised if the directory holds a run whose request differs from `request`, or an

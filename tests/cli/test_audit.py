@@ -152,7 +152,7 @@ def test_popularity_and_a_saved_model_are_read(files, capsys):
     assert run(*arguments, "--out", files / "out") == 0
     captured = capsys.readouterr()
     assert "removed the bias column of the items (BPR)" in captured.err
-    assert "90 items; the file does not contain 30 items" in captured.err
+    assert "90 items; 30 items are missing from the file" in captured.err
     assert "correlation of popularity and norm" in captured.out
     report = json.loads((files / "out" / "audit.json").read_text())["audit"]
     assert report["n_dimensions"] == 6
