@@ -117,8 +117,8 @@ class ItemPanels(NamedTuple):
 class ProjectedPanels(NamedTuple):
     """Packed coordinates of items along the axes of a projection.
 
-    The arrays `packed` and `statistics` are laid out as in ItemPanels. The remainder of an item is the
-    item minus its projection on the axes. `remainder_norms` (32 panels,) float32 holds an upper
+    The arrays `packed` and `statistics` are laid out as in ItemPanels. The remainder of an item is
+    the item minus its projection on the axes. `remainder_norms` (32 panels,) float32 holds an upper
     bound of the norm of each remainder.
     """
 
