@@ -49,8 +49,8 @@ class Config(NamedTuple):
     working_memory: float
 
 
-# The values that were passed to set_config. Every other setting has the value of its environment
-# variable, or its default if the variable is not set.
+# The values that were passed to set_config. A setting that was not passed to set_config has the
+# value of its environment variable, or its default if the variable is not set.
 overrides: dict[str, object] = {}
 
 

@@ -87,7 +87,7 @@ def _compiler():
 
 def _import_compiler():
     was_enabled = gc.isenabled()
-    gc.disable()  # an import creates no garbage, and looking for garbage takes 0.07 s
+    gc.disable()  # imports create no garbage, but garbage collection would take 0.07 s
     try:
         from . import compiler  # an import statement, which PyInstaller sees
 
@@ -233,7 +233,7 @@ class Kernel:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.dispatcher, name)  # for example, overloads or inspect_asm
+        return getattr(self.dispatcher, name)  # such as `inspect_asm` of Numba's dispatcher
 
     def __reduce__(self):
         return self.__qualname__  # a kernel is pickled by its name, as functions are

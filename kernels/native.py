@@ -51,9 +51,8 @@ _PYTHON = {
 _FORMATS = {"i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q"}
 _FORMATS |= {"f4": "f", "f8": "d", "b1": "?"}
 
-# While native libraries are built, `recorder` is a function. During this build, every call of
-# compiled code calls recorder(kernel, arrays), so that the build learns which signatures to
-# compile.
+# While native libraries are built, `recorder` is a function, and every call of compiled code calls
+# recorder(kernel, arrays). The build learns in this way which signatures to compile.
 recorder = None
 
 

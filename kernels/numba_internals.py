@@ -183,8 +183,8 @@ class _Cache:
         try:
             # Loaded code calls Numba's runtime, so the runtime is initialised. Numba's own cache
             # would refresh the whole context at this point. The refresh would import SciPy and
-            # Numba's types for NumPy, which takes 0.85 s in every process. A compilation refreshes
-            # the context itself.
+            # Numba's types for NumPy, which takes 0.85 s in every process. If Numba compiles a
+            # kernel, it refreshes the context itself.
             _runtime.initialize(target_context)
             for key in _keys(signature, target_context):
                 content = self._files.load(key)
@@ -252,9 +252,9 @@ def _record_fields(kinds):
 
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
-# as part of its callers. Without this special treatment, Numba would also optimise the called
-# kernel separately, compile it to machine code with an entry for Python, and link the optimised
-# code into the callers. The first search would then take twice as long.
+# as part of its callers. If the intermediate code were not stored, Numba would also optimise the
+# called kernel separately, compile it to machine code with an entry for Python, and link the
+# optimised code into the callers. The first search would then take twice as long.
 
 
 def inner_dispatcher_of(function, flags):

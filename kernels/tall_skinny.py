@@ -20,8 +20,8 @@ from .simd.tall_skinny import (
 )
 
 # The number of rows of the basis that are read in one pass. The rows that are read in one pass stay
-# in the first-level cache. With 256 rows, the product takes twice as long, because hardware
-# prefetching fails.
+# in the first-level cache. With 256 rows instead of 64, the product takes twice as long, because
+# hardware prefetching fails.
 _ROWS = 64
 
 

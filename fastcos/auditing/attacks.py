@@ -15,10 +15,10 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# To remove a neighbour, an attack first looks for weights that bring the k items after the
-# neighbour in the list nearer to the item than the neighbour is. If the neighbour is still among
-# the k nearest, the attack looks for weights that bring a single competing item nearer than the
-# neighbour; at most _COMPETITORS competing items are tried.
+# To remove a neighbour, an attack first looks for weights with which the k items after the
+# neighbour in the list become nearer to the item than the neighbour. If the neighbour is still
+# among the k nearest, the attack looks for weights that bring a single competing item nearer than
+# the neighbour; at most _COMPETITORS competing items are tried.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.

@@ -30,8 +30,8 @@ from fastcos.similarity.row_transforms import count_duplicates
 from fastcos.validation import Floats, Integers
 
 # The following five constants are sizes of samples. Larger samples reduce the standard errors of an
-# audit, and increase its run time. `python -m bench.lab.curves audit` compares this run time with
-# the time of one top_k of all items.
+# audit, and increase its run time. `python -m bench.lab.curves audit` compares the run time of an
+# audit with the time of one top_k of all items.
 
 # Number of items whose edges are certified and attacked under rescalings.
 _CERTIFIED_ROWS = 48

@@ -34,9 +34,9 @@ from fastcos.validation import Floats, Integers
 Map = Callable[[validation.Rows], validation.Rows]
 Labelled = tuple[Integers, Integers]  # the numbers of rows with a label, and the labels
 
-# If U s V' is the singular value decomposition of the predictions, the items of a parametrisation
-# are V (s²)^power. For each parametrisation, _FORMS contains the power and a description of the
-# rows.
+# If U s V' is the singular value decomposition of the predictions, the item embeddings of a
+# parametrisation are V (s²)^power. For each parametrisation, _FORMS contains the power and a
+# description of the rows.
 _FORMS = {
     BALANCED: (
         0.25,

@@ -62,9 +62,9 @@ _WIDTHS = (0.03, 0.1, 0.3, 1.0)
 # width, and starts from the gradient at the map that the previous step found.
 _LINEAR_WIDTHS = (0.1, 0.3, 0.1)
 # For a robustness curve, most searches start from the map that was found for another condition
-# number. A search that starts from such a map tries _CURVE_FLIPS_PER_DIMENSION flips of weights per
-# dimension. With 1, 2 or 4 flips per dimension, the share of replaced neighbours is the same to
-# within 1 %.
+# number. A search that starts from the map of another condition number tries
+# _CURVE_FLIPS_PER_DIMENSION flips of weights per dimension. With 1, 2 or 4 flips per dimension, the
+# share of replaced neighbours is the same to within 1 %.
 _CURVE_FLIPS_PER_DIMENSION = 2
 # Number of random rescalings whose mean effect a robustness curve shows for comparison.
 _RANDOM_MAPS = 5
@@ -332,8 +332,9 @@ class MapSearch:
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
         # The derivative with respect to the metric M is a sum over all pairs of rows x and y. Each
-        # term is a product of two derivatives: that of the smoothed count with respect to the
-        # cosine of x and y, and that of this cosine, x'My / sqrt(x'Mx y'My), with respect to M.
+        # term is a product of two derivatives. The first is the derivative of the smoothed count
+        # with respect to the cosine of x and y. The second is the derivative of the cosine x'My /
+        # sqrt(x'Mx y'My) with respect to M.
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 
 from fastcos.cli.terminal import fail, report_compilation, say
 
-# Each command is the module with the same name. The module is imported when the command is called,
-# so that `fastcos --help` prints at once.
+# Each command is implemented in the module of the same name. The module is imported when the
+# command is called, so that `fastcos --help` prints at once.
 COMMANDS = {
     "reproduce": "reproduce Figure 1 of Steck et al. 2024: start here",
     "compare": "find out which similarity to use for your data",

@@ -84,7 +84,7 @@ def write_figure(
             else:
                 FigureCanvasAgg(figure).print_png(path)
         # The layout is computed for the first file. Because the layout is in inches, it is valid
-        # for every file format, and the other files reuse it.
+        # for every file format and is reused for the remaining files.
         figure.set_layout_engine("none")
     return paths
 

@@ -173,7 +173,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         rows = vectors[list(row_of_id.values())]
         with parallel.writer_lock():
             # The index is changed before the documents, so that the documents stay unchanged if the
-            # index refuses vectors of another width.
+            # index refuses the vectors because of their width.
             if self.index is None:
                 self.index = SimilarityIndex(self._measure, model=self._model).fit(
                     rows, ids=list(row_of_id), copy=False

@@ -27,7 +27,7 @@ Texts = npt.NDArray[np.str_]
 # If a cell contains one of these texts, the item has no label. MovieLens writes "(no genres
 # listed)" for a film without a genre.
 NO_LABEL = ("", "(no genres listed)")
-# Largest number of characters of a printed name. The number is limited because NumPy stores every
+# Largest number of characters of a printed name. The length is limited because NumPy stores every
 # text of an array with the length of the longest text.
 LONGEST_NAME = 200
 # Names by which a column of popularities is recognised.

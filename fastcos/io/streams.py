@@ -15,8 +15,8 @@ from fastcos.io.errors import damage_refused
 from fastcos.parallel import Progress
 from fastcos.storage import FastcosFormatError
 
-# Largest number of bytes in a line. A file with a longer line is not a table; moreover, the csv
-# module would hold the whole line in memory.
+# Largest number of bytes in a line. A file with a line above this length is not a table; moreover,
+# the csv module would hold the whole line in memory.
 LONGEST_LINE = 1 << 24
 # Compressed arrays may expand to this number of bytes, however small the file is.
 LARGEST_FREE_SIZE = 1 << 30

@@ -298,8 +298,8 @@ class _Basis:
             basis_part += self._remove_basis(Z)
         Q, R = self._factors(Z, _NEGLIGIBLE * level)
         C = self._remove_basis(Q)
-        # The basis has just been removed from Q. A direction of Q that has lost at least half of
-        # its length by this removal consisted mostly of rounding errors, so it is dropped.
+        # If removing the basis from Q has shortened a direction of Q by at least half, this
+        # direction consisted mostly of rounding errors, so it is dropped.
         Q, S = self._factors(Q, 0.5)
         with parallel.blas_lock():
             basis_part += C @ R

@@ -24,8 +24,8 @@ _LARGEST_PART = 1 << 24
 # The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
 # million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# The number of sums of parts per thread that are in memory at once. The threads wait for each other
-# whenever all sums in memory have been computed, and the sums are added to the total.
+# The number of sums of parts per thread that are in memory at once. Whenever all sums in memory
+# have been computed, the threads wait for each other, and the sums are added to the total.
 _SUMS_PER_THREAD = 8
 
 

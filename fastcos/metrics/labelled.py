@@ -16,8 +16,8 @@ from fastcos.validation import Floats, Integers
 CHUNK = 4096
 # Number of rows in a task of one thread, if there are more than _MANY_ROWS rows.
 _STRIP = 96
-# Number of rows in a task if there are at most _MANY_ROWS rows. Short tasks divide even a hundred
-# rows among several threads.
+# Number of rows in a task if there are at most _MANY_ROWS rows. With tasks of this size, even a
+# hundred rows are divided among several threads.
 _SHORT_STRIP = 2 * ROWS
 _MANY_ROWS = 16 * _STRIP
 # Smallest number of multiplications in a task, so that a task takes at least about 0.1 ms. Passing
@@ -45,7 +45,7 @@ def as_neighbor_lists(
     Raise ValueError if a list repeats an item, or if a list contains -1 although `padded` is false.
     """
     is_text = False
-    with contextlib.suppress(ValueError):  # as_array raises if lists have different lengths.
+    with contextlib.suppress(ValueError):  # as_array refuses lists of different lengths
         is_text = np.asarray(indices).dtype.kind in "UT"
     if is_text:
         got = "texts (pass positions, such as the .indices of a search, instead of ids)"

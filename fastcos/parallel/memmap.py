@@ -139,7 +139,7 @@ def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
-        # ml_dtypes is installed, because the rows were bfloat16 before as_bits.
+        # ml_dtypes must be installed, because the rows were bfloat16 before as_bits.
         from ml_dtypes import bfloat16
 
         return rows.view(bfloat16)

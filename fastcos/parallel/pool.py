@@ -112,9 +112,9 @@ class _State:
         # None until prange has been tried in this process; afterwards "" if prange is safe, or the
         # reason why prange is not safe.
         self.prange_fault: str | None = None
-        # The keys are the id of an object, and the name of one of its attributes that is being
-        # computed. Each value is a pair: the lock of the attribute, and the number of threads that
-        # hold this lock or wait for it.
+        # Each key consists of the id of an object and the name of an attribute of this object that
+        # is being computed. Each value consists of the lock of the attribute and the number of
+        # threads that hold this lock or wait for it.
         self.attributes: dict[tuple[int, str], tuple[threading.RLock, int]] = {}
 
 
@@ -451,7 +451,7 @@ def _prange_is_safe() -> bool:
     """
     state = _state
     # On the workqueue layer, Numba aborts the process if two threads run prange at the same time,
-    # so only one thread tries whether prange is safe.
+    # so only one thread tests whether prange is safe.
     with state.lock:
         if state.prange_fault is None:
             state.prange_fault = _find_prange_fault()

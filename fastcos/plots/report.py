@@ -67,7 +67,8 @@ class RobustnessDisplay(Display):
         }
         condition = curves["condition"]
         ax.axvline(self.report.condition, color="black", linewidth=1, linestyle=":")
-        # The label is placed between the curves of one rescaling and of all rescalings.
+        # The label is placed between the curve of a single rescaling and the curve of all
+        # rescalings.
         verdict = self.report.at_condition
         height = (verdict.worst_rescaling + verdict.unbroken) / 2
         ax.annotate(

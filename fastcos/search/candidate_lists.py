@@ -24,8 +24,9 @@ _PAIRS_PER_BLOCK = 20_000
 # number and the score of a listed item are stored twice: in the list, and in an array of lists that
 # are padded to the same length.
 _BYTES_PER_PAIR = 128
-# If a method of the measure computes the scores, and not a kernel, all lists in a block are padded
-# to the same length. A block of several lists has at most this many entries, including the padding.
+# If the scores are computed by a method of the measure instead of a kernel, all lists in a block
+# are padded to the same length. A block of several lists has at most this many entries, including
+# the padding.
 _PADDED_ENTRIES = 1 << 16
 # The largest number of lists in a block of padded lists.
 _PADDED_ROWS = 1 << 10

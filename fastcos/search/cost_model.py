@@ -104,9 +104,9 @@ class CostModel:
     # block, which must fit into the second-level cache.
     max_queries_per_block: int = 256
     block_buffer_bytes: int = 1 << 22
-    # If rows have at least this many columns, blocks contain twice as many queries. A row that is a
-    # candidate for several queries of a block is read from memory only once, and reading wide rows
-    # takes much time.
+    # If rows have at least this many columns, blocks contain twice as many queries. Reading wide
+    # rows takes much time, and a row that is a candidate for several queries of a block is read
+    # from memory only once.
     wide_columns: int = 768
     # The overhead in seconds of a block of queries, whatever the number of its queries; and the
     # overhead in seconds of a query that is compared by itself, without a tile.
@@ -223,8 +223,8 @@ class CostModel:
     pair_cost_per_column: float = 2.0
     # A projection is added only if it is estimated to make the tiles at least this many times as
     # fast. The first number is for searches with few queries, and the second number is for searches
-    # with many queries. The tiles must become much faster, because the float64 scores take the same
-    # time as without a projection, and because every query must be projected.
+    # with many queries. A projection must make the tiles much faster, because it does not reduce
+    # the time for float64 scores, and because every query must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------

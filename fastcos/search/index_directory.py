@@ -21,7 +21,7 @@ from fastcos.similarity import serialization
 from fastcos.similarity.base import Measure, get_measure
 from fastcos.validation import Rows
 
-# The kind of the stored object, which is written to the header of the directory.
+# The header of the directory contains this name for the kind of the stored object.
 KIND = "SimilarityIndex"
 
 

@@ -35,12 +35,12 @@ from fastcos.validation.ids import NO_ID, Ids, are_strings
 # single row therefore takes at most the time in which this number of rows is packed, unless larger
 # parts are merged (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
-# The arrays of packed items that are saved, by their names in a directory. In the record that
-# kernels read, these arrays have the same names, except for the array "order".
+# The names that the arrays of packed items have in a saved directory. In the record that kernels
+# read, these arrays have the same names, except for the array "order".
 PACKED_ARRAYS = ("order", "packed", "small_offsets", "statistics", "shift")
 _RENAMED_FIELDS = {"order": "row_of_slot"}
-# In a directory, the array NAME of a projection is called prefix_NAME. This dictionary contains the
-# exceptions.
+# In a directory, the array NAME of a projection is called prefix_NAME, unless this dictionary maps
+# NAME to another name.
 _STORED_PROJECTION = {"remainder_norms": "prefix_rests"}
 # When this many parts have sizes in the same range, they are merged into one part. The upper end of
 # a range of sizes is this many times its lower end.

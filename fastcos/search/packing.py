@@ -402,7 +402,8 @@ def aligned(count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return memory[skip : skip + size].view(dtype)
 
 
-# Creating a random generator takes 0.25 ms, and a search of 15 ms needs the signs twice.
+# The signs are cached, because creating a random generator takes 0.25 ms, and even a search of 15
+# ms needs the signs twice.
 @functools.lru_cache(8)
 def _signs(depth: int) -> npt.NDArray[np.float32]:
     bits = np.random.default_rng(_ROTATION_SEED).integers(0, 2, (2, max(depth, 16)))

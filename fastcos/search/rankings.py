@@ -11,7 +11,7 @@ from fastcos.kernels.exhaustive_top_k import merge_rows
 from fastcos.validation import Floats, Integers
 
 # The row numbers or positions (n, k) and the raw scores (n, k) of the best items of n queries. Each
-# row is sorted by descending score, and padded by -1 and -inf.
+# row is sorted by descending score, and padded with the row number -1 and the score -inf.
 Ranking = tuple[Integers, Floats]
 
 # The number of pairs of a query and an item that a thread ranks in one block.

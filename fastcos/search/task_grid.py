@@ -161,7 +161,7 @@ def plan_query_blocks(
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
     # queries, which may be partly filled. The buffers of ``search_block`` that belong to no query
-    # and no panel take together less memory than the buffers of two queries.
+    # and no panel together take less memory than the buffers of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)
@@ -169,9 +169,9 @@ def plan_query_blocks(
     validation.check_memory("working_memory", machine.working_memory, 3 * small + per_panel)
     factor = 2 if n_columns >= costs.wide_columns else 1
     per_block = min(n, factor * costs.max_queries_per_block) * (large + per_panel / PANEL)
-    # Even a block of one query needs the buffers of a panel and the large buffers of the query. The
-    # rest of the arrays of such a block take at most twice as much memory as the large buffers of
-    # one query.
+    # Even a block of one query needs the buffers of a panel and the large buffers of the query. In
+    # a block of one query, the rest of the arrays take at most twice as much memory as the large
+    # buffers of the query.
     required = max(machine.n_threads * per_block, 3 * large + per_panel)
     is_short = machine.working_memory < required
     per_query = large

@@ -52,7 +52,8 @@ def nearest_rows(
 
     If items is None, each query is compared with the other queries.
     """
-    # The search imports the measures, so importing the search at the top would be a cycle.
+    # The search imports the measures, so importing the search at the top of the file would create
+    # an import cycle.
     from fastcos.search.options import ExecutionOptions
     from fastcos.search.scan import nearest
     from fastcos.search.segments import Segment

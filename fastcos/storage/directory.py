@@ -448,7 +448,7 @@ def _check_entry(header: Path, name: str, entry: Any) -> None:
     with refuse_damage(header):
         if not isinstance(entry, dict):
             raise ValueError(f"the entry of {name!r} must be an object, got {entry!r}")
-        # The file must be a name without a path, so that a header cannot refer to another
+        # An entry must name a file without a path, so that a header cannot refer to another
         # directory.
         if _ARRAY_FILE.fullmatch(field(entry, "file", str)) is None:
             raise FastcosFormatError(

@@ -191,7 +191,7 @@ def _as_numpy(name: str, values: Any) -> Array:
         shapes: list[tuple[int, ...]] = []
         with contextlib.suppress(TypeError, ValueError, RuntimeError, AttributeError):
             shapes = [np.shape(value) for value in values]
-    # One of these errors is raised, for example, if an array is in the memory of a GPU.
+    # For example, an array in the memory of a GPU raises an error when it is converted.
     except (TypeError, RuntimeError, AttributeError) as error:
         got = f"{type(values).__module__}.{type(values).__qualname__}"
         raise TypeError(f"{name} must be an array of numbers, got {got}: {error}") from None

@@ -90,7 +90,8 @@ def pairs_near(
     for rows, scores in score_blocks(fitted, validation.read_only(Q[query_rows]), X, block):
         numbers = query_rows[rows]
         if queries is None:
-            # Leave out the pairs of a row with itself, and the second copy of every other pair.
+            # Leave out the pairs of a row with itself, and one of the two copies of each remaining
+            # pair.
             scores[np.arange(len(X)) <= numbers[:, None]] = np.nan
         for side_pairs, is_on_side in ((above, scores >= threshold), (below, scores < threshold)):
             distances = np.where(is_on_side, np.abs(scores - threshold), np.inf)

@@ -22,8 +22,9 @@ _CLUSTERED = 4.0
 # expected above the threshold for the rate. With fewer expected pairs than _MIN_EXPECTED_PAIRS, 99
 # % intervals rarely contained the true rate in experiments with 12 to 100 normal rows.
 _MIN_EXPECTED_PAIRS = 2
-# A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. At a
-# distance of 0.1, the probabilities that the tail model returns are wrong by about 10 %.
+# A note calls the tail model unreliable if its Kolmogorov-Smirnov distance exceeds _POOR_FIT. If
+# the Kolmogorov-Smirnov distance is 0.1, the probabilities that the tail model returns are wrong by
+# about 10 %.
 _POOR_FIT = 0.1
 # For the interval of a false-positive rate, the ratio of pairs to independent pairs is computed at
 # _RATE_FACTOR times the rate. On the logarithmic scale, _RATE_FACTOR times a rate is halfway to the

@@ -23,7 +23,7 @@ _VERTEX_STEPS = 8
 # steps towards a vertex of the box.
 _TRIALS = 400
 # If there are at most _FEW_COLUMNS columns, the algorithm DIRECT searches the whole box of allowed
-# rescalings before Powell's method. DIRECT makes _GLOBAL_TRIALS evaluations per column.
+# rescalings before Powell's method starts. DIRECT makes _GLOBAL_TRIALS evaluations per column.
 # `tests.robustness.calibrated_rates rescaling` compares other values of _GLOBAL_TRIALS.
 _FEW_COLUMNS = 3
 _GLOBAL_TRIALS = 1000

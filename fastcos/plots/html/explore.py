@@ -54,7 +54,7 @@ _SENTENCES = {
 }
 # The largest number of items of a page, and the largest number of entries in the rows of these
 # items and in the root of the users' covariance together. As base64, 280,000 entries take 1.5 MB of
-# the 2.5 MB of a page.
+# a page of 2.5 MB.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because

@@ -11,8 +11,8 @@ from fastcos.plots.html.page import page_with_script
 from fastcos.reports import Section
 from fastcos.validation import Integers
 
-# The largest number of rows on a page. With 64 example items, a row takes 9 kB, and all rows take
-# 1.8 MB of the 2.5 MB of a page.
+# The largest number of rows on a page. With 64 example items, a row takes 9 kB, so 200 rows take
+# 1.8 MB of a page of 2.5 MB.
 _MAX_ROWS = 200
 
 

@@ -54,8 +54,8 @@ def page_with_script(
         template, title, provenance, style=style, script=Markup(script), data=Markup(block),
         policy=Markup(policy), **values,
     )  # fmt: skip
-    # UTF-8 cannot represent lone surrogates, which occur in the names of broken files. Lone
-    # surrogates are therefore written as escapes, which readers of JSON understand.
+    # UTF-8 cannot represent lone surrogates, which occur in file names that are not valid UTF-8.
+    # Lone surrogates are therefore written as escapes, which readers of JSON understand.
     return page.encode("utf8", "backslashreplace").decode("utf8")
 
 
