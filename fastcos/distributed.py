@@ -123,10 +123,10 @@ def top_k(
     measure : str
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
-        The memory in MiB that one task may use. The memory per thread of a worker is its memory
-        limit divided by the number of its threads. The largest allowed value is half of the
-        smallest memory per thread among the workers. The default is the setting ``working_memory``,
-        or the largest allowed value if the setting exceeds it.
+        The memory in MiB that one task may use. The largest allowed value is half of the memory per
+        thread (the memory limit of a worker divided by its number of threads) on the worker where
+        the memory per thread is smallest. The default is the setting ``working_memory``, or the
+        largest allowed value if the setting exceeds it.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
         block. If a call is interrupted, the same call later computes only the missing blocks.
@@ -355,7 +355,7 @@ def _open_rows(name: str, path: Any) -> Any:
 def _memory_per_task(client: Client, working_memory: float | None) -> float:
     """Return the number of bytes that one task may use.
 
-    `working_memory` is the argument of ``top_k``, in MiB. If the argument is None, the setting
+    `working_memory` is the argument of ``top_k``, in MiB. If `working_memory` is None, the setting
     ``working_memory`` is used, unless a worker has less memory per task.
     """
     mebibytes = config.working_memory() if working_memory is None else working_memory
@@ -523,9 +523,9 @@ def use_threads_of_this_worker() -> None:
 def smallest_worker(client: Client) -> tuple[float, str]:
     """Return the smallest memory per task of any worker, in bytes, and the address of this worker.
 
-    A worker runs as many tasks at the same time as it has threads. Therefore the memory per task is
-    half of the worker's memory limit, divided by the number of its threads. The result is infinite
-    if no worker has a memory limit.
+    Each thread of a worker runs one task at a time. Therefore the memory per task is half of the
+    worker's memory limit, divided by the number of its threads. The result is infinite if no worker
+    has a memory limit.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     shares = {

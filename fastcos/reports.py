@@ -122,7 +122,7 @@ def printable(text: str) -> str:
 
 
 def as_table(kind: Result) -> Result:
-    """Give the decorated class a repr and a notebook form that show the table of its instances."""
+    """Decorate a class so that an instance is shown as a table by its repr and in notebooks."""
     if not hasattr(kind, "table"):
         kind.table = table_of_fields  # type: ignore[attr-defined]
     kind.__repr__ = lambda self: self.table().text()  # type: ignore[assignment, method-assign, misc]

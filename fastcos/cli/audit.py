@@ -187,7 +187,8 @@ def run(args: argparse.Namespace) -> int:
 def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | None", Any, Any]:
     """Read the labels and the popularity of the items.
 
-    Return the labels as they were read, the labels as a list, and the popularity.
+    Return the result of options.read_labels, the label of each item as a list, and the popularity
+    of each item; each of the three may be None.
     """
     labels = popularity = None
     item_labels = options.read_labels(args, ids)
@@ -207,8 +208,8 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
 def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
     """Return the values of --trained-on and --weight-decay-on.
 
-    For a folder that fastcos fit wrote, the values that follow from the saved model replace the
-    value "unknown".
+    If ITEMS is a folder that fastcos fit wrote, an option with the value "unknown" gets the value
+    that follows from the saved model.
     """
     trained_on, weight_decay_on = args.trained_on, args.weight_decay_on
     if is_model_folder(args.items):

@@ -39,12 +39,12 @@ difference exceeds chance.
 
 For a file of interactions, the command fits a model that minimises Eq. 1 of Steck et al. 2024
 (arXiv:2403.05440), and evaluates twelve measures under several rescalings of this model. The
-command also evaluates the measures with a second model, which minimises Eq. 2 of that paper. A
-rescaling D is a diagonal matrix that scales the latent dimensions without changing the predictions.
-With --labels, the score of a measure states how well the measure recovers the labels of the items;
-without --labels, it states how well the measure predicts held-out interactions. The score is
-computed on a sample of 2,000 items. With --all, the command evaluates every measure and a grid of
-rescalings on a sample of 10,000 items. The command prints a conclusion, the ranking of the
+command also evaluates the measures with a second model, which minimises Eq. 2 of Steck et al. 2024.
+A rescaling D is a diagonal matrix that scales the latent dimensions without changing the
+predictions. With --labels, the score of a measure states how well the measure recovers the labels
+of the items; without --labels, it states how well the measure predicts held-out interactions. The
+score is computed on a sample of 2,000 items. With --all, the command evaluates every measure and a
+grid of rescalings on a sample of 10,000 items. The command prints a conclusion, the ranking of the
 measures, a table of the rescalings as in Steck et al. 2024, and the ten nearest neighbours of
 popular items under several rescalings. The command writes comparison.html, a page on which you can
 sort the measures and open the details of each one; measures.csv, .png and .svg; comparison.csv,
@@ -52,14 +52,14 @@ sort the measures and open the details of each one; measures.csv, .png and .svg;
 
 For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates how
 well the scores of every measure recover the labels of --labels, or how strongly these scores
-correlate with the ratings of --pairs. The command writes comparison.json. It also writes an html,
-csv, png and svg file for the labels, and for each file of --pairs.
+correlate with the ratings of --pairs. The command writes comparison.json, and an html, csv, png and
+svg file for the labels and for each file of --pairs.
 
 You can pass a model that you have trained: a file with embeddings of items and users, such as a
-model saved by implicit (--model FILE). For such a model, the command evaluates how well the same
-twelve measures predict the interactions in --held-out, on which the model was not trained. With
---model, INTERACTIONS must contain the training data, or other interactions that happened before
-those in --held-out.
+model saved by implicit (--model FILE). With --model, the command evaluates how well the twelve
+measures predict the interactions in --held-out, on which the model was not trained. With --model,
+INTERACTIONS must contain the training data, or other interactions that happened before those in
+--held-out.
 
 The exit status is 1 if no measure is significantly better than chance."""
 EPILOG = f"""\

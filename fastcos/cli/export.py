@@ -22,13 +22,13 @@ SUMMARY = "write embeddings that no rescaling changes, for use in any vector ind
 DESCRIPTION = """\
 Write item embeddings in a form that is the same for every parametrisation of the model, as float32
 .npy files that FAISS, usearch or SimilarityIndex can load unchanged.
-  query_metric  writes items.npy and map.npy. In items.npy, the inner product of
-                two rows is the covariance, over all users, of the predicted
-                scores of the two items. To obtain the rows of new items,
-                multiply their embeddings by the matrix in map.npy.
-  canonical     writes items.npy, users.npy and singular_values.npy. The inner
-                products of users and items are the predictions of the model,
-                and each column has the same norm in items.npy and users.npy.
+  --form query_metric writes items.npy and map.npy. In items.npy, the inner
+      product of two rows is the covariance, over all users, of the predicted
+      scores of the two items. To obtain the rows of new items, multiply their
+      embeddings by the matrix in map.npy.
+  --form canonical writes items.npy, users.npy and singular_values.npy. The inner
+      products of users and items are the predictions of the model, and each
+      column has the same norm in items.npy and users.npy.
 Both forms also write export.json, which describes the files, and ids.npy if the input has ids. Each
 training run of a model ends in different coordinates. Therefore compare the rows of two exports
 only if you wrote the later export with --align-to FOLDER, where FOLDER is the earlier export."""
@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
     )
     if form == "canonical" and args.align_to is not None and args.unit_rows:
         raise ValueError(
-            "--unit-rows must be left out with --form canonical and --align-to: the option "
-            "discards the norms of the items, but a later export needs them to align to this export"
+            "--unit-rows must be left out with --form canonical and --align-to: --unit-rows "
+            "discards the norms of the items, without which no later export can align to this one"
         )
     older = None if args.align_to is None else _read_export(args.align_to, form)
     arrays = _arrays(form, model.items, users)

@@ -111,7 +111,8 @@ class _Completion(argparse.Action):
 class _Version(argparse.Action):
     """An action that prints the installed version.
 
-    The action of argparse would not report an error if the disk is full.
+    The version action of argparse is not used, because it reports no error if the output cannot be
+    written.
     """
 
     def __call__(self, *_: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Read and write the folder of ``fastcos fit``: the model, the item ids, statistics of users."""
+"""Read and write the folder of ``fastcos fit``: the model, the item ids and user statistics."""
 
 import argparse
 from pathlib import Path

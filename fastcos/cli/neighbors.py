@@ -30,9 +30,9 @@ resumes the search.
 For benchmarks of approximate indexes, the command reads items and --queries of any size from
 .fvecs, .fbin, .npy or .hdf5 (data sets train and test), and writes the row numbers of the
 neighbours to .ivecs, .ibin, .npy or .hdf5 (data set neighbors). With --result, the command prints
-the recall of the neighbours in a file, which is the share of correct neighbours. A neighbour of a
-query counts as correct if its exact score is at least the k-th best score of that query, so a
-neighbour that ties with the k-th best neighbour is correct."""
+the recall of the neighbours in a file, that is, the share of these neighbours that are correct. A
+neighbour of a query counts as correct if its exact score is at least the k-th best score of that
+query, so a neighbour that ties with the k-th best neighbour is correct."""
 EPILOG = f"""\
 examples:
   fastcos neighbors films --k 20 --out neighbors.csv

@@ -93,11 +93,11 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 
 @contextlib.contextmanager
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
-    """Change errors about the columns of a table, within this block, so that they name its flag.
+    """Within the block, let errors about the columns of a table name the flag of the table.
 
-    For a table such as that of --names, the user cannot choose the columns of the table by flags,
-    so errors about the columns name the flag of the table. `name_option` is the flag for the column
-    of names, if there is one.
+    Some tables, such as the table of --names, have no flags for choosing columns, so an error about
+    one of their columns names the flag of the table. `name_option` is the flag for the column of
+    names, if there is one.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:
@@ -149,8 +149,8 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read a file of vectors from the columns that the options name.
 
-    If `shared` is true, the same options also describe the file of items. The options for columns
-    then do not apply to a .npy file, because a .npy file has no columns.
+    If `shared` is true, the same options also describe the file of items, so the options for
+    columns are ignored if this file is a .npy file, which has no columns.
     """
     from fastcos.io import read_vectors
 
@@ -174,7 +174,7 @@ def say_columns(path: str | Path, content: "Vectors | Factors") -> None:
 
 
 def _list_names(names: tuple[str, ...]) -> str:
-    """Return names as text: all of a few names, or the first two and the last of many."""
+    """Return the names as text; if there are many, only the first two and the last are listed."""
     if len(names) <= _MAX_NAMES:
         return ", ".join(map(repr, names))
     return f"{names[0]!r}, {names[1]!r}, ... {names[-1]!r} ({len(names)} columns)"
@@ -290,7 +290,7 @@ def read_labels(args: argparse.Namespace, item_ids: Any) -> "ItemLabels | None":
 
 
 def report_labels(item_labels: "ItemLabels") -> tuple[list[str | None], dict[str, Any]]:
-    """Print the numbers of labelled items; return the labels of the items, and these numbers."""
+    """Print how many items have a label; return the label of each item, and the printed counts."""
     n_labelled, classes = int((item_labels.labels >= 0).sum()), item_labels.classes.tolist()
     _, _, _, n_several, n_none, n_other, n_unknown = item_labels
     items, column, names = item_labels.columns.values()
@@ -316,8 +316,8 @@ def add_model(
 ) -> "argparse._ArgumentGroup":
     """Add the options of a model; `default` describes the default of --regularization.
 
-    The first of the objectives is the default. If no objectives are passed, the command can use two
-    objectives in one call, and the default of --objective is "both".
+    The first of the objectives is the default. If no objectives are passed, --objective accepts
+    "dropout", "weight_decay" and the default "both", which stands for both objectives.
     """
     group = parser.add_argument_group("model")
     help_ = "rank k of the model (default 50, or the full rank of a smaller matrix)"

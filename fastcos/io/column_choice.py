@@ -93,10 +93,10 @@ def choose_vector_columns(
     default, the column of ids is the only column with a name of ids, such as id or item. If no
     column has a name of ids, the column of ids is an index that pandas, polars or R has written. An
     index that only counts the rows from 0 is not used. If a table has neither a column with a name
-    of ids nor a usable index, the column of ids is the only column of texts. If the table contains
-    a column of lists, the column of ids may also be the only column of whole numbers. If a table
-    contains no column of lists, a column that mixes numbers with blanks or texts raises an error.
-    Columns of texts and of other types are left out.
+    of ids nor a usable index, the column of ids is the only column of texts. In the choice of the
+    column of ids, a column of whole numbers counts like a column of texts if the table contains a
+    column of lists. If a table contains no column of lists, a column that mixes numbers with blanks
+    or texts raises an error. Columns of texts and of other types are left out.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

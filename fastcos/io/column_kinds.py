@@ -41,7 +41,7 @@ _NAMED_ROWS = 5
 class Column:
     """A column in a table of vectors: the kinds of its cells, and its numbers or lists.
 
-    stores_cells: whether the cells are stored as they were read, which a column of ids requires.
+    stores_cells: whether the cells are stored as they were read; True for a column of ids.
     """
 
     def __init__(self, name: str, stores_cells: bool = False) -> None:

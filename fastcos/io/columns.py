@@ -10,14 +10,15 @@ numbers
 lists
     Every cell is a list of numbers; in CSV, a list is written as JSON, such as ``"[0.5, 1]"``.
 texts
-    The column is neither of numbers nor of lists, and every cell can be written as a text. Dates
+    The cells are not all numbers and not all lists, but every cell can be written as a text. Dates
     (2026-11-28) and bytes in UTF-8 are texts.
 
 A blank cell is empty, null or absent. Words such as ``nan``, ``NA`` and ``null`` are blank cells
 among numbers, and ordinary words among texts. Ids are whole numbers or texts:
 
 - if all ids of a column are plain integers in the range of int64, they are int64; otherwise, all of
-  them are texts. A single id "007" makes all ids of the column texts, because it differs from "7";
+  them are texts. A single id "007" turns all ids of the column into texts, because the ids "007"
+  and "7" differ;
 - whole numbers that were stored as floats, such as ``10.0``, become integers such as 10;
 - blanks, booleans, other decimal numbers, times, durations, structures and binary data raise an
   error, which names the column and the type.
@@ -64,7 +65,7 @@ Cells = npt.NDArray[Any] | Sequence[Any]
 
 
 class Unsupported(NamedTuple):
-    """A cell of a type that is neither a number, nor a list of numbers, nor a text."""
+    """A cell that contains neither a number, nor a list of numbers, nor a text."""
 
     type: str
     is_nested: bool = False
@@ -181,8 +182,8 @@ def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) 
 def _is_escaped(text: str) -> bool:
     """Return whether all surrogates of a text stand for bytes.
 
-    Surrogates that do not stand for bytes come from JSON, in which a pair of surrogates stands for
-    one character.
+    A text from JSON may also contain surrogates that do not stand for bytes: JSON writes some
+    characters as a pair of surrogates.
     """
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip
@@ -293,9 +294,9 @@ def check_row_numbers(
 
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
-    number. The file may also be a larger catalogue, if its ids include all row numbers. If
-    `file_ids` contains most row numbers but not 0, the file may count rows from 1, so the function
-    issues a warning. `hint` explains how to pass ids.
+    number. If `file_ids` contains all row numbers, it may also contain further ids, as the file of
+    a larger catalogue does. If `file_ids` contains most row numbers but not 0, the file may count
+    rows from 1, so the function issues a warning. `hint` explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return

@@ -1,4 +1,4 @@
-"""Errors of readers and writers: errors of damaged files, and of formats that need a package."""
+"""Errors that readers and writers raise if a file is damaged, or if a package is missing."""
 
 import errno
 from collections.abc import Iterator

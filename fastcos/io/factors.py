@@ -142,14 +142,14 @@ def read_factors(
 ) -> Factors:
     """Read item embeddings and optional user embeddings, without the biases of a model.
 
-    The function recognises models saved by implicit (.npz with item_factors and user_factors);
-    arrays items and users, or item_embeddings and user_embeddings, with or without item_biases and
-    user_biases; the arrays of Surprise and Cornac under the names of their attributes; components_
-    (d, p) of scikit-learn, which are transposed; and all formats of read_vectors. The models BPR
-    and logistic factorisation of implicit append columns of biases and of ones to items and users.
-    If the file contains both items and users, the function recognises the columns of ones, and
-    removes these columns and the columns of biases. If the file contains no users, the items are
-    returned with all of their columns.
+    The function reads all formats of read_vectors, and recognises the following named arrays:
+    item_factors and user_factors, as implicit saves them; items and users, or item_embeddings and
+    user_embeddings, with or without item_biases and user_biases; the arrays of Surprise and Cornac
+    under the names of their attributes; and components_ (d, p) of scikit-learn, which is
+    transposed. The models BPR and logistic factorisation of implicit append columns of biases and
+    of ones to items and users. If the file contains both items and users, the function recognises
+    the columns of ones, and removes these columns and the columns of biases. If the file contains
+    no users, the items are returned with all of their columns.
 
     The returned rows are meant for similarities between items. For recommendations, use
     ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the
@@ -213,7 +213,7 @@ def load_factors(
     vector_column: str | None = None,
     id_column: str | None = None,
 ) -> Factors:
-    """Return the result of read_factors without its warning; commands print the notes instead."""
+    """Return the result of read_factors, but issue no warning, because commands print the notes."""
     path = as_path("path", path)
     check_columns(vector_column, id_column)
     has_arrays = suffix_of(path) in NAMED_ARRAY_SUFFIXES
@@ -333,8 +333,8 @@ def _sides(
 ) -> "tuple[Rows, Rows | None, Array, bool, tuple[str, ...], Biases] | None":
     """Recognise the arrays of a saved model; return None if the file is not a model.
 
-    The result contains the items, the users, the ids, whether the file contains ids, the notes, and
-    the biases of items and users.
+    The result is a tuple (items, users, ids, has_ids, notes, biases), where has_ids says whether
+    the file contains ids.
     """
     for item_name, user_name, *bias_names in _SIDES_OF_FILES:
         if item_name in arrays and user_name in arrays:

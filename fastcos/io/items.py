@@ -86,8 +86,8 @@ def read_labels(
 
     A cell may contain several labels with separators between them, and an item may have several
     rows. An item has the entry -1 in ``labels`` if it has several distinct labels, no label, or a
-    label that is not in ``only``. The result also contains the number of items with each of these
-    defects.
+    label that is not in ``only``. The result also contains the number of items with several labels,
+    the number of items with no label, and the number of items with a label that is not in ``only``.
 
     Parameters
     ----------
@@ -114,8 +114,8 @@ def read_labels(
     Raises
     ------
     FastcosFormatError
-        In the same cases as read_interactions; or no item of the file is in item_ids; or there are
-        fewer than two labels; or no item has one of the labels in ``only``.
+        The file is damaged or unsuitable, as in read_interactions; no item of the file is in
+        item_ids; there are fewer than two labels; or no item has one of the labels in ``only``.
 
     Examples
     --------
@@ -226,7 +226,8 @@ def read_texts(path: PathLike, column: str) -> Texts:
 def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integers) -> list[str]:
     """Return the name of each item, or the id of an item without a name.
 
-    Row rows[i] of the column contains a name of the item at positions[i].
+    For every i, row rows[i] of the column contains a name of the item with the position
+    positions[i].
     """
     names: list[str] = ids.tolist()
     codes = column.codes[rows]
@@ -248,7 +249,7 @@ class Popularity(NamedTuple):
     n_missing : int
         Number of items that are not in the file.
     n_unknown : int
-        Number of rows of the file with items that are not in ``item_ids``.
+        Number of rows of the file whose item is not in ``item_ids``.
     """
 
     values: npt.NDArray[np.float64]

@@ -130,7 +130,10 @@ class ArrowTable:
         return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), -1)
 
     def _plain_type(self, kind: Any) -> Any:
-        """Return the type of the values of an extension or dictionary, or any other type itself."""
+        """Return the type of the stored values of an extension type or dictionary type.
+
+        Any other type is returned unchanged.
+        """
         if isinstance(kind, self._arrow.BaseExtensionType):
             return self._plain_type(kind.storage_type)
         return self._plain_type(kind.value_type) if self._is(kind, "dictionary") else kind

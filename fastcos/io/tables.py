@@ -66,7 +66,7 @@ class Table(Protocol):
         """The names of the columns, in the order of the file."""
 
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
-        """Yield chunks of rows, each as the numbers of its lines and the cells by column.
+        """Yield chunks of rows: the number of each row's line, and the cells of each column.
 
         In files without lines, the rows are numbered from 1. If names is None, the cells of all
         columns that have occurred so far are returned; the attribute ``names`` lists these columns.
@@ -179,10 +179,11 @@ def _is_header(path: Path, first: Sequence[str], rows: Sequence[Sequence[str]]) 
     """Return whether the first line of a table of vectors is a header, which names the columns.
 
     The first line is a header if a text in it stands above numbers or lists, or if a number in it
-    stands above lists. The numbers 0, 1, 2, ... also form a header, because pandas writes them as
-    names. The first line is not a header if it contains lists. The first line is also not a header
-    if it contains fractional, negative or repeated numbers, and no text that names ids. If none of
-    the rules applies, the first line could be a header or a row of vectors, so an error is raised.
+    stands above lists. A first line with the numbers 0, 1, 2, ... is a header, because pandas
+    writes these numbers as names of columns. The first line is not a header if it contains lists. A
+    first line with fractional, negative or repeated numbers is not a header unless a text in it
+    names ids. If these rules do not decide whether the first line is a header or a row of vectors,
+    an error is raised.
     """
     kinds = [_kind(field) for field in first]
     if "list" in kinds:

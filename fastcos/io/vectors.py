@@ -124,7 +124,7 @@ def read_vectors(
         with a name such as id, item, ids or words. If no column has such a name for ids, the ids
         are read from the index that pandas, polars or R has written. If a table has neither a
         column with a name for ids nor an index, the ids are read from the only column of texts. If
-        the table contains a column of lists, the ids may also be the only column of whole numbers.
+        the vectors are in a column of lists, the ids may be whole numbers instead of texts.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def read_vectors(
 
 
 def check_columns(vector_column: Any, id_column: Any) -> None:
-    """Raise an error if the name of a column is not a text; id_column may be empty, for no ids."""
+    """Raise an error if a column name is neither None nor a text; only id_column may be ""."""
     check_text("vector_column", vector_column)
     check_text("id_column", None if id_column == "" else id_column)
 

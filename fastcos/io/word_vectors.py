@@ -64,7 +64,7 @@ def read_text_vectors(path: Path) -> tuple[list[str], Array]:
 
 
 def read_binary_vectors(path: Path) -> tuple[list[str], Array]:
-    """Read the binary format of word2vec: a line ``n d``, and n words, each with d float32."""
+    """Read word2vec's binary format: a line ``n d``, then n words, each with d float32 numbers."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.readline(64)

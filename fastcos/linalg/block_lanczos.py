@@ -83,7 +83,7 @@ class SVDProgress:
         self._report(max(self._done, min(self._total, self._max_columns)) + self._k)
 
     def check(self, residual: float) -> None:
-        """Update the total number of columns, extrapolated from the decrease of the residual."""
+        """Extrapolate the total number of columns from the decrease of the residual."""
         first, current = self._first, _Check(self._done, max(residual, self._tol))
         if first is None:
             self._first = current
@@ -174,7 +174,7 @@ def zero_level(dtype: np.dtype[Any]) -> float:
 
 
 def _is_tied(values: Floats, width: int, tol: float) -> bool:
-    """Return whether `width` successive values are equal within tol; the last value is left out.
+    """Ignore the last value; return whether `width` successive values are equal within tol.
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
@@ -283,11 +283,12 @@ class _Basis:
     def _orthonormal(self, Z: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
 
-        Z must be orthogonal to B except for rounding errors, and is overwritten. The term B C
-        accounts for the rounding errors of Z, because scaling a short column of Z to length 1
-        enlarges its rounding errors. For example, an error of 1e-11 relative to a large eigenvalue
-        becomes an error of 1e-3 relative to an eigenvalue that is 1e8 times smaller. If Z does not
-        have full rank, the missing columns of Q are random.
+        Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
+        the part of Z in the span of B. This part consists of rounding errors, but it must be
+        removed: scaling a short column of Z to length 1 enlarges the errors of the column. For
+        example, an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3 relative
+        to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
+        columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))

@@ -1,9 +1,9 @@
 """Validation of sparse matrices, and their conversion to one canonical CSR array.
 
 SciPy's own checks do not suffice. SciPy's constructors and check_format(False) accept indices out
-of range and a descending indptr, with which compiled code would crash. SciPy's flag
-has_canonical_format is cached, and is wrong after the arrays have been edited in place. This module
-trusts neither SciPy's checks nor SciPy's flag, and reads the arrays of the matrix itself, once.
+of range and a descending indptr, although compiled code would crash on such arrays. SciPy's flag
+has_canonical_format is cached, and is wrong after the arrays have been edited in place. Therefore
+this module checks the arrays of the matrix itself, and reads them only once.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ class Workspace:
         self._array: Matrix = np.empty(0, np.float32)
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Matrix:
-        """Return an uninitialised array: the previous one if it has the same shape and dtype."""
+        """Return the array of the last call if it has this shape and dtype, else a new array."""
         if self._array.shape != shape or self._array.dtype != dtype:
             self._array = buffer_pool.empty(shape, dtype)
         return self._array
@@ -317,7 +317,7 @@ class SparseOperator(Operator):
         parallel.run(kernel, blocks, *arrays, n_threads=self._n_threads)
 
     def _sum_parts(self, name: str, factor: Matrix) -> Matrix:
-        """Return the product by the kernel with this name, summed over parts of the rows."""
+        """Compute a product part by part with the named kernel; return the sum of the parts."""
         kernel = kernel_body(sparse, name)
         if len(self._part_rows) == 2:
             return self._sum_in_order(kernel, factor)
@@ -332,7 +332,7 @@ class SparseOperator(Operator):
         return out
 
     def _sum_in_order(self, kernel: Any, factor: Matrix) -> Matrix:
-        """Return the product by a kernel that sums over all rows in order.
+        """Compute a product with a kernel that sums over all rows in order, and return the product.
 
         Each thread sums different columns in an array of its own. If two threads wrote neighbouring
         columns of one array, their caches would continually exchange cache lines (false sharing).
@@ -351,9 +351,9 @@ class SparseOperator(Operator):
     def _column_groups(self, factor: Matrix) -> parallel.Blocks:
         """Return the boundaries of groups of columns; one thread multiplies each group.
 
-        The grouping does not affect the bits of a product. The sums of several groups take as much
-        memory as the product; if they do not fit into the setting ``working_memory``, there is only
-        one group.
+        The grouping does not affect the bits of a product. With several groups, an additional array
+        holds their sums, and takes as much memory as the product. If such an array would not fit
+        into the setting ``working_memory``, there is only one group.
         """
         width = group = factor.shape[1]
         if self.shape[1] * width * factor.itemsize <= config.working_memory() * 2**20:
@@ -366,10 +366,10 @@ class SparseOperator(Operator):
         """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
 
         If the rows are divided into several parts, the product is summed part by part, without the
-        transpose. If there is only one part, the transpose is used where it is faster: if the sums
-        do not stay in a cache, or if the product has too few columns for all threads. Transposing
-        takes time, so the transpose is computed only after the operator has multiplied many
-        columns.
+        transpose. If there is only one part, the transpose is used in two cases, in which it is
+        faster: the sums do not stay in a cache, or the product has too few columns to occupy all
+        threads. Transposing takes time, so the transpose is computed only after the operator has
+        multiplied many columns.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:

@@ -104,7 +104,7 @@ def rmatmul(
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        The arguments of :func:`matmul`; the function multiplies by the centred and scaled X.
+        The same as in :func:`matmul`; the centred and scaled X takes the place of X.
     Y : array_like (n, l), float32 or float64
         The dense matrix that X' is multiplied by.
 
@@ -153,7 +153,7 @@ def gram_matmul(
     Parameters
     ----------
     X, center, scale, row_center, n_threads
-        The arguments of :func:`matmul`; the function multiplies by the centred and scaled X.
+        The same as in :func:`matmul`; the centred and scaled X takes the place of X.
     Q : array_like (p, l), float32 or float64
         The dense matrix that X'X is multiplied by.
 

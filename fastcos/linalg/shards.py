@@ -455,7 +455,7 @@ class ShardedOperator(Operator):
         return operators.sparse_gram(self, self._X.nnz, dense_rows)
 
     def _sum_parts(self, kernel: str, factor: Matrix) -> Matrix:
-        """Return the product by the kernel with this name, summed over parts of the rows."""
+        """Compute a product part by part with the named kernel; return the sum of the parts."""
         if len(self._part_rows) == 2:
             return self._sum_in_order(kernel, factor)
         p, width, parts = self.shape[1], factor.shape[1], len(self._part_rows) - 1

@@ -147,9 +147,9 @@ def randomized_svd(
     Notes
     -----
     A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
-    finds all of the k largest singular values with probability 1. If the same singular value occurs
-    more often than a block has columns, the iteration finds all of its vectors by adding further
-    random directions.
+    finds all of the k largest singular values with probability 1. If a singular value has more
+    singular vectors than a block has columns, the iteration adds random directions until it has
+    found all of these vectors.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
     Musco and Musco fix the number of passes over X, whereas this function stops when all residuals
@@ -375,10 +375,10 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Return the residuals, each divided by the distance of its vector from the earlier vectors.
 
     Cholesky's elimination in the Gram matrix of the vectors computes the distance of each vector
-    from the span of the earlier vectors. The vectors of a solver are orthogonal except for rounding
-    errors, so their distances from the span of the earlier vectors are about 1. If a distance is at
-    least _INDEPENDENT, the residual is not divided by it, so that the residuals of a solver stay
-    unchanged.
+    from the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
+    orthogonal except for rounding errors, so the distance of each vector from the span of the
+    earlier vectors is about 1. If a distance is at least _INDEPENDENT, the residual is not divided
+    by it, so that the residuals of a solver stay unchanged.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -433,9 +433,9 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
 
     `product` maps the vectors to their images product(vectors), whose lengths are the singular
     values s. Vectors with non-zero singular values come first, so a direction that is orthogonal to
-    all of their images lies in the null space. The vectors are divided by s before the product. The
-    images have more entries than the vectors, so dividing the images would take as long as
-    computing them.
+    all of their images lies in the null space. The function divides the vectors by s before the
+    product, and does not divide the images: the images have more entries than the vectors, so their
+    division would take as long as the product.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

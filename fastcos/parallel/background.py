@@ -32,7 +32,7 @@ _FLAGS = {
 
 
 class _Child(NamedTuple):
-    """A compiling process, with what is needed to find out how it ended.
+    """A compiling process, its error file, its deadline, and the id of its parent process.
 
     `errors` is the file that receives the error messages of the process. A process that is still
     running at the time `deadline` (a value of time.monotonic()) counts as failed. `parent` is the

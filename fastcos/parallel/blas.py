@@ -10,7 +10,7 @@ from fastcos.parallel.forks import at_fork
 
 
 class _State:
-    """The limit on the number of BLAS threads, or None, and the thread that has set the limit."""
+    """The limit on the number of BLAS threads, and the thread that set it; None without a limit."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -36,9 +36,9 @@ def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
     A fork of the process waits for the locks of BLAS. While a thread holds a lock of BLAS, it must
-    call only NumPy and SciPy, and no function that may compile a kernel. If the thread compiled a
-    kernel, the thread and a fork could wait for each other: a fork first keeps all threads from
-    compiling, and then waits for the locks of BLAS.
+    call only NumPy and SciPy, and no function that may compile a kernel. A fork first keeps all
+    threads from compiling, and then waits for the locks of BLAS. Therefore a fork and a thread that
+    wants to compile while it holds a lock of BLAS would wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -76,21 +76,22 @@ def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread within the with block, unless other threads could notice the limit.
 
     Use ``one_blas_thread`` for products and factorisations of small matrices that run between two
-    kernels. Without the limit, the threads of OpenBLAS wait for each other at every column of a
+    kernels. If OpenBLAS uses several threads, its threads wait for each other at every column of a
     factorisation. Each thread of OpenBLAS also keeps a core busy for 50 ms after every product, so
-    fewer cores are free for the next kernel. Without the limit, an SVD and an audit take 1.3 times
-    as long on two idle cores, and an audit takes 5 times as long on busy cores.
+    fewer cores are free for the next kernel. If BLAS is not limited to one thread, an SVD and an
+    audit take 1.3 times as long on two idle cores, and an audit takes 5 times as long on busy
+    cores.
 
     OpenBLAS has one number of threads for the whole process. Even the OpenBLAS function
     ``openblas_set_num_threads_local``, which is meant for the calling thread, sets the number of
     threads of the whole process in builds without OpenMP. Another thread of the program may change
     the number of BLAS threads during the with block, for example by
-    ``threadpoolctl.threadpool_limits``. At its end, the with block would undo the change of the
-    other thread, or the other thread would later restore our limit. Therefore BLAS is limited only
-    if all other threads of the process are daemons; a worker of a ``ThreadPoolExecutor``, for
-    example, is not a daemon. Daemon threads do not prevent the limit, because they seldom call
-    BLAS. Examples are the threads of our pool, the threads that draw progress bars, and the threads
-    of a notebook's kernel.
+    ``threadpoolctl.threadpool_limits``. If another thread changed this number, the end of the with
+    block would undo the change, or the other thread would later restore the limit of one thread.
+    Therefore BLAS is limited only if all other threads of the process are daemons; a worker of a
+    ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads do not prevent the limit,
+    because they seldom call BLAS. Examples are the threads of our pool, the threads that draw
+    progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():
@@ -112,7 +113,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _is_unnoticed() -> bool:
-    """Return whether all other threads are daemons, which rarely use the number of BLAS threads."""
+    """Return whether all other threads are daemons; daemon threads rarely call BLAS."""
     current = threading.current_thread()
     return all(thread is current or thread.daemon for thread in threading.enumerate())
 

@@ -1,11 +1,11 @@
-"""Read rows that are memory-mapped, or that have low precision, as valid rows in memory.
+"""Convert memory-mapped rows and rows of low precision to valid rows in memory.
 
 This module, and no other module, distinguishes three kinds of rows:
 
 * Mapped rows lie in a memory-mapped file, which is read block by block.
 * Narrow rows are rows in memory with one or two bytes per number, for example int8 or float16. If
   kernels cannot read a narrow type directly, the rows are converted to float32 block by block.
-* Rows of the third kind are float32 or float64 rows in memory, which need no conversion.
+* All other rows are float32 or float64 rows in memory, which need no conversion.
 
 Kernels can read the narrow types int8, float16 and bfloat16. Numba supports neither float16 nor
 bfloat16. Therefore float16 rows are passed to kernels as uint16, and bfloat16 rows as int16. The
@@ -248,9 +248,9 @@ def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> 
 def fingerprint(X: npt.NDArray[Any]) -> dict[str, Any]:
     """Return values by which a later run recognises whether its rows are equal to X.
 
-    The values for a memory map are the shape and the type of X, and the place of X in its file,
-    together with the path, the size and the modification time of the file. The values for an array
-    in memory are the shape, the type and a checksum of the numbers.
+    If X is a memory map, the function returns the shape and the type of X, the place of X in its
+    file, and the path, the size and the modification time of the file. If X is an array in memory,
+    the function returns the shape, the type and a checksum of X.
     """
     layout = {"shape": list(X.shape), "dtype": X.dtype.str}
     if is_on_disk(X) and X.filename is not None:

@@ -174,9 +174,9 @@ class lazy_attribute(Generic[Owner, Value]):
 
     The decorator replaces functools.cached_property for two reasons. On Python 3.11,
     cached_property has one lock for all instances of a class. If a process forked while one of its
-    threads computed an attribute, the child would wait for this lock for ever. Since Python 3.12,
-    cached_property has no lock: if eight threads started to search an index at the same time, each
-    of them would pack all items.
+    threads held the lock of a cached_property, the child would wait for the lock for ever. Since
+    Python 3.12, cached_property has no lock: if eight threads started to search an index at the
+    same time, each of them would pack all items.
     """
 
     def __init__(self, make: Callable[[Owner], Value]) -> None:

@@ -112,7 +112,7 @@ def save_arrays(
     read it, OccupiedError is raised, so that no caller overwrites changes that it has not seen.
     While this writer holds the lock, it calls `check_replaced` with the fields in the directory;
     the function raises an error if the fields must not be replaced. If check_replaced is passed,
-    the directory must hold an object of the same kind, or must not exist.
+    the directory must hold an object of the type `kind`, or must not exist.
     """
     target = validation.as_path("path", path)
     while True:
@@ -441,9 +441,9 @@ def _read_header(directory: Path, kind: str) -> tuple[bytes, dict[str, Any]]:
 def _check_entry(header: Path, name: str, entry: Any) -> None:
     """Raise an error if the header entry of the array `name` is invalid.
 
-    An entry names a file and states its size, and the shape and type of the array in it. The entry
-    is invalid if the file is outside the directory, or if a file of this size cannot contain an
-    array of this shape and type.
+    An entry contains the name and the size of a file, and the shape and the type of the array in
+    this file. The entry is invalid if the file is outside the directory, or if a file of this size
+    cannot contain an array of this shape and type.
     """
     with refuse_damage(header):
         if not isinstance(entry, dict):

@@ -1,10 +1,10 @@
 """Locks that let only one thread write a directory, among all threads, processes and machines.
 
 The lock of a directory is a POSIX record lock (``lockf``) on a file named ``.lock`` in the
-directory. Network file systems pass record locks on to the server. By contrast, ``flock`` on a
-directory succeeds on NFS without excluding other machines. The holder of a lock removes the lock
-file when it releases the lock. If the holder is killed, the operating system releases the lock, but
-the lock file remains, and the next holder uses the same file.
+directory. Network file systems pass record locks on to the server. The function ``flock`` is not
+used, because on NFS, ``flock`` on a directory succeeds without excluding other machines. The holder
+of a lock removes the lock file when it releases the lock. If the holder is killed, the operating
+system releases the lock, but the lock file remains, and the next holder uses the same file.
 
 A record lock belongs to a process, so it does not exclude other threads of the same process. The
 process loses the lock as soon as it closes any descriptor of the lock file. The file does not

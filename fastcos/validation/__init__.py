@@ -352,7 +352,7 @@ def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
 
 
 def check_width(name: str, rows: Any, other_name: str, width: int) -> None:
-    """Raise ValueError if rows do not have ``width`` columns (the number that other rows have)."""
+    """Raise ValueError unless rows have ``width`` columns, as the argument `other_name` does."""
     if rows.shape[1] != width:
         rule = f"have as many columns as {other_name} ({width})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")
@@ -361,7 +361,8 @@ def check_width(name: str, rows: Any, other_name: str, width: int) -> None:
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
     """Raise ValueError if the number of rows is not length.
 
-    `of` is the name of the argument or object with this length, for the error message.
+    `of` is the name of the argument or object that has `length` rows; the error message contains
+    this name.
     """
     if len(rows) != length:
         raise ValueError(f"{name} must have as many rows as {of} ({length}), got {len(rows)}")
@@ -410,7 +411,7 @@ def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
 
 
 def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return values, which must be valid weights, divided by their sum: (length,) float64."""
+    """Divide the weights `values` by their sum; return the shares as a float64 array (length,)."""
     shares = as_weights(name, values, length)
     shares = shares / shares.max()
     return read_only(shares / shares.sum())
@@ -610,9 +611,9 @@ def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.
 
 
 def check_memory(name: str, limit: float, needed: float) -> None:
-    """Raise ValueError if limit, the memory that the argument allows, is below the needed memory.
+    """Raise ValueError if a call needs more memory than the argument `name` allows.
 
-    Both arguments are in bytes; the error message shows MiB.
+    `limit` (the allowed memory) and `needed` are in bytes; the error message shows MiB.
     """
     if limit < needed:
         rule = f"at least {needed / 2**20:.2f} MiB for this call"

@@ -2,11 +2,11 @@
 
 Every public function that accepts rows converts them with this module. A value that cannot be
 converted exactly, or that could be read in two ways, raises an error that names the call to use
-instead. To recognise tensors of PyTorch, pyarrow data, sparse matrices and masked arrays, this
-module looks for their library in ``sys.modules``. This module does not import the library, because
-a caller that has a value of the library has already imported the library. Objects of other
-libraries are read by the interfaces that they offer: ``__array__``, Arrow's C data interface, or
-DLPack.
+instead. To recognise an object of another library, such as a PyTorch tensor or a sparse matrix,
+this module looks for the library in ``sys.modules``. This module does not import the library,
+because a caller that has an object of the library has already imported the library. Objects of
+other libraries are read by the interfaces that they offer: ``__array__``, Arrow's C data interface,
+or DLPack.
 """
 
 import contextlib

@@ -221,8 +221,8 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
     """Return the data for one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
 
-    For each rank, the nearest D is the rescaling D of Eq. 1 with which the model of Eq. 1 is
-    nearest to the solution of Eq. 2.
+    Of all rescalings D of the model of Eq. 1, the nearest D brings this model nearest to the
+    solution of Eq. 2; there is one nearest D for each rank.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
@@ -235,9 +235,10 @@ def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> di
 
 
 def _nearest_place(axes: Floats, weights: Floats) -> list[float]:
-    """Return the a and b for which V S^(1/2 - a) Σ^-b is nearest to V diag(c weights), for any c.
+    """Return the exponents a and b of the rescaling that is nearest to the solution of Eq. 2.
 
-    The distance is the sum of the squared differences of the logarithms.
+    With these exponents (and the best factor c), V S^(1/2 - a) Σ^-b is nearest to
+    V diag(c weights). The distance is the sum of the squared differences of the logarithms.
     """
     positive = weights > 0
     if not positive.any():
@@ -307,8 +308,8 @@ def items_page(
     -----
     The page calls a neighbour "certified" if the radius that :func:`fastcos.certified_neighbors`
     returns for it exceeds the condition. The page calls a neighbour "lost" if
-    :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes the neighbour and whose
-    condition is at most that of the page.
+    :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes the neighbour, and if the
+    condition of this rescaling is at most the condition of the page.
 
     Examples
     --------
@@ -433,7 +434,7 @@ def _map_stride(n: int, width: int) -> tuple[int, str]:
 
 
 def _certificates(rows: Any, k: int, condition: float, far: float) -> dict[str, Any]:
-    """Return the certified radii and the attack radii of the neighbours under D = I."""
+    """Return the certified radii and the attack radii of the neighbours of the unscaled items."""
     far_radius = certified_neighbors(rows, k, far, family="rescaling").radius
     near_radius = certified_neighbors(rows, k, condition, family="rescaling").radius
     attack_radius = vertex_attack(rows, k, far).radius
