@@ -252,9 +252,9 @@ def _record_fields(kinds):
 
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
-# as part of its callers. If the intermediate code were not stored, Numba would also optimise the
-# called kernel separately, compile it to machine code with an entry for Python, and link the
-# optimised code into the callers. The first search would then take twice as long.
+# as part of its callers. Without the intermediate code, the first search would take twice as long,
+# because Numba would also optimise the called kernel separately, compile it to machine code with an
+# entry for Python, and link the optimised code into the callers.
 
 
 def inner_dispatcher_of(function, flags):

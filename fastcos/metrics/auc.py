@@ -109,8 +109,8 @@ def pair_auc(
     grouped = labelled_rows(items, labels)
     n = len(grouped.rows)
     n_pairs = n * (n - 1) // 2
-    # The exact AUC is computed by sorting the cosines, which needs memory for the cosines and for a
-    # copy of them.
+    # The exact AUC is computed by sorting the cosines, so memory is needed for the cosines and for
+    # a copy of them.
     n_bytes, memory = 16 * n_pairs, config.working_memory()
     fits = n_bytes <= memory * 2**20
     if exact is None:

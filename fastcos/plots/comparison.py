@@ -44,7 +44,8 @@ _NAMED_SHARE, _MAX_LETTERS = 0.04, 16
 # The rescalings of Eq. 1 in the paper: the first special case, the usual solution, and the
 # rescaling of section 2.3.
 _PAPER = ("orthonormal", "identity", "balanced")
-# The largest number of rows in the figure of a leaderboard, which is then about ten inches high.
+# The largest number of rows in the figure of a leaderboard. A figure with this many rows is about
+# ten inches high.
 _MAX_ROWS = 40
 _ROW_INCHES = 0.2
 # The colour and the marker of each kind of row in the figure of a leaderboard. The markers

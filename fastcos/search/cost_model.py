@@ -101,7 +101,7 @@ class CostModel:
     # take over the last ranges of a slow thread.
     max_panels_per_range: int = 8192
     # The largest number of queries in a block, and the largest size in bytes of the buffers of a
-    # block, which must fit into the second-level cache.
+    # block. The buffers must fit into the second-level cache.
     max_queries_per_block: int = 256
     block_buffer_bytes: int = 1 << 22
     # If rows have at least this many columns, blocks contain twice as many queries. Reading wide
@@ -135,8 +135,8 @@ class CostModel:
     # The number of queries that a thread compares with all rows at once in a range search.
     queries_per_range_block: int = 128
 
-    # If the buffers of a search take at most this many bytes, its plan does not depend on the
-    # working memory.
+    # If the buffers of a search take at most this many bytes, the plan of the search does not
+    # depend on the working memory.
     max_unchecked_bytes: int = 1 << 22
 
     # --- Candidates and the first threshold ------------------------------------------------------

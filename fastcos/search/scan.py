@@ -95,8 +95,9 @@ def plan_segment(
 ) -> SearchPlan:
     """Return the plan of a search of a segment, and look up the facts on which it depends."""
     sizes = request_sizes(segment, n_queries, request)
-    # A search in NumPy does not depend on the instruction set. To find the instruction set of this
-    # CPU, config.isa() imports LLVM, which takes 0.4 s, so it is called only for kernels.
+    # A search in NumPy does not depend on the instruction set. config.isa() imports LLVM to find
+    # the instruction set of this CPU. The import takes 0.4 s, so config.isa() is called only for
+    # searches that run kernels.
     is_compiled = bool(segment.packed_forms) or not segment.uses_numpy()
     isa = config.isa() if is_compiled else "generic"
     machine = machine_of(options, isa, is_compiled=is_compiled)

@@ -159,9 +159,9 @@ def plan_query_blocks(
     whether the rows may be divided. ValueError is raised if the buffers of one query exceed the
     working memory.
     """
-    # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a panel of 32
-    # queries, which may be partly filled. The buffers of ``search_block`` that belong to no query
-    # and no panel together take less memory than the buffers of two queries.
+    # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a full or partly
+    # filled panel of 32 queries. The buffers of ``search_block`` that belong to no query and no
+    # panel together take less memory than the buffers of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)
@@ -325,8 +325,8 @@ def guess_rank(
     # of their number is 0. The threshold may still be too high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
-    # If n_best rows are distributed over the panels at random, this is the expected number of
-    # panels that contain at least one of them, rounded up.
+    # The expected number of panels (rounded up) that contain at least one of the n_best rows, if
+    # these rows are distributed over the panels at random.
     return min(panels, int(panels * -math.expm1(-n_best / panels)) + 1)
 
 

@@ -361,8 +361,8 @@ def get_measure(measure: str | Measure, **parameters: Any) -> Measure:
         check_known("measure", measure)
         return REGISTRY[measure](**parameters)
     # Checking whether an object implements the protocol Measure takes 28 microseconds. Instances of
-    # BaseMeasure are not checked, because they inherit all members of the protocol except the name,
-    # which is looked up here.
+    # BaseMeasure inherit all members of the protocol except the name, so only their name is looked
+    # up here.
     if not (isinstance(measure, BaseMeasure) and hasattr(measure, "name")):
         rule = f"a name or a Measure ({', '.join(_MEMBERS)})"
         if hasattr(measure, "transform") and hasattr(measure, "factor"):  # a QueryMetric
