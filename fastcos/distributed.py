@@ -189,7 +189,8 @@ def gram_matmul(
     under this path. The other arguments are those of :func:`fastcos.gram_matmul`. The result is
     bit-for-bit identical for any number of workers, because the products of the shards are always
     added in the same order. The result differs by rounding errors from the result of
-    :func:`fastcos.gram_matmul`, which divides X into other blocks of rows.
+    :func:`fastcos.gram_matmul`, because the two functions divide the rows of X into different
+    blocks.
     """
     shards = ClusterShards(path, client)
     return products.gram_matmul(shards, Q, center=center, row_center=row_center)

@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the vectors, search the neighbours, and write or print them."""
+    """Read the vectors, find the neighbours, and write or print them."""
     from fastcos.comparison.candidates import select_candidates
 
     if args.result is not None or Path(args.out or "").suffix in NEIGHBOR_SUFFIXES:

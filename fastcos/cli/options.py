@@ -413,7 +413,8 @@ def _parameter(name: str, text: str) -> Any:
     """Convert the text of a parameter to the value of the parameter.
 
     A Python literal is converted to its value. The path of an array, of vectors or of a model
-    folder is converted to the content of the file or folder. Any other text stays a text.
+    folder is converted to the content of the file or folder. If the text is neither a literal nor
+    such a path, it is returned unchanged.
     """
     from fastcos import io
     from fastcos.io.arrays import read_npy

@@ -190,7 +190,7 @@ def print_next(commands: Sequence[tuple[Sequence[str], str]]) -> None:
 
 
 def show_sections(sections: "Iterable[Section]") -> None:
-    """Print the tables of a result and, at the end, a table of the numbers outside of tables."""
+    """Print the tables of a result and, at the end, a table of its single numbers (facts)."""
     facts: list[tuple[str, Any]] = []
     for section in sections:
         for table in section.tables:

@@ -96,7 +96,7 @@ def choose_vector_columns(
     of ids nor a usable index, the column of ids is the only column of texts. In the choice of the
     column of ids, a column of whole numbers counts like a column of texts if the table contains a
     column of lists. If a table contains no column of lists, a column that mixes numbers with blanks
-    or texts raises an error. Columns of texts and of other types are left out.
+    or texts raises an error. Columns of texts and of other types are not part of the vectors.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

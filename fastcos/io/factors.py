@@ -170,7 +170,7 @@ def read_factors(
     Raises
     ------
     FastcosFormatError
-        In the same cases as read_vectors.
+        A file is damaged or unsuitable, as in read_vectors.
     ValueError
         ``users`` is passed although ``path`` contains users, or items and users have different
         widths.

@@ -73,7 +73,7 @@ def ingest_interactions(
         of its users, so it may have more rows than ``entries_per_shard``.
     progress : callable, optional
         Called as progress(done, total). While a text file is read, done and total count bytes of
-        the file. Afterwards, done and total start from 0 again, and count rows in shards.
+        the file. While the shards are written, done and total start from 0 again, and count rows.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def ingest_interactions(
     Raises
     ------
     FastcosFormatError
-        In the same cases as :func:`fastcos.read_interactions`.
+        The file is damaged or unsuitable, as in :func:`fastcos.read_interactions`.
     ValueError
         ``out`` exists and is not empty, or ``duplicates`` is unknown.
 

@@ -132,7 +132,7 @@ class ArrowTable:
     def _plain_type(self, kind: Any) -> Any:
         """Return the type of the stored values of an extension type or dictionary type.
 
-        Any other type is returned unchanged.
+        A type that is neither an extension type nor a dictionary type is returned unchanged.
         """
         if isinstance(kind, self._arrow.BaseExtensionType):
             return self._plain_type(kind.storage_type)

@@ -424,7 +424,7 @@ def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
 def _has_vector_columns(path: Path) -> bool:
     """Return whether a table contains vectors; return False if it contains interactions.
 
-    If the table cannot be read, the result is also False.
+    If the table cannot be read, the function returns False.
     """
     try:
         with open_table(path, header=None) as table:

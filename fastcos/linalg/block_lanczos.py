@@ -178,8 +178,8 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. Such further eigenvectors would precede the
-    eigenvectors of smaller eigenvalues.
+    this eigenvalue may exist outside of the space. In the result, eigenvectors outside of the space
+    would have to precede the eigenvectors of smaller eigenvalues.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 

@@ -110,7 +110,7 @@ def _read_only_arrays(indptr: Any, indices: Any, data: Any) -> CSRArrays:
 def unchecked_arrays(name: str, X: Any) -> CSRArrays | None:
     """Return the arrays of X, with unchecked entries, if X is a CSR matrix of floats.
 
-    If X is any other matrix, the function returns None.
+    If X is not a CSR matrix of float32 or float64, the function returns None.
     """
     is_plain = is_sparse(X) and X.format == "csr" and X.dtype in (np.float32, np.float64)
     if not is_plain or X.ndim != 2 or 0 in X.shape:

@@ -54,8 +54,9 @@ class InteractionShards:
     :func:`fastcos.gram_matmul`, :func:`fastcos.randomized_svd` and ``LinearMF.fit``. Every product
     reads the rows once, in blocks; while one block is multiplied, the operating system already
     reads the next block. Wherever the shard boundaries lie, the products are bit-identical to the
-    products of one CSR matrix of the same type in memory. The SVD is also bit-identical if p <= n.
-    Interactions with up to 2^25 (33.5 million) non-zeros are read into memory as a whole.
+    products of one CSR matrix of the same type in memory. If p <= n, the SVD of the shards is
+    bit-identical to the SVD of this CSR matrix. Interactions with up to 2^25 (33.5 million)
+    non-zeros are read into memory as a whole.
 
     Parameters
     ----------

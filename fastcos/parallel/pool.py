@@ -447,7 +447,7 @@ def _prange_is_safe() -> bool:
     """Return whether several threads of this process may run prange loops at the same time.
 
     Only some threading layers of Numba allow several threads to run prange loops at the same time.
-    The first call with the result False issues a warning.
+    The first call that returns False issues a warning.
     """
     state = _state
     # On the workqueue layer, Numba aborts the process if two threads run prange at the same time,

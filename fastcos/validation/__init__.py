@@ -472,7 +472,7 @@ def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int
 
 
 def as_generator(name: str, seed: Any) -> np.random.Generator:
-    """Return a random generator: seed itself if it is one, or a new one with this seed."""
+    """Return `seed` if it is a random generator, or else a new generator with this seed."""
     if isinstance(seed, np.random.Generator):
         return seed
     return np.random.default_rng(as_count(name, seed, low=0))
@@ -536,7 +536,7 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
     """Raise ValueError if the Gram matrix of values, or its square, could overflow or underflow.
 
-    The limit is lower for float32 values than for float64 values.
+    The largest allowed magnitude is lower for float32 values than for float64 values.
     """
     limit = 1e12 if values.dtype == np.float32 else 1e60
     largest = largest_magnitude(values)
