@@ -63,8 +63,8 @@ __all__ = ["compare", "fit", "gram_matmul", "randomized_svd", "top_k"]
 # The largest number of queries in a block. A task reads and packs its items once for all queries of
 # its block, so larger blocks save work.
 QUERIES_PER_TASK = 1 << 17
-# The smallest number of blocks of queries. With too few blocks, the work cannot be divided evenly:
-# with four blocks, two workers are only 1.43 times as fast as one worker; with eight blocks, two
+# The smallest number of blocks of queries. With too few blocks, the work cannot be divided evenly.
+# With four blocks, two workers are only 1.43 times as fast as one worker; with eight blocks, two
 # workers are 1.75 to 1.83 times as fast as one worker.
 MIN_BLOCKS = 8
 # The smallest number of items in a task of top_k. Dividing the items into one more range costs, for

@@ -55,7 +55,8 @@ from .simd.tile_scores import multiply_item, score_panel
 _CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
 # Scoring one pair outside a tile and entering it in the list of hits takes _CYCLES_PER_PAIR cycles,
 # and one further cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to 110
-# cycles per pair on Zen 4, in searches with k = 10 and 100 of rows of 384 to 1,536 columns.
+# cycles per pair on Zen 4, in searches for 10 and 100 neighbours among rows of 384 to 1,536
+# columns.
 _CYCLES_PER_PAIR, _PAIR_WORDS_PER_CYCLE = 80, 8
 # After this many panels, a query may stop using projected codes. If the query is unlike the items,
 # nearly all items of the PANELS_TRIED panels are scored one by one, at a cost of _CYCLES_PER_PAIR

@@ -192,8 +192,8 @@ def _move_best(keys, rows, count, bound, ties):
     for i in range(count):
         if keys[i] == bound:
             n_equal += 1
-    # If the keys of several entries equal the bound, those with row numbers up to last_row are
-    # moved; -1 means that all of them are moved.
+    # If the keys of several entries equal the bound, only the entries with row numbers up to
+    # last_row are moved. If last_row is -1, all of these entries are moved.
     last_row = rows[0] * 0 - 1
     if n_equal > ties:
         last_row = _nth_lowest_row(keys, rows, count, bound, ties)

@@ -74,7 +74,7 @@ from .simd.panel import (
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# A tile has about this many times as many hits in stage 1 of _sweep as in stage 2, because the
+# In stage 1 of _sweep, a tile has about this many times as many hits as in stage 2, because the
 # thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # An unproved threshold is rounded up by this share of SLACK. When a task has proved a threshold,

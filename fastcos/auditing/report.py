@@ -28,9 +28,8 @@ _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
 )
-# This dictionary maps each form in which the Gram matrices of users and items are equal to two
-# texts: a description of the form, and the kind of training (without weight decay) that ends in the
-# form.
+# This dictionary describes each form in which the Gram matrices of users and items are equal, and
+# names the kind of training (without weight decay) that ends in the form.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",

@@ -22,7 +22,7 @@ from fastcos.validation import Floats
 # before the residuals are checked again.
 _STEPS_AFTER_WIDENING = 4
 # A column whose norm is at most _SHORT rounding errors is orthogonalised again before it is scaled
-# to unit norm; a column whose norm is at most _NEGLIGIBLE rounding errors counts as 0. A rounding
+# to unit norm. A column whose norm is at most _NEGLIGIBLE rounding errors counts as 0. A rounding
 # error is the machine precision times the largest eigenvalue.
 _SHORT = 100
 _NEGLIGIBLE = 8

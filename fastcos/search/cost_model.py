@@ -150,10 +150,10 @@ class CostModel:
     min_capacity: int = 1024
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
-    # threshold is the score that has a certain rank among the best scores of the sampled panels. To
-    # compute the rank, let N be the number of the k best rows that are in the sample: the rank is
-    # the expected value of N plus threshold_deviations standard deviations of N. A first threshold
-    # of this rank is too high for only one query in a hundred. If the first threshold of a query is
+    # threshold is the score that has a certain rank among the best scores of the sampled panels.
+    # The rank is computed from the number N of the k best rows that are in the sample: it is the
+    # expected value of N plus threshold_deviations standard deviations of N. A first threshold of
+    # this rank is too high for only one query in a hundred. If the first threshold of a query is
     # too high, a block search repeats the whole search of the query. A search that compares queries
     # one by one repeats only one step (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
@@ -163,9 +163,9 @@ class CostModel:
     # estimate of the first threshold is reliable. For very few queries, half as many panels are
     # sampled, because a search of very few queries scores the sampled panels twice.
     min_sampled_panels: int = 32
-    # Because the codes have rounding errors, a number is added to the rank of the first threshold:
-    # rank_margin_of_sample if the sample contains only some of the panels, and rank_margin_of_all
-    # if the sample contains all panels.
+    # Because the codes have rounding errors, a margin is added to the rank of the first threshold.
+    # The margin is rank_margin_of_sample if the sample contains only some of the panels, and
+    # rank_margin_of_all if the sample contains all panels.
     rank_margin_of_sample: float = 1.5
     rank_margin_of_all: float = 4.5
 

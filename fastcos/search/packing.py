@@ -48,7 +48,7 @@ _MIN_COMPARED = 32
 # searching them.
 _MIN_ITEMS = 256
 # Two directions count as close if their cosine is at least this number. The difference between 1
-# and _CLOSE_COSINE is about the error of a cosine that is computed from codes.
+# and _CLOSE_COSINE is about as large as the error of a cosine that is computed from codes.
 _CLOSE_COSINE = 0.98
 # If at least this share of all directions is close to one of them, the centre of these close
 # directions becomes the shift.
@@ -413,12 +413,12 @@ def _signs(depth: int) -> npt.NDArray[np.float32]:
 # The shift of rows (kernels.candidate_filter). Text embeddings have a mean of length 0.5 to 0.9.
 # Subtracting the mean from all rows divides the error of the filter by 1.3 to 5. The mean of the
 # rows is not always the best shift. If the caller has already subtracted the mean of other rows,
-# for example of users, many rows are short, and all short rows point in the direction opposite to
-# the mean that was subtracted. The cosines of short rows that point in one direction differ by less
-# than the error of the filter. If the mean were subtracted from many short rows, nearly all pairs
-# would be scored in float64, and a search would take 60 times as long as a search of the original
-# rows (bench.lab.measure_costs). A direction to which many rows are close is therefore preferred to
-# the mean.
+# such as users, many rows are short. All short rows then point in the direction opposite to the
+# subtracted mean. The cosines of short rows that point in one direction differ by less than the
+# error of the filter. If the mean were subtracted from many short rows, nearly all pairs would be
+# scored in float64, and a search would take 60 times as long as a search of the original rows
+# (bench.lab.measure_costs). A direction to which many rows are close is therefore preferred to the
+# mean.
 
 
 def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:

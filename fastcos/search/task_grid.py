@@ -160,8 +160,8 @@ def plan_query_blocks(
     working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a full or partly
-    # filled panel of 32 queries. The buffers of ``search_block`` that belong to no query and no
-    # panel together take less memory than the buffers of two queries.
+    # filled panel of 32 queries. The remaining buffers of ``search_block`` take less memory in
+    # total than the buffers of two queries.
     per_panel = PANEL * (4 * n_columns + 64)
     min_capacity = _min_capacity(needed_rows, costs)
     capacity = full_capacity(needed_rows, costs)

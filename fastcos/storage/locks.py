@@ -59,7 +59,7 @@ class _State:
 
 
 _state = _State()
-# This process has already warned of these reasons why a directory could not be locked. A process
+# Reasons why a directory could not be locked, of which this process has already warned. A process
 # warns only once of each reason.
 warned: set[str] = set()
 
