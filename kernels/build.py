@@ -1,4 +1,4 @@
-"""Build the shared libraries of ``native``, by python -m fastcos.kernels.build FOLDER [TIER ...].
+"""Build the shared libraries of ``native``: ``python -m fastcos.kernels.build FOLDER [TIER ...]``.
 
 A job calls some public operations of fastcos (``fastcos.cli.warmup`` lists the jobs). Each job runs
 in a separate process, and as many processes run at once as there are cores. The process of a job
@@ -32,7 +32,7 @@ COMPILER = shlex.split(os.environ.get("CC", "cc"))
 
 
 def main(folder, *tiers):
-    """Build one library per tier in `folder`; the default is all tiers that this CPU can run."""
+    """Build one library in `folder` per tier; by default, build all tiers that this CPU can run."""
     from . import cpu, native
 
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -158,10 +158,11 @@ def _target_machine():
 
 
 def _link(scratch, texts, features, path):
-    """Link the object files in the folder `scratch`, native.c and some texts into a library.
+    """Link native.c, `texts` and the object files in the folder `scratch` into a library.
 
-    Each text becomes a string variable of the library, and only names that begin with fc_ are
-    exported. The library reports that it can be used if the CPU has all `features`.
+    Each entry of `texts` becomes a string variable of the library, and the library exports only
+    names that begin with ``fc_``. The library reports that it can be used if the CPU has all
+    `features`.
     """
     texts = [f"const char {name}[] = {json.dumps(text)};" for name, text in texts.items()]
     (scratch / "texts.c").write_text("\n".join(texts))

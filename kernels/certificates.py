@@ -233,7 +233,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return the condition below which no linear map makes the farther of two rows the nearer one.
+    """Return a condition below which no linear map makes the farther row the nearer one.
 
     `near` is the Fisher z of an item and the nearer row, and `far` is the Fisher z of the item and
     the farther row.

@@ -49,7 +49,7 @@ _directory = None
 
 
 def set_cache_directory(path):
-    """Set the cache directory to path, or to the default directory if path is None.
+    """Set the cache directory to `path`, or to the default directory if `path` is None.
 
     The default is the directory in the environment variable FASTCOS_CACHE_DIR if it is set, and
     otherwise the user's cache directory.
@@ -311,7 +311,7 @@ class Files:
         return pickle.loads(payload)
 
     def save(self, key, payload):
-        """Save the pickle `payload` under key; other processes see the complete file or none."""
+        """Save the pickle `payload` under `key`; other processes see the complete file or none."""
         path = self._path(key)
         _make_private(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")

@@ -179,7 +179,7 @@ def prange_driver(rows_kernel):
 
 @numba.njit(parallel=True, nogil=True)
 def _loop(entry, place, boundaries, done):
-    """Run entry(lo, hi, place) for every block, whose lo and hi are consecutive boundaries."""
+    """Run entry(lo, hi, place) for every block; `lo` and `hi` are consecutive boundaries."""
     for block in prange(boundaries.shape[0] - 1):
         _run_block(entry, boundaries[block], boundaries[block + 1], place)
         done[block] = 1
@@ -212,7 +212,7 @@ def _entry(rows_kernel, kinds):
 
 @intrinsic
 def _run_block(typing_context, entry, lo, hi, place):
-    """Call the code at the address `entry` with the arguments lo, hi and place."""
+    """Call the code at the address `entry` with the arguments `lo`, `hi` and `place`."""
 
     def generate(context, builder, _, values):
         emit_call_at(context, builder, values[0], _BLOCK, values[1:])

@@ -63,7 +63,7 @@ def has_instruction(feature):
 
 @functools.cache
 def fast_cache_bytes():
-    """Return the size, in bytes, up to which the rows of a table can be read fast in any order.
+    """Return the size, in bytes, up to which the rows of a table can be read quickly in any order.
 
     Each group of up to eight cores of an AMD CPU shares a third-level cache of 16 MiB or more. The
     third-level cache of an AMD CPU answers nearly as fast as its second-level cache. The

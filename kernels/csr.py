@@ -13,7 +13,7 @@ _ROWS_AT_ONCE = 256
 
 @kernel
 def check_rows(lo, hi, X, views, n_columns, findings):
-    """Write the worst defect of each of the rows lo to hi of X to findings (n,) uint8.
+    """Write the worst defect of each of the rows lo to hi of X to `findings` (n,) uint8.
 
     A finding is one of the constants VALID to EXPLICIT_ZERO of this module. `X` is a Csr whose
     indptr has already been validated, and `views` holds the BitViews of X. The kernel takes O(nnz)
@@ -137,10 +137,10 @@ def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Write the transpose of a CSR matrix as transpose_parts does, given separate arrays.
+    """Write the transpose of a CSR matrix as transpose_parts does; every array is an argument.
 
-    Numba leaves out the code that reads `data` if `data` is None and a separate argument, but not
-    if `data` is a field of a record. Therefore, the arrays are separate arguments.
+    The arrays are separate arguments, because Numba leaves out the code that reads `data` if `data`
+    is an argument with the value None, but not if it is a field of a record.
     """
     for part in range(lo, hi):
         next_of = positions[part]

@@ -40,7 +40,7 @@ def pack_rows(lo, hi, rows, panels):
 
 @kernel
 def products_rows(lo, hi, rows, panels, out):
-    """Set out[i, j] to the dot product of row i and row j of a packed matrix, for i from lo to hi.
+    """Set out[i, j] to the dot product of rows[i] and packed row j, for i from lo to hi and all j.
 
     `rows` (n, d) and `panels` (ceil(m / 32), d, 32) are float64, and `out` (n, m) float64 is the
     output. The kernel takes O((hi - lo) m d) time.

@@ -70,7 +70,7 @@ def score_all_rows(lo, hi, scoring, ranges, parts, filters, scores, rows):
 
 @kernel
 def merge_rows(lo, hi, part_scores, part_rows, scores, rows):
-    """Write the best k entries of each of the lists lo to hi to the arrays scores and rows (n, k).
+    """Write the best k entries of each of the lists lo to hi to `scores` and `rows` (n, k).
 
     List i consists of the scores part_scores[i] and the row numbers part_rows[i], both of length c.
     Short lists are padded with the row number -1.

@@ -9,8 +9,8 @@ If kernels are compiled and rows are packed, a search of one query is one call o
 2. The queries are scaled, rotated and quantised to int8 codes, as the items were when they were
    packed (``encode_queries``).
 3. The codes of each query are multiplied by the codes of every slot (``multiply_codes``). The
-   kernel stores the product of each slot in 4 bytes, and the largest product of each panel of 32
-   slots.
+   kernel stores the product of each slot, in 4 bytes, and also stores the largest product of each
+   panel of 32 slots.
 4. The slots with the largest products are scored in float64 (``find_best``). The products of
    different panels cannot be compared directly. The kernel therefore multiplies each product by the
    quantisation step of its panel, which gives an *estimate*. If items have offsets, the largest
@@ -46,8 +46,8 @@ scored is computed in float64 from the original rows (``pair_scores``). Third, e
 fixed order (``select``).
 
 To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
-``candidate_filter``. Also read the records Items and Queries in ``records``, and the names of
-statistics and bound terms in ``simd.panel``. For the other functions that this file calls, it is
+``candidate_filter``. The definitions of Items and Queries in ``records``, and of the statistics and
+bound terms in ``simd.panel``, are also needed. For the other functions that this file calls, it is
 enough to know their first lines. ``items_at`` and ``scaled_queries`` build records,
 ``encode_query`` quantises one row, ``score_pairs`` computes float64 scores, and the functions of
 ``select`` partition and sort short lists. Each function of ``simd`` contains the vector
@@ -152,7 +152,7 @@ def search_few_queries(lo, hi, addresses, query_rows, filters, settings, scores,
     `addresses` is an ItemAddresses, `query_rows` (n, d) holds at most 32 queries, `filters` is a
     QueryFilters, and `settings` is a FewQuerySettings. The number of the task is lo //
     settings.panels_per_range. The results of the task are written to scores[task] and rows[task],
-    padded with -inf and -1. The arrays scores and rows have the shape (tasks, n, k). If
+    padded with -inf and -1. The arrays `scores` and `rows` have the shape (tasks, n, k). If
     settings.must_check is true and the norm of a query is not ordinary
     (``query_encoding.are_ordinary``), rows[task, 0, 0] becomes STATUS_NOT_ORDINARY and nothing is
     searched. The kernel computes O(n m d) products of codes, and allocates 4 bytes per slot and
@@ -194,7 +194,7 @@ def empty_buffers(n_panels, k):
 def write_best_rows(n_best, buffers, scores, rows):
     """Sort the first n_best entries of buffers.best_rows, and write the best k to scores and rows.
 
-    The arrays scores and rows have the shape (k,).
+    The arrays `scores` and `rows` have the shape (k,).
     """
     best_scores, best_rows, k = buffers.best_scores, buffers.best_rows, rows.shape[0]
     n_best = keep_best(best_scores, best_rows, n_best, k, buffers.scratch)

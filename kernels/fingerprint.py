@@ -39,7 +39,7 @@ def module_fingerprint(name):
 
 @functools.cache
 def _describe(definition):
-    """Return a description of the code of a function or class, and the definitions that it uses.
+    """Describe the code of a function or class; return the text, and the definitions that it uses.
 
     A kernel or an intrinsic is described by its flags and by the Python function from which it is
     made.

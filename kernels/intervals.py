@@ -20,7 +20,7 @@ COLLINEAR = (4 * 2.0**-52) ** 2
 
 @kernel
 def unit_row(row, norm, unit):
-    """Write row (d,) divided by its norm to unit (d,) float64, or zeros if the norm is 0."""
+    """Write row (d,) divided by its norm to `unit` (d,) float64, or zeros if the norm is 0."""
     scale = 1.0 / norm if norm > 0.0 else 0.0
     for j in range(row.shape[0]):
         unit[j] = row[j] * scale
@@ -28,7 +28,7 @@ def unit_row(row, norm, unit):
 
 @kernel
 def copy_row(row, out):
-    """Copy row to out in a loop, because Numba takes seconds to compile `out[:] = row`."""
+    """Copy `row` to `out` in a loop, because Numba takes seconds to compile `out[:] = row`."""
     for j in range(row.shape[0]):
         out[j] = row[j]
 
@@ -195,8 +195,8 @@ def worst_nonnegative(x, y, K, w):
     The smallest cosine is the maximum, over all t > 0, of the minimum over w of 2 sum w x y / sum w
     (t x² + y²/t). For each t, the minimum over w is attained at a vertex of the box, and every
     vertex gives an upper bound on the minimum for every t. The algorithm keeps two vertices and the
-    two upper bounds that these vertices give. The algorithm next tries the t at which the lower of
-    the two upper bounds is highest.
+    two upper bounds that these vertices give. In each step, the algorithm tries the t at which the
+    lower of the two upper bounds is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)
@@ -306,8 +306,9 @@ def edge_indices(lo, hi, sample, neighbors, first_of, indices, totals):
     An edge is a pair of a row and one of its nearest neighbours. `sample` is a SampledRows, and
     `neighbors` (n, k) holds the neighbours of the sampled rows. Part q consists of the rows from
     first_of[q] to first_of[q + 1]. The outputs are `indices` (n, k) float64 and `totals` (parts, d)
-    float64. An index is NaN for an edge of a zero row. For each part and each dimension, `totals`
-    holds the sum of the absolute contributions over all edges. The kernel takes O(d) time per edge.
+    float64. If one row of an edge is zero, the index of the edge is NaN. For each part and each
+    dimension, `totals` holds the sum of the absolute contributions over all edges. The kernel takes
+    O(d) time per edge.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     d = items.shape[1]

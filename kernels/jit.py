@@ -174,7 +174,7 @@ class Kernel:
         return self.bind(*arrays)
 
     def bind_for_blocks(self, *arrays):
-        """Return what bind returns, but with code that does not check the argument types."""
+        """Return the same as `bind`, but with code that does not check the argument types."""
         function, arguments = self.bind(*arrays)
         if function is self._dispatcher:
             function = _compiler().entry_of(function, arguments)
@@ -268,9 +268,9 @@ def borrowing_kernel(function):
 def inlined_kernel(function):
     """Compile as borrowing_kernel does, and inline the kernel into its callers.
 
-    A call of a short kernel would take longer than the kernel itself. Each call passes every member
-    of a tuple as a separate argument, so a call with queries, items and buffers would push 150
-    words on the stack.
+    Each call passes every member of a tuple as a separate argument. Without inlining, a call with
+    queries, items and buffers would push 150 words on the stack, and would take longer than a short
+    kernel itself.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False, forceinline=True)
 

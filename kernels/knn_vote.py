@@ -8,7 +8,7 @@ from .row_argsort import top_k_of_row
 
 @kernel
 def top_k_votes(votes, seen, best):
-    """Write the k items that have the most votes and are not in `seen` to best (k,) int64.
+    """Write the k items that have the most votes and are not in `seen` to `best` (k,) int64.
 
     `votes` (p,) float64 holds the votes for each item, which are at least 0. The votes for the
     items in `seen` are set to -1. Items without votes are left out, and `best` is padded with -1.

@@ -55,9 +55,9 @@ def precision_of_ranked(codes, self_column, relevant, ranked):
 
 @borrowing_kernel
 def majority_code(codes, best, votes):
-    """Return the label code that occurs most often among the columns listed in best (k,).
+    """Return the label code that occurs most often among the columns listed in `best` (k,).
 
-    If several codes are equally frequent, the code among them whose column comes first in best is
+    If several codes are equally frequent, the code among them whose column comes first in `best` is
     returned. `votes` (C,) int64 is overwritten.
     """
     votes[:] = 0

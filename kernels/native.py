@@ -200,7 +200,7 @@ def _flatten(arguments, kinds, values):
 
 @functools.cache
 def _entries(kernel):
-    """Return a kernel's native code by argument types, with the widest tier first."""
+    """Return a kernel's native code as a dict: argument types -> entries, widest tier first."""
     entries = {}
     for library in _libraries():
         for arguments, symbol in library.table.get(kernel_name(kernel), ()):

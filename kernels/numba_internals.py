@@ -2,10 +2,10 @@
 
 Numba documents no way to store compiled code outside of its own cache, and no way to compile a
 function only for its callers. Except for one name in ``simd/emit.py``, only this file uses names
-that Numba or llvmlite may change without notice. If a release of Numba lacks a name of the first
-table, this package uses the fall-back of the name's group, which gives the same results.
-``tests/kernels/test_numba_internals.py`` renames each name of the first table within Numba and
-checks the results.
+that Numba or llvmlite may change without notice. The first table below lists names in groups. If a
+release of Numba lacks one of these names, this package uses the fall-back of the group, which gives
+the same results. ``tests/kernels/test_numba_internals.py`` renames each name of the first table
+within Numba and checks the results.
 
 =================== ========================================= =====================================
 group               names                                     without them

@@ -10,13 +10,13 @@ SLACK is more than three times as large as 2^-17.8.
 
 The rotation is random and orthogonal, so inner products do not change. If one coordinate of a row
 is much larger than the others, the rotation distributes this coordinate over the row. The largest
-entry becomes smaller, and so does the quantisation step. For rows of the Magic: The Gathering
-decks, the rotation reduces the norm of the quantisation error from 0.020 to 0.011. The rotation
-multiplies the coordinates by random signs and applies the fast Hadamard transform, in vectors of 16
-float32 numbers (``simd.hadamard``). A transform covers as many coordinates as the largest power of
-two that is at most d. If d is not a power of two, a first transform covers the first coordinates
-and a second transform covers the last coordinates, so no padding is needed. Rows of fewer than 16
-coordinates are padded to 16.
+entry of the row then becomes smaller, which reduces the quantisation step. For rows of the Magic:
+The Gathering decks, the rotation reduces the norm of the quantisation error from 0.020 to 0.011.
+The rotation multiplies the coordinates by random signs and applies the fast Hadamard transform, in
+vectors of 16 float32 numbers (``simd.hadamard``). A transform covers as many coordinates as the
+largest power of two that is at most d. If d is not a power of two, a first transform covers the
+first coordinates and a second transform covers the last coordinates, so no padding is needed. Rows
+of fewer than 16 coordinates are padded to 16.
 
 Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """
@@ -72,8 +72,8 @@ def load_row(rows, row, factor, coefficient, shift, out):
     """Set out[j] to factor * rows[row, j] - coefficient * shift[j], or to 0 for j from d on.
 
     `rows` has the shape (n, d); numbers of one or two bytes are represented as in ``pair_scores``.
-    `shift` (d,) is float64, or empty if nothing is subtracted. The entries are computed in float64
-    and rounded once, to `out` (>= d,) float32.
+    `shift` (d,) is float64, or empty if nothing is subtracted. The entries are computed in float64,
+    and are rounded once when they are written to `out` (>= d,) float32.
     """
     flat, depth = rows.reshape(-1), rows.shape[1]
     if shift.shape[0] > 0:
@@ -151,7 +151,7 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     """Pack the items of chunks lo to hi, and measure the statistics of each panel.
 
     A chunk consists of 8 panels. `layout` is a PanelLayout, `rows` is a ScaledRows (m, d), and
-    `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of panels holds
+    `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of `panels` holds
     the number of the row in each slot. The kernel changes `row_of_slot` in place: it sorts the rows
     of a chunk by their largest entries. The rows are sorted because the largest entry of a panel
     determines the quantisation step of all rows of the panel. The other arrays of panels are
@@ -174,7 +174,7 @@ def _pack_chunk(
     chunk, layout, scaled, offsets, panels, buffer, codes, measured, largest, squares, positions,
     row_numbers,
 ):  # fmt: skip
-    """Pack one chunk as prepare_item_panels does; overwrite `buffer` and the arrays after it."""
+    """Pack one chunk as prepare_item_panels does; overwrite `buffer` and the later arguments."""
     isa, words, signs = layout.isa, layout.words, layout.signs
     rows, shift = scaled.rows, scaled.shift
     factors, coefficients = scaled.factors, scaled.coefficients

@@ -23,7 +23,7 @@ OFFSET = 0.3719
 
 @borrowing_kernel
 def count_score(score, margin, histogram, near):
-    """Count a score in its bin of the histogram; if it is near an edge, count it in near[0], too.
+    """Count a score in its bin of the histogram; if it is near an edge, count it in `near[0]`, too.
 
     A score is near an edge if its distance from the edge of its bin is less than `margin` bin
     widths.

@@ -80,7 +80,7 @@ def score_pairs(
 
 @inlined_kernel
 def score_items(scoring, query, rows, count, scores):
-    """Write the scores of a query and the items rows[:count] to scores, as score_pairs does.
+    """Write the scores of a query and the items rows[:count] to `scores`, as score_pairs does.
 
     `scoring` is a PairScoring.
     """
@@ -200,7 +200,7 @@ def score_pairs_by_item(
 
 @kernel
 def row_norms(lo, hi, rows, norms):
-    """Write the norms of rows lo to hi of a float array (n, d) to norms (n,) float64."""
+    """Write the norms of rows lo to hi of a float array (n, d) to `norms` (n,) float64."""
     depth = rows.shape[1]
     flat = rows.reshape(-1)
     for i in range(lo, hi):

@@ -9,8 +9,9 @@ whose upper bounds reach the estimated threshold. If the k-th best score shows a
 estimated threshold was too high, the query is compared with the full codes of all slots, so that no
 neighbour is lost.
 
-If queries are unlike the items, the upper bounds of almost all slots reach the threshold. Queries
-that are unlike the items do not gain from the projection, and stop using it after a few panels.
+If queries are unlike the items, the upper bounds of almost all slots reach the threshold. For
+queries that are unlike the items, the kernel therefore stops using projected codes after a few
+panels.
 """
 
 import numpy as np
@@ -83,7 +84,7 @@ def project_few_queries(queries, items, codes):
 def search_few_by_projection(lo, hi, addresses, query_rows, filters, settings, scores, rows):
     """Find the best k rows as ``search_few_queries`` does, among items with a projection.
 
-    The argument settings is a ProjectedSettings.
+    The argument `settings` is a ProjectedSettings.
     """
     task, n, k = lo // settings.panels_per_range, query_rows.shape[0], rows.shape[2]
     items = items_at(addresses)
@@ -125,8 +126,8 @@ def _find_best_of_multiplied(
 ):
     """Find the best k rows of query i as ``find_best`` does, although some products are missing.
 
-    Every product that is missing is below the threshold dropped_below. The function returns -1 if a
-    row whose product is missing may be among the best k.
+    Every product that is missing is below the threshold `dropped_below`. The function returns -1 if
+    a row whose product is missing may be among the best k.
     """
     rank = min(first_rank, largest_products.shape[0])
     guess = guess_threshold(i, lo, rank, dropped_below, items, codes, largest_products, buffers)

@@ -50,9 +50,11 @@ class ProjectedQueries(NamedTuple):
     Attributes
     ----------
     packed, corrections
-        The fields of Block with the same names, for the projected codes instead of the full codes.
+        Class Block also has the fields `packed` and `corrections`. Here, they are those of the
+        projected codes instead of the full codes.
     bound_terms : float32 array (panels, 5, 32)
-        The bound terms of the projected codes. ``simd.panel`` names the five rows.
+        The bound terms of the projected codes. Module ``simd.panel`` describes the five rows of
+        each panel of bound terms.
     codes : int32 array (32 panels words,)
         The full codes of the queries, one query after the other.
     tile_counts, hit_counts : int64 array (panels,)
@@ -123,8 +125,8 @@ def prepare_projected_panels(lo, hi, layout, rows, panels, axes, eta, projected)
 
     `layout` is the PanelLayout of the projected codes, `rows` is a ScaledRows, and `panels` is the
     ItemPanels that prepare_item_panels has written; `axes` and `eta` are described in Projection.
-    The result is written to projected, a ProjectedPanels. The kernel allocates 128 bytes per
-    column.
+    The result is written to `projected`, which is a ProjectedPanels. The kernel allocates 128 bytes
+    per column.
     """
     width, p = padded_width(rows.rows.shape[1]), axes.shape[0] * PANEL
     buffer, coordinates = np.empty((PANEL, width), np.float32), np.empty((PANEL, p), np.float32)
@@ -190,7 +192,7 @@ def arrange_by_item(lo, hi, words, by_group, by_item):
 
 @kernel
 def empty_projected_queries(n_panels, items):
-    """Return a ProjectedQueries without projected codes, where all panels use their full codes."""
+    """Return a ProjectedQueries without projected codes; all panels use their full codes."""
     words, like = items.projection.words, np.empty(0, np.float32)
     packed = aligned_empty(n_panels * PANEL * words, items.projection.packed)
     packed[:] = 0
@@ -214,8 +216,8 @@ def empty_projected_queries(n_panels, items):
 def pack_projected_queries(lo, hi, batch, queries, items, n_projected, packed, bound_terms, steps):
     """Return the ProjectedQueries of the queries batch[lo:hi], with n_projected panels projected.
 
-    The arguments packed, bound_terms and steps belong to the Block of the queries. If the items
-    have no projection, no panel is projected.
+    The arguments `packed`, `bound_terms` and `steps` belong to the Block of the queries. If the
+    items have no projection, no panel is projected.
     """
     n_panels = bound_terms.shape[0] if items.projection.words > 0 else 0
     projected = empty_projected_queries(n_panels, items)
@@ -249,12 +251,12 @@ def project_panel(panel, first, count, batch, queries, items, bound_terms, steps
     """Project the queries batch[first : first + count], and write them to a panel of `projected`.
 
     `bound_terms` (4, 32) and `steps` (32,) belong to the full codes of the queries. Queries that
-    are unlike the items have small components along the axes. A panel of queries with small
-    components is not projected, and keeps using full codes. The axes have been rotated at random,
-    so the norms of the projections on all axes can be estimated from only 32 axes. The kernel reads
-    these 32 axes to recognise a panel of queries with small components. For 768 columns, all axes
-    take 0.8 MB, so reading all axes would take a tenth of the time of a search. The kernel
-    allocates 128 bytes per column.
+    are unlike the items have small components along the axes. If the components of a panel of
+    queries are small, the panel is not projected, and its full codes are used. The axes have been
+    rotated at random, so the norms of the projections on all axes can be estimated from only 32
+    axes. The kernel reads these 32 axes to recognise a panel of queries with small components. For
+    768 columns, all axes take 0.8 MB, so reading all axes would take a tenth of the time of a
+    search. The kernel allocates 128 bytes per column.
     """
     isa, projection, scaling = items.isa, items.projection, queries.scaling
     width, p = padded_width(queries.rows.shape[1]), projection.axes.shape[0] * PANEL

@@ -46,7 +46,8 @@ class Block(NamedTuple):
         The number of queries. If the number of queries is not a multiple of 32, the last panel
         contains padding.
     bound_terms : float32 array (panels, 4, 32)
-        The bound terms of each panel of queries. ``simd.panel`` names the four rows.
+        The bound terms of each panel of queries. Module ``simd.panel`` describes the four rows of
+        each panel of bound terms.
     steps : float32 array (panels, 32)
         The quantisation step of each query.
     corrections : int32 array (32 panels,)
@@ -156,7 +157,7 @@ def _scale_tile(p, weights, scaling, scores):
     """Scale the scores (32, 32) of a tile of unpacked rows, as Items.scaling describes.
 
     Each score is multiplied by the factor of its item. The product of the item's offset and the
-    query's weight, rounded up, is then added.
+    query's weight is rounded up and added to the score.
     """
     for i in range(PANEL):
         factor, offset = scaling[p * PANEL + i, 0], scaling[p * PANEL + i, 1]
@@ -170,8 +171,8 @@ def _scale_tile(p, weights, scaling, scores):
 def _insert_scores(new_scores, best):
     """Insert one score per query into best (rank, 32), whose columns are in descending order.
 
-    Each column keeps its length: of its old scores and the new score, the smallest is dropped.
-    `new_scores` (32,) is overwritten.
+    The smallest of the old scores of a column and its new score is dropped, so the length of the
+    column does not change. `new_scores` (32,) is overwritten.
     """
     last = best.shape[0] - 1
     has_larger = False

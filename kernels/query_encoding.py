@@ -147,8 +147,8 @@ def encode_query(isa, rows, row, factor, coefficient, shift, signs, buffer, code
     the residual, and the correction of products. The correction is -128 times the sum of the codes.
     The codes are written to `codes` (padded_width(max(d, 16)),) int8. After the call, `buffer`
     holds the row before quantisation; it has the same length as `codes`. `measured` (2,) is
-    overwritten. If the instruction set has no codes, the row is not quantised, so the step is 1 and
-    the residual is 0.
+    overwritten. If the instruction set uses float32 instead of codes, the row is not quantised, so
+    the step is 1 and the residual is 0.
     """
     width = max(rows.shape[1], LANES)
     load_row(rows, row, factor, coefficient, shift, buffer)

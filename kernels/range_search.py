@@ -27,7 +27,7 @@ def list_candidates(lo, hi, items, queries, batch, min_scores, use_projection, l
 
     `items` is an Items, `queries` is a Queries, and `min_scores` (n,) is float64. `use_projection`
     says whether projected codes, if the items have any, are multiplied before full codes. The
-    candidates are written to lists, a CandidateLists in which the list of query i starts at
+    candidates are written to `lists`, a CandidateLists in which the list of query i starts at
     starts[i]. The order of the candidates of a query is arbitrary.
     """
     block = pack_block(lo, hi, batch, queries, items, hi - lo if use_projection else 0)

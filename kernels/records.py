@@ -105,7 +105,8 @@ class ItemPanels(NamedTuple):
     small_offsets : float32 array (m,)
         The offset of the row in each slot; empty if there are no offsets.
     statistics : float32 array (panels, 5)
-        The statistics of each panel. ``simd.panel`` names the five columns.
+        The statistics of each panel. Module ``simd.panel`` describes the five columns of this
+        array.
     """
 
     row_of_slot: Any
@@ -137,7 +138,7 @@ class Items(NamedTuple):
     metric_type : int
         DOT, COSINE or EUCLIDEAN of ``pair_scores``.
     rows, norms, offsets
-        The fields items, item_norms and item_offsets of PairScoring.
+        The fields `items`, `item_norms` and `item_offsets` of PairScoring.
     row_of_slot, packed, small_offsets, statistics
         The fields of ItemPanels. If rows are searched without packing, `packed` holds the rows
         themselves. If the items have a projection, the panels of `packed` are laid out by item,
@@ -153,7 +154,7 @@ class Items(NamedTuple):
     scaling : float32 array (slots, 2)
         The factor and the offset of the row in each slot. The array is empty unless items are
         searched without packing. If v is the score that a tile contains for a row, the scaled score
-        is v * factor + weight * offset, where weight is the weight of the query.
+        is v * factor + weight * offset, where `weight` is the weight of the query.
     projection : Projection
         The projection of the items, which is empty if there is none.
     """
@@ -322,7 +323,7 @@ class QueryScaling(NamedTuple):
     """The factors, weights and offsets by which the queries of tiles are scaled.
 
     The arrays have the shape (n,); `weights` is float32, and the other arrays are float64. A query
-    a is scaled to factor * a - coefficient * shift. The offsets of items are multiplied by the
+    `a` is scaled to factor * a - coefficient * shift. The offsets of items are multiplied by the
     weight of the query. The raw score of a pair is converted to K = slope * score + intercept (see
     ``candidate_filter``).
     """
@@ -346,7 +347,7 @@ class Queries(NamedTuple):
     tile_error, shift_error : float
         The fields of ScalingUnits.
     filters : QueryFilters
-        The filters of the queries, in which self_rows and excluded_indptr are not empty.
+        The filters of the queries; neither `self_rows` nor `excluded_indptr` is empty.
 
     A kernel that performs a whole search computes the norms and the scaling of the queries itself.
     For a whole search, Python passes only the rows and the filters, and the arrays of the filters
@@ -477,10 +478,10 @@ class SearchResults(NamedTuple):
     unproved : float32 array (n,)
         For each query, the largest threshold, expressed as K, by which one of the best k rows may
         have been dropped. If no threshold may have dropped a best row, the entry is -3e38. The
-        query must be searched again unless its k-th best score among all panels reaches the
-        threshold in this array.
+        query must be searched again unless its k-th best score among all panels reaches its entry
+        of `unproved`.
 
-    If a kernel performs a whole search, the arrays thresholds and unproved are empty.
+    If a kernel performs a whole search, the arrays `thresholds` and `unproved` are empty.
     """
 
     thresholds: Any
@@ -530,8 +531,8 @@ class CopyGroups(NamedTuple):
 class DistinctResults(NamedTuple):
     """The neighbours of u distinct queries, best first, as arrays rows and scores (u, w).
 
-    The array rows is padded with -1. `distinct_query` (n,) holds, for each of n queries, the number
-    of the distinct query that is equal to it.
+    The array `rows` is padded with -1. `distinct_query` (n,) holds, for each of n queries, the
+    number of the distinct query that is equal to it.
     """
 
     distinct_query: Any
@@ -616,8 +617,8 @@ class Attacks(NamedTuple):
 
     `n_targets` is the number of competitors that an attack tries to bring nearer to the row, one
     after another. `certified` (n, k) holds the condition up to which each neighbour is certified to
-    remain a neighbour. No attack is needed up to the certified condition. `levels` and `depth` are
-    described in CertificateSearch.
+    remain a neighbour. Attacks on an edge need not be tried up to its certified condition. `levels`
+    and `depth` are described in CertificateSearch.
     """
 
     n_targets: Any

@@ -65,7 +65,7 @@ def level_of(score, highest, scale):
 
 @borrowing_kernel
 def _counting_sort(keys, shift, starts, sorted_keys):
-    """Copy keys to sorted_keys in stable order of the digit that begins at bit `shift`.
+    """Copy `keys` to `sorted_keys` in stable order of the digit that begins at bit `shift`.
 
     `starts` holds the number of keys for each value of the digit, and is overwritten.
     """

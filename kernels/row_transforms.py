@@ -142,9 +142,9 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scor
     product of their sorted entries. If the inner product of the rows is negative, the sorted
     entries of the query are taken in descending order. If the recos similarity is undefined, 0 is
     written. `queries` (n, d) and `items` (p, d) have the same dtype. `sorted_queries` and
-    `sorted_items` hold the same rows, with the entries of each row in ascending order. `lists` (n,
-    c) int64 holds item numbers and is padded with -1. The output `scores` (n, c) float64 is -inf
-    for padding. The kernel takes O((hi - lo) c d) time.
+    `sorted_items` hold the rows of `queries` and `items` after the entries of each row have been
+    sorted in ascending order. `lists` (n, c) int64 holds item numbers and is padded with -1. The
+    output `scores` (n, c) float64 is -inf for padding. The kernel takes O((hi - lo) c d) time.
     """
     depth = items.shape[1]
     flat_queries, flat_items = queries.reshape(-1), items.reshape(-1)
@@ -177,7 +177,7 @@ def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scor
 
 @kernel
 def centroid_distances(lo, hi, rows, items, lists, out):
-    """Set out[i] to the squared distance of rows[i] from the mean of the items lists[i].
+    """Set out[i] to the squared distance of rows[i] from the mean of the items in lists[i].
 
     The kernel processes the rows i from lo to hi. `rows` (n, d) and `items` (p, d) are float64,
     `lists` (n, k) int64 holds item numbers, and `out` (n,) float64 is the output. The kernel takes

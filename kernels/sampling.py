@@ -61,8 +61,8 @@ def _first_above(cumulative, first, last, target):
 def _draw_repeatedly(i, preference, clusters, key_0, key_1, max_draws, mass, is_taken, sample):
     """Draw distinct items for row i in at most max_draws draws; return how many were drawn.
 
-    The items are written to sample, and marked in is_taken. `mass` has one entry per cluster and is
-    overwritten. The other arguments are described in sample_rows.
+    The items are written to `sample`, and marked in `is_taken`. `mass` has one entry per cluster
+    and is overwritten. The other arguments are described in sample_rows.
     """
     starts, item_at, cumulative, _ = clusters
     n_clusters, count = len(starts) - 1, 0
@@ -145,7 +145,7 @@ def sample_rows(lo, hi, preference, clusters, drawing, indptr, indices):
     `preference` (n, C) is float64, `clusters` is a Clusters, `drawing` is a Drawing, and `indptr`
     (n + 1,) is int64. The items are written to `indices` (nnz,) int. In every row, the number of
     items with a positive weight must be at least the number of items to draw. The items drawn for
-    row i depend on i and on the key (the words key_0 and key_1 of drawing), but not on the other
+    row i depend on i and on the key (the words key_0 and key_1 of `drawing`), but not on the other
     rows.
 
     In repeated draws, the rounding error of the probability of an item is at most p * 2^-52.

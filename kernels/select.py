@@ -26,11 +26,11 @@ _MOST_COUNTED = 256
 def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
-    The algorithm is quickselect, which takes O(count) time on average. For each value, the
-    partition swaps two values. The partition then adds the result of a comparison, 0 or 1, to the
-    position at which its first part ends. The partition therefore has no branch that a CPU could
-    mispredict. For 100 to 500 values, the usual number of candidates of a query, the partition
-    without a branch is 2.5 times as fast as one with a branch.
+    The algorithm is quickselect, which takes O(count) time on average. The partition performs one
+    swap for each value. The partition then adds the result of a comparison, 0 or 1, to the position
+    at which its first part ends. The partition therefore has no branch that a CPU could mispredict.
+    For 100 to 500 values, the usual number of candidates of a query, the partition without a branch
+    is 2.5 times as fast as one with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -87,9 +87,9 @@ def sort_ascending(values):
 def sort_best_first(keys, rows, count):
     """Sort the first `count` entries in place by descending key, then by row number.
 
-    No two entries may have the same row. A key that is NaN, which only damaged rows have, is
+    No two entries may have the same row. A NaN key, which occurs only if rows are damaged, is
     replaced with -inf. Lists of medium length are sorted by counting: for each entry, the entries
-    that precede it are counted. Sorting by counting has no branch, and is 3 times as fast as
+    that precede it are counted. Sorting by counting does not branch, and is 3 times as fast as
     Shell's sort for 100 entries. Short and long lists are sorted by Shell's sort.
     """
     _replace_nan(keys, count)

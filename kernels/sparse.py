@@ -49,9 +49,9 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 def _multiply(lo, hi, X, A, Y, is_streamed):
     """Multiply as matmul_rows does, without a fence; return whether all rows of Y seem finite.
 
-    For each row of Y, the kernel tests whether one entry in the last panel of columns is finite.
-    One entry per row is enough for this test, because a value of X that is not finite makes all
-    entries of its row of Y non-finite.
+    For each row of Y, the kernel tests whether one entry in the last panel of columns is finite. It
+    is enough to test one entry per row, because a non-finite value of X makes every entry of its
+    row of Y non-finite.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     ahead = _prefetched(indices, A.shape[0] * A.shape[1] * A.itemsize > _LARGE_IF_READ)

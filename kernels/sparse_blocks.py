@@ -61,10 +61,10 @@ def transpose_blocks(lo, hi, X, transposes):
 
 @kernel
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
-    """Write the transposes of blocks as transpose_blocks does, given separate arrays.
+    """Write the transposes of blocks as transpose_blocks does; every array is an argument.
 
-    Numba leaves out the code that reads `data` if `data` is None and a separate argument, but not
-    if `data` is a field of a record. Therefore, the arrays are separate arguments.
+    The arrays are separate arguments, because Numba leaves out the code that reads `data` if `data`
+    is an argument with the value None, but not if it is a field of a record.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):
@@ -142,7 +142,7 @@ def matmul_blocks(lo, hi, X, panel, item_rows, column, width, Y):
 
 @kernel
 def gram_blocks(lo, hi, first_blocks, transposes, X, panel, item_rows, Z):
-    """For parts lo to hi, set Z[part] to X'X panel, where X stands for the rows of the part.
+    """For parts lo to hi, set `Z[part]` to X'X times `panel`; here X stands for one part's rows.
 
     `first_blocks` (parts + 1,) int64 holds the block at which each part begins, and `transposes` is
     the Transposes of X. `X`, `panel` and `item_rows` are described in matmul_blocks. The output is

@@ -83,7 +83,7 @@ class Items(NamedTuple):
 
 @kernel
 def row_norms(lo, hi, indptr, data, norms):
-    """Write the norms of rows lo to hi of a CSR matrix to norms (n,) float64.
+    """Write the norms of rows lo to hi of a CSR matrix to `norms` (n,) float64.
 
     `data` is None if all values are 1.
     """

@@ -8,13 +8,14 @@ candidates are collected. A candidate of a query is a slot (the position of a pa
 tile score reaches tau, and each query has a buffer of candidates. When the buffer of a query is
 full, and at the end of the search, the k candidates with the best tile scores are scored in
 float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
-the next tau. The new tau is close to the k-th best score, because the candidates with the best tile
-scores are nearly the best k. The other candidates in the buffer are scored in float64 only if their
-upper bounds reach the new tau. If more than half of the candidates of a full buffer reach the new
-tau, because there are many near-duplicates, all candidates of the buffer are scored. If few
-candidates remain at the end of a block, all of them are scored as well. At the end of a search, the
-k-th best score of a query shows whether the estimate of tau was low enough. If the estimate was too
-high, the query is marked and searched again without an estimate.
+the next tau. The tau that is found in this way is close to the k-th best score, because the
+candidates with the best tile scores are nearly the best k. After this increase of tau, any other
+candidate in the buffer is scored in float64 only if its upper bound reaches tau. If there are many
+near-duplicates, more than half of the candidates of a full buffer may reach the increased tau; all
+candidates of the buffer are then scored. If few candidates remain at the end of a block, all of
+them are scored. At the end of a search, the k-th best score of a query shows whether the estimate
+of tau was low enough. If the estimate was too high, the query is marked and searched again without
+an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Each task writes the k-th best score that it
@@ -151,7 +152,7 @@ class _Scratch(NamedTuple):
 
 @kernel
 def _buffers(n, k, capacity, packed):
-    """Return empty _Candidates, and _Scratch for tile scores of the type of `packed`."""
+    """Return an empty _Candidates, and a _Scratch whose tile scores have the type of `packed`."""
     counts, lengths, kth_scores = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
     counts[:], lengths[:], kth_scores[:] = 0, 0, -np.inf
     candidates = _Candidates(
@@ -352,7 +353,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
 
 @borrowing_kernel
 def _write_pairs(front_counts, lo, batch, items, candidates, query_numbers, rows):
-    """Write the pairs that _list_pairs returns to query_numbers and rows."""
+    """Write to `query_numbers` and `rows` the pairs that _list_pairs returns."""
     at = 0
     for i in range(front_counts.shape[0]):
         for entry in range(front_counts[i]):
@@ -396,8 +397,8 @@ def _merge_fronts(front_counts, lo, batch, rows, scores, queries, block, candida
 def _finish_block(metric_type, lo, batch, queries, items, block, candidates, scratch):
     """Score the candidates that remain in the buffers at the end of a block.
 
-    The candidates with the best estimates are scored first and raise the thresholds. The candidates
-    whose upper bounds reach the raised thresholds are scored next.
+    The candidates with the best estimates are scored first, and their scores raise the thresholds.
+    A second step scores the candidates whose upper bounds reach the raised thresholds.
     """
     front_counts = np.empty(candidates.counts.shape[0], np.int64)
     max_count = _SCORED_AT_ONCE // front_counts.shape[0]
@@ -624,12 +625,12 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
 def _search_whole_block(
     first, last, first_panel, last_panel, addresses, items, queries, settings, scores, rows
 ):
-    """Find the best k rows of a range of panels for queries first to last, without using Python.
+    """Find the best k rows of a range of panels for queries first to last, without running Python.
 
-    This kernel performs some steps itself that Python performs in other searches of blocks. The
-    kernel computes the norms and the scaling of the queries, searches with estimated thresholds,
-    and searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of
-    64 columns, computing norms and scaling in Python would take longer than the search. The results
+    In other searches of blocks, Python performs some of the steps of this kernel. The kernel
+    computes the norms and the scaling of the queries, searches with estimated thresholds, and
+    searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
+    columns, computing norms and scaling in Python would take longer than the search. The results
     are written to positions first to last of `scores` (n, k) and `rows` (n, k). If
     settings.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
     becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates as much memory as

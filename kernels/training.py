@@ -39,7 +39,7 @@ class Pool(NamedTuple):
     """The m sampled items that serve as negatives in one step.
 
     `rows` (m, d) holds the rows of B that belong to the sampled items, and `columns` (d, m) holds
-    the transpose of rows. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the
+    the transpose of `rows`. `bias` (m,) holds the biases of the items, and `counts` (m,) holds the
     number of times that each item was sampled. The arrays `rows`, `columns`, `bias` and `counts`
     are float32. For each of the p items, `position_of` (p,) int32 holds the position of the item in
     the pool, or -1 if the item is not in the pool.
@@ -83,8 +83,8 @@ class StepByItem(NamedTuple):
     """The interactions of one step, grouped by item.
 
     `starts`, `users` and `entries` form the transpose of the CSR matrix of the step. The users of
-    item i are users[starts[i] : starts[i + 1]]. The interactions of item i have the positions
-    entries[starts[i] : starts[i + 1]] in the values (nnz,) of the CSR matrix.
+    item i are users[starts[i] : starts[i + 1]]. The values of the interactions of item i are at the
+    positions entries[starts[i] : starts[i + 1]] in the array of values (nnz,) of the CSR matrix.
     """
 
     starts: Any
@@ -99,7 +99,7 @@ class Adagrad(NamedTuple):
     `rate` is the learning rate, a float32. `accumulators` holds three float32 arrays (p, 1), one
     each for A, B and bias. Each entry is the sum, over all steps, of the squared norm of the
     gradient of one row. `raw` is the matrix B before its rows are normalised. Each step changes
-    accumulators and raw in place.
+    `accumulators` and `raw` in place.
     """
 
     rate: Any
@@ -255,7 +255,7 @@ def negative_loss(softmax, counts, rate, logits):
 
 @relaxed_kernel
 def add_profile(items, values, A, s):
-    """Write the profile of a user, which is the sum of values[t] * A[items[t]], to s."""
+    """Write to `s` the profile of a user: the sum of values[t] * A[items[t]] over all t."""
     s[:] = 0
     for t in range(len(items)):
         add(values[t], A[items[t]], s)

@@ -53,7 +53,7 @@ class LocalSearch(NamedTuple):
 
 @kernel
 def add_dimension(unit, rows, neighbors, lengths, weight, products, squares):
-    """Add `weight` times the terms of one dimension to products and squares.
+    """Add `weight` times the terms of one dimension to `products` and `squares`.
 
     `unit` (p,) holds the coordinate of every unit row in the dimension. `squares` (p,) holds the
     weighted squared norm of each of the p items. `products` (n, m) holds the weighted inner product

@@ -3,9 +3,9 @@
 Numba has no vector type, and on many CPUs its vectoriser uses only 256-bit registers. The few loops
 that determine the speed of fastcos are therefore written as vector IR. LLVM splits vectors that are
 wider than the registers of the CPU, so portable operations (load, multiply, add, shuffle) give the
-same bits on every CPU. LLVM also has intrinsics that are named after an instruction set, such as
-llvm.x86.avx2.pmadd.wd. Code that calls an intrinsic of an instruction set requires a CPU with this
-instruction set.
+same bits on every CPU. Some intrinsics of LLVM are named after an instruction set, such as
+``llvm.x86.avx2.pmadd.wd``. Code that calls an intrinsic of one instruction set runs only on CPUs
+with this instruction set.
 """
 
 from ..jit import cgutils, ir
@@ -84,7 +84,7 @@ def function(builder, name, result, arguments):
 
 
 def loop(builder, count, carried, step):
-    """Emit the loop `for k in range(count): carried = step(k, carried)`; return the last carried.
+    """Emit `for k in range(count): carried = step(k, carried)`; return the last `carried`.
 
     `carried` is the list of the loop-carried values, which stay in registers.
     """
@@ -94,8 +94,8 @@ def loop(builder, count, carried, step):
 def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
     """Emit the loop `for k in range(first, end, stride): carried = step(k, carried)`.
 
-    The function returns the last k and the last carried values. If first is None, k begins with 0.
-    If a condition is given, the loop ends at the first k for which condition(k) is false.
+    The function returns the last `k` and the last `carried`. If first is None, k begins with 0. If
+    a condition is given, the loop ends at the first k for which condition(k) is false.
     """
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))

@@ -1,4 +1,4 @@
-"""Operations that list the scores of a tile that reach the thresholds of their queries.
+"""Operations that list which scores of a tile reach the thresholds of their queries.
 
 A *hit* is a pair of a query and an item whose score reaches the threshold of the query. A tile is
 stored as 32 rows, one row per item. A row consists of 32 scores, one score per query, and fills two
@@ -43,14 +43,14 @@ _FIRST_QUERIES = (0, 16)
 
 @intrinsic
 def list_tile_hits(typingctx, scores, bound_terms, terms0, statistics, panel, n_items, hits):
-    """Write the hits of a tile to hits, and return the number of hits.
+    """Write the hits of a tile to `hits`, and return the number of hits.
 
     `scores` (32, 32) is int32 or float32. The bound terms (4, 32) of the queries begin at position
     terms0 of the flat array bound_terms. The array `statistics` (n_panels, 5) holds the statistics
-    of each panel of items. ``simd.panel`` names the rows of the bound terms and the columns of the
-    statistics. If the score of item i reaches the threshold of query q, the number 32 i + q is
-    written to `hits` (1024,) int32, ordered by q and then i. The first n_items items are examined,
-    and the others are ignored.
+    of each panel of items. Module ``simd.panel`` describes the rows of the bound terms and the
+    columns of the statistics. If the score of item i reaches the threshold of query q, the number
+    32 i + q is written to `hits` (1024,) int32, ordered by q and then i. The first n_items items
+    are examined, and the others are ignored.
     """
 
     def codegen(context, builder, sig, a):
@@ -191,7 +191,7 @@ class _ProjectionBound:
         self._remainder_norms = builder.gep(remainder_norms, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit the bounds of the queries from `first` on, and the norms of their remainders."""
+        """Emit, for the queries from `first` on, their bounds and the norms of their remainders."""
         inverse_step, *others = _statistics(builder, self._statistics, kind)
 
         def read(start, row):
@@ -208,7 +208,7 @@ class _ProjectionBound:
         return bound, builder.fmul(remainder_norm, inverse_step)
 
     def reached(self, builder, values, first):
-        """Emit the words of hits of queries `first` to first + 15, in the format of `_reached`."""
+        """Emit a word of hits for each query from `first` to first + 15, as `_reached` does."""
         funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
         one = broadcast(builder, I32(1), _V_I32)
         bound, remainder_norm = self._bounds(builder, I64(first), _V_F32)
@@ -387,7 +387,7 @@ def _largest(builder, values, first):
 
 @intrinsic
 def largest_scores(typingctx, scores, largest):
-    """Write the largest score of each query of a tile to largest (32,) float32.
+    """Write the largest score of each query of a tile to `largest` (32,) float32.
 
     `scores` (32, 32) is a flat array of int32 or float32.
     """

@@ -76,11 +76,11 @@ class AVX_VNNI(InstructionSet, namedtuple("AVX_VNNI", ())):
 class AVX2(InstructionSet, namedtuple("AVX2", ())):
     """Five instructions (twice vpmaddubsw, vpaddw, vpmaddwd, vpaddd) add 64 products to sums.
 
-    The 64 products are 4 products for each of two words in each of 8 lanes. The instruction
-    vpmaddubsw adds the products of two neighbouring codes in int16, and vpaddw adds the results of
-    the two words in int16. The instruction vpmaddwd widens the sums to int32, and vpaddd adds them
-    to the totals. Widening every result of vpmaddubsw separately would take six instructions
-    instead of five.
+    A step computes 64 products: each of 8 lanes holds two words, and each word holds 4 codes. The
+    instruction vpmaddubsw adds the products of two neighbouring codes in int16, and vpaddw adds the
+    results of the two words in int16. The instruction vpmaddwd widens the sums to int32, and vpaddd
+    adds them to the totals. Widening every result of vpmaddubsw separately would take six
+    instructions instead of five.
     """
 
     __slots__ = ()

@@ -37,7 +37,7 @@ def _prefetch_row_plain(rows, start, size):
 
 @intrinsic_of(_prefetch_row_plain)
 def prefetch_row(typingctx, rows, start, size):
-    """Prefetch the cache lines of rows[start : start + size], where rows is a flat array.
+    """Prefetch the cache lines of rows[start : start + size], where `rows` is a flat array.
 
     The rows are prefetched into the second-level cache, because a few wide rows fill the
     first-level cache. For 30,000 rows of 384 columns that are scored in the order of the items, a

@@ -111,7 +111,7 @@ def _multiply_add(builder, x, y, total, is_exact):
 
 
 def _emit(difference):
-    """Return the code generator of product or, if difference is true, of squared_distance."""
+    """Return the code generator of `product` or, if `difference` is true, of `squared_distance`."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3])

@@ -8,8 +8,8 @@ multiply-adds that round only once (``multiply_add``). Results are therefore bit
 to the results of a plain loop, for every vector width.
 
 The IR does not name any machine instruction, so it can be compiled for every CPU. The values of the
-row are passed as an array, or as None if every value is 1. A float32 value is widened if the matrix
-is float64.
+row are passed as an array, or as None if every value is 1. A float32 value is converted to float64
+if the matrix is float64.
 """
 
 import functools
@@ -69,7 +69,7 @@ class _RowCode:
         return self._builder.gep(start, [self._builder.mul(index, length)])
 
     def zeros(self):
-        """Return as many vectors of zeros as a row of a panel fills."""
+        """Return the vectors of zeros that fill one row of a panel."""
         return [ir.Constant(self._vector, [0.0] * self._vector.count) for _ in self._places]
 
     def read(self, start):
@@ -82,7 +82,7 @@ class _RowCode:
             store(self._builder, value, start, at)
 
     def stream(self, values, start):
-        """Emit stores of the vectors of a row of a panel that bypass the caches.
+        """Emit stores that write the vectors of one row of a panel and bypass the caches.
 
         The address of the row must be aligned to a cache line.
         """
@@ -113,9 +113,9 @@ class _RowCode:
         """Emit the loop `carried = step(entry, index, carried)` over the non-zeros of the row.
 
         `entry` is the number of the non-zero within the row, and `index` is the column of the
-        non-zero. The method returns the number of the non-zero at which the loop ends, and the last
-        carried values. If a bound is given, the loop ends at the first index that is not below the
-        bound.
+        non-zero. The method returns the number of the non-zero at which the loop ends, and the
+        final values of `carried`. If a bound is given, the loop ends at the first index that is not
+        below the bound.
         """
 
         def is_below(entry):
@@ -132,8 +132,8 @@ class _RowCode:
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
         prefetches rows: while it processes a non-zero, it prefetches the row of the panel for the
-        non-zero AHEAD places later. The later non-zero may belong to another row of the CSR matrix.
-        The method returns the last carried values.
+        non-zero AHEAD places later. The non-zero AHEAD places later may belong to a later row of
+        the CSR matrix. The method returns the last carried values.
         """
         builder, outcomes = self._builder, []
 
@@ -257,7 +257,7 @@ def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead
 
 @intrinsic
 def fence(typing):
-    """Make stores that bypassed the caches visible to other threads.
+    """Emit a fence, which makes stores that bypassed the caches visible to other threads.
 
     Stores before the fence become visible before any store after the fence.
     """

@@ -31,7 +31,7 @@ def _kind(factors_at):
 
 
 def _largest_of_groups_plain(sums, factors, start, maxima, at):
-    """Write the largest scaled sum of each of 16 groups (of 8 groups with float64) to maxima[at:].
+    """Write the largest scaled sum of each of 16 groups (8 groups with float64) to `maxima[at:]`.
 
     Group g contains 16 sums, namely every 16th sum (every 8th sum with float64) from sums[start +
     g] on.
@@ -45,7 +45,7 @@ def _largest_of_groups_plain(sums, factors, start, maxima, at):
 
 @intrinsic_of(_largest_of_groups_plain)
 def largest_of_groups(typingctx, sums, factors, start, maxima, at):
-    """Write the largest scaled sum of each group to maxima, as _largest_of_groups_plain does."""
+    """Write the largest scaled sum of each group to `maxima`, as _largest_of_groups_plain does."""
 
     def codegen(context, builder, sig, arguments):
         places = (0, arguments[2]), (1, arguments[2]), (3, arguments[4])

@@ -2,7 +2,7 @@
 
 The scores of a panel of items with a panel of queries form a *tile* of 32 x 32 numbers, which stays
 in the first-level cache. Scores are int32 if rows are packed as int8 codes, and otherwise float32.
-The machine instruction depends on the instruction set:
+The machine instruction that multiplies and adds depends on the instruction set:
 
 ============= ================================================================= ================
 set           instruction                                                       scores
@@ -52,7 +52,7 @@ _VOID = ir.VoidType()
 
 @intrinsic
 def start_tiles(typingctx, isa, configuration):
-    """If isa has tile registers, configure them with the bytes of `configuration` (64,) uint8."""
+    """If `isa` has tile registers, configure them with the bytes of `configuration` (64,) uint8."""
 
     def codegen(context, builder, signature, arguments):
         if instruction_sets.of(signature).has_tile_registers:
@@ -84,7 +84,8 @@ def _panel_scorer(by_item):
     read the corrections. `n_queries` is the number of queries of the panel that are not padding. A
     panel with few queries takes less time than a full panel, because the scores of padding need not
     be computed. `by_item` says whether panels of items are laid out by item, as the full codes of
-    items with a projection are (``simd.panel``). Rows of float32 have no projection.
+    items with a projection are (``simd.panel``). Items that are stored as float32 have no projected
+    codes.
     """
 
     @intrinsic
@@ -130,7 +131,7 @@ def multiply_item(typingctx, isa, items, item0, item, words, codes, code0, corre
     """Return the product of one item of a panel with one query, as multiply_run computes it.
 
     The panel begins at items[item0] and is laid out by item, except with AMX. The words of the
-    query are contiguous in codes, from codes[code0] on. `items` and `codes` are flat arrays.
+    query are contiguous in `codes`, from codes[code0] on. `items` and `codes` are flat arrays.
     """
 
     def codegen(context, builder, sig, a):
@@ -180,7 +181,7 @@ def multiply_run_by_item(
     """Write products as multiply_run does, for panels that are laid out by item (``simd.panel``).
 
     The words of the query begin at codes[code0] and are not repeated. With AMX, no panel is laid
-    out by item, and this operation is the same as multiply_run.
+    out by item, so this function does the same as multiply_run.
     """
     signature = types.void(
         isa, items, item0, step, count, words, codes, code0, correction, products, largest_products
@@ -348,9 +349,9 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
     Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, registers 4 and 5 hold items, and
     registers 6 and 7 hold queries. Queries are loaded with the hint that they will not be needed
     again soon. Each panel of items is compared with one panel of queries after another, so the
-    items, not the queries, should stay in the first-level cache. On a Xeon with AMX, loading
-    queries with this hint speeds up a tile by a factor of 1.25 for rows of 768 columns, of 1.11 for
-    1,536 columns, and of 1.02 for 384 columns.
+    items, not the queries, should stay in the first-level cache. On a Xeon with AMX, this hint
+    speeds up a tile by a factor of 1.25 for rows of 768 columns, 1.11 for rows of 1,536 columns,
+    and 1.02 for rows of 384 columns.
     """
     sums = [tile for tile in range(4) if 16 * (tile % 2) < n_queries]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
@@ -439,9 +440,9 @@ def _emit_item_starts(builder, items, words):
     """Emit a table of pointers to the items of a panel that is laid out by item.
 
     Without the table of pointers, the compiled code would compute each pointer from the previous
-    pointer in every step. Computing the pointers would occupy execution ports that the products
-    need. With the table of pointers, searches that use the full codes of items with a projection
-    are 1.02 times as fast.
+    pointer in every step, and would thus occupy execution ports that the products need. With the
+    table of pointers, searches that use the full codes of items with a projection are 1.02 times as
+    fast.
     """
     table = cgutils.alloca_once(builder, items.type, PANEL)
     with cgutils.for_range(builder, I64(PANEL)) as item:
@@ -455,7 +456,7 @@ def _larger(builder, value, other):
 
 
 def _reduced(builder, operation, vector):
-    """Emit code that combines all lanes of an integer vector into one integer by an operation."""
+    """Emit code that combines all lanes of an integer vector into one integer by `operation`."""
     name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i32"
     return builder.call(function(builder, name, I32, [vector.type]), [vector])
 
@@ -634,7 +635,7 @@ def _sum_of_each(builder, vectors):
     kind = ir.VectorType(I32, lanes)
 
     def sums_of_pairs(pairs, low, high):
-        """Emit, for each pair of vectors, the sum of two interleavings of the two vectors.
+        """Emit the sum of two interleavings of each pair of vectors.
 
         `low` lists the lanes that form the first 128 bits of the first interleaving, and `high`
         lists those of the second interleaving.
@@ -667,19 +668,19 @@ def _prefetch_next_panel(builder, at, words):
 
     The hardware prefetcher does not predict which codes are read next, because several groups of a
     panel are read alternately. On a Zen 4 CPU, the prefetch makes a search with one query among
-    1,000,000 rows of 128 columns 1.25 times as fast. A search with 256 queries among 100,000 rows
-    of 768 columns becomes 1.1 times as fast.
+    1,000,000 rows of 128 columns 1.25 times as fast. With the prefetch, a search with 256 queries
+    among 100,000 rows of 768 columns is 1.1 times as fast as without it.
     """
     line = builder.gep(at, [builder.mul(words, I64(PANEL))])
     emit_prefetch(builder, builder.bitcast(line, BYTES), level=2)
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit `total`, increased in each lane by the inner products of pairs of words of 4 codes.
+    """Emit `total` plus the inner products, lane by lane, of the two words of each pair in `pairs`.
 
-    The first word of a pair holds unsigned codes, and the second word holds signed codes. With
-    AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose products are added
-    in int16. The sums of products fit in int16 (``query_encoding.query_step``).
+    A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
+    signed codes. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose
+    products are added in int16. The sums of products fit in int16 (``query_encoding.query_step``).
     """
     kind = total.type
     if isa is not instruction_sets.AVX2:
