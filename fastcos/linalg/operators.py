@@ -46,8 +46,8 @@ _PANEL_BYTES = 256
 # Column numbers, and offsets within a block, are int32 if none of them is larger than this number.
 LARGEST_INT32 = 2**31 - 1
 # A product of at least this many bytes leaves the caches before the caller reads it. Kernels
-# therefore write a product of this size to memory without passing through the caches, which saves
-# about 7% of the time.
+# therefore bypass the caches when they write a product of this size to memory. Bypassing the caches
+# saves about 7% of the time.
 STREAMED_BYTES = 1 << 26
 # If X is summed in order, the columns of the factor are divided into groups, and one thread
 # multiplies each group. The width of a group is a multiple of this number.
