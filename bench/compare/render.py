@@ -256,10 +256,10 @@ ratio in bold means that fastcos is slower. If the interval contains 1, the resu
 the machine during the measurement, there is *no verdict* on the task. Each library runs in several
 processes, and its time is the geometric mean of the median times of these processes. In the tables
 of tasks, no time is reported for a library that returns a wrong answer. In the tables of the
-largest matrices, each time is the time of a single call. These tables show the error of every
-answer, and do not reject any answer. The page [Compare fastcos with other
-libraries](../compare/README.md) explains the method. `python -m bench.compare render` writes this
-page from the newest file of results of each machine.
+largest matrices, each time is the time of a single call. The tables of the largest matrices also
+show the error of every answer, and report the time of every answer, whatever its error. The page
+[Compare fastcos with other libraries](../compare/README.md) explains the method. The command
+`python -m bench.compare render` writes this page from the newest file of results of each machine.
 """
 
 
