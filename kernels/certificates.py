@@ -127,11 +127,11 @@ def piece_certificate(x, y, m, K, first, last, w):
     """Return 1 if y beats m wherever first <= ρ(w) <= last, -1 if w is a counterexample, else 0.
 
     ρ(w) is the norm ratio (norm_ratios). Let T(w, ρ) be sum w x (ρ y - m) + μ sum w (m² - ρ² y²)
-    for a multiplier μ. The second sum is 0 if ρ = ρ(w). If μ is not negative, the minimum of T(w,
-    ρ) over all w is a concave function of ρ. Therefore, if this minimum is positive at ρ = first
-    and at ρ = last, T(w, ρ) is positive for all w and for all ρ from `first` to `last`. If μ is
-    negative, the function tests sum w x (y - m / ρ) + ν sum w ((m / ρ)² - y²) as a function of 1/ρ
-    in the same way, with ν = μ sqrt(first last).
+    for a multiplier μ. The sum that is multiplied by μ is 0 if ρ = ρ(w). If μ is not negative, the
+    minimum of T(w, ρ) over all w is a concave function of ρ. Therefore, if this minimum is positive
+    at ρ = first and at ρ = last, T(w, ρ) is positive for all w and for all ρ from `first` to
+    `last`. If μ is negative, the function tests sum w x (y - m / ρ) + ν sum w ((m / ρ)² - y²) as a
+    function of 1/ρ in the same way, with ν = μ sqrt(first last).
     """
     a, g = np.empty_like(x), np.empty_like(x)
     middle = math.sqrt(first * last)

@@ -296,7 +296,7 @@ class Files:
             yield is_missing
 
     def load(self, key):
-        """Return the object that was saved under key, or None."""
+        """Return the object that was saved under `key`, or None."""
         try:
             path = self._path(key)
             with path.open("rb") as file:

@@ -187,7 +187,7 @@ def _loop(entry, place, boundaries, done):
 
 @functools.cache
 def _entry(rows_kernel, kinds):
-    """Compile entry(lo, hi, place), which calls rows_kernel with the arguments stored at place."""
+    """Compile entry(lo, hi, place), which calls rows_kernel with the arguments at `place`."""
     signature = types.int64, types.int64, *kinds
     address = address_of(rows_kernel, signature)
 

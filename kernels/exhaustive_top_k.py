@@ -92,8 +92,8 @@ def keep_above(lo, hi, scoring, bounds, starts, counts, rows, scores):
 
     The candidates of query i are rows[starts[i] : starts[i] + counts[i]]. The kept candidates of
     query i and their scores are moved to the front of the query's range, and counts[i] is set to
-    the number of kept candidates. `scoring` is a PairScoring. The arrays counts (n,), rows
-    (starts[n],) and scores (starts[n],) are changed in place.
+    the number of kept candidates. `scoring` is a PairScoring. The arrays `counts` (n,), `rows`
+    (starts[n],) and `scores` (starts[n],) are changed in place.
     """
     for i in range(lo, hi):
         first, count = starts[i], counts[i]
@@ -116,7 +116,7 @@ def score_lists(lo, hi, scoring, starts, rows, scores):
 
     The items that are listed for query i are rows[starts[i] : starts[i + 1]]. `scoring` is a
     PairScoring, and `starts` (n + 1,) and `rows` (starts[n],) are int64. The results are written to
-    `scores` (starts[n],) float64. A score that is NaN, which only damaged rows produce, is replaced
+    `scores` (starts[n],) float64. A NaN score, which occurs only if rows are damaged, is replaced
     with -inf.
     """
     for i in range(lo, hi):

@@ -117,7 +117,7 @@ class Intrinsic:
         return _compiler().type_of_intrinsic(self._made)
 
     def __call__(self, *_):
-        """Raise NotImplementedError, because an intrinsic has no plain Python version."""
+        """Raise NotImplementedError, because this intrinsic has no plain Python version."""
         raise NotImplementedError(f"{self.__name__} is called by kernels only")
 
 
@@ -259,8 +259,8 @@ def borrowing_kernel(function):
     """Compile a kernel that creates no array, without counting references to arrays.
 
     If references were counted, every access to a member of a tuple would execute atomic
-    instructions. In a self-join of 2,000 rows with 64 columns, the atomic instructions would take
-    38 % of the time.
+    instructions. In a self-join of 2,000 rows with 64 columns, counting references would take 38 %
+    of the time.
     """
     return function if DISABLE_JIT else Kernel(function, _nrt=False)
 

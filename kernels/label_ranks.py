@@ -77,8 +77,9 @@ def score_label_ranks(lo, hi, scores, self_columns, labels, k, ranks):
     `scores` (n, m) is float64, and `self_columns` (n,) int64 holds, for each query, the column that
     is the query itself. `labels` holds the LabelCodes of the columns. The code of a query must
     belong to at least 2 and at most m - 1 columns. The majority label code is the most frequent
-    code among the k best columns. The results are written to ranks, a LabelRanks. The kernel takes
-    O(m) time per query if few scores are nearly equal, and it allocates memory for 3 m numbers.
+    code among the k best columns. The results are written to `ranks`, which is a LabelRanks. The
+    kernel takes O(m) time per query if few scores are nearly equal, and it allocates memory for 3 m
+    numbers.
     """
     m, codes, sizes = scores.shape[1], labels.codes, labels.sizes
     keys, starts = np.empty((2, m), np.int64), np.empty((3, DIGITS), np.int64)

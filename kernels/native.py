@@ -179,7 +179,7 @@ def _of_numpy(name):
 
 
 def _flatten(arguments, kinds, values):
-    """Append the types of the arguments to kinds, and their values to values.
+    """Append the types of the arguments to `kinds`, and their values to `values`.
 
     In `values`, an array is represented by the address of its Python object. A tuple is appended
     member by member.

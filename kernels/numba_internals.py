@@ -237,7 +237,7 @@ def _keys(signature, target_context):
 
 
 def _record_fields(kinds):
-    """Return the names of the fields of all records among types.
+    """Return the names of the fields of all records among `types`.
 
     Compiled code reads the fields of a record by their order, but the name of the type does not
     contain the order. Therefore, if two fields of the same type change places, the record must have

@@ -154,8 +154,8 @@ def prepare_item_panels(lo, hi, layout, rows, offsets, panels):
     `offsets` (m,) is float64. `panels` is an ItemPanels. The array `row_of_slot` of `panels` holds
     the number of the row in each slot. The kernel changes `row_of_slot` in place: it sorts the rows
     of a chunk by their largest entries. The rows are sorted because the largest entry of a panel
-    determines the quantisation step of all rows of the panel. The other arrays of panels are
-    outputs. The kernel allocates 1 kB per column.
+    determines the quantisation step of all rows of the panel. All arrays of `panels` except
+    `row_of_slot` are outputs. The kernel allocates 1 kB per column.
     """
     width = max(rows.rows.shape[1], LANES)
     buffer = np.empty((CHUNK, padded_width(width)), np.float32)

@@ -94,7 +94,7 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
 
 @kernel
 def score_strip(first_row, last_row, rows, panels, scores):
-    """Set scores[i - first_row, j] to the score of row i of rows and row j of panels.
+    """Set scores[i - first_row, j] to the score of row i of `rows` and row j of `panels`.
 
     The kernel processes the rows i from first_row to last_row, and clips the scores to [-1, 1]. The
     output is `scores` (strip, 32 * number of panels) float64. Columns of `scores` that belong to
@@ -142,7 +142,7 @@ def average_precisions_at_r(lo, hi, queries, rows, panels, codes, sizes, values)
 
 @borrowing_kernel
 def rank_excess(scores, self_row, neighbors):
-    """Return the sum, over the k rows in neighbors, of the amount by which a row's rank exceeds k.
+    """Return the sum, over the k rows in `neighbors`, of the excess of a row's rank over k.
 
     Rows are ranked by descending score, and rows with equal scores by row number; self_row has no
     rank. Rows with a rank of at most k add nothing to the sum. The metric "trustworthiness" is

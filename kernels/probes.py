@@ -11,7 +11,7 @@ from .simd.panel import PANEL
 
 @relaxed_kernel
 def read_values(lo, hi, passes, values, sums):
-    """Read values[lo:hi] `passes` times, and write the sum of all numbers read to sums[lo]."""
+    """Read values[lo:hi] `passes` times, and write the sum of all numbers to sums[lo]."""
     # The loop counts from 0, so the compiler knows that no index is negative and uses plain loads.
     # If the loop counted from lo to hi, the compiler would use gather instructions, and reading
     # would take six times as long.

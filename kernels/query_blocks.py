@@ -169,7 +169,7 @@ def _scale_tile(p, weights, scaling, scores):
 
 @relaxed_kernel
 def _insert_scores(new_scores, best):
-    """Insert one score per query into best (rank, 32), whose columns are in descending order.
+    """Insert one score per query into `best` (rank, 32), whose columns are in descending order.
 
     The smallest of the old scores of a column and its new score is dropped, so the length of the
     column does not change. `new_scores` (32,) is overwritten.
@@ -189,7 +189,7 @@ def _insert_scores(new_scores, best):
 
 @borrowing_kernel
 def rank_maxima(p, q, items, block, best, largest):
-    """Insert the largest score of each query in a tile into best, and raise the threshold.
+    """Insert the largest score of each query in a tile into `best`, and raise the threshold.
 
     For each query, the array `best` (rank, 32) holds the `rank` largest scores so far, and the
     smallest of these scores becomes the threshold of the query. `largest` (32,) float32 is

@@ -37,7 +37,7 @@ _LARGEST_INT16_SUM = 128
 
 @kernel
 def scale_queries(lo, hi, metric_type, rows, norms, units, shift, scaling):
-    """Scale queries lo to hi in O((hi - lo) d) time, and write the result to scaling.
+    """Scale queries lo to hi in O((hi - lo) d) time, and write the result to `scaling`.
 
     `rows` (n, d) holds the queries, and `norms` (n,) float64 holds the norms of the queries.
     `units` is a ScalingUnits, and `shift` (d,) is float64 or empty. `scaling` is a QueryScaling.

@@ -1,7 +1,7 @@
 """Range search: for each query, find all items whose scores reach a given score.
 
-The kernels of this module list candidates. ``exhaustive_top_k.keep_above`` then scores the
-candidates in float64 and keeps those that reach the given score.
+The kernels of this module list candidates. ``exhaustive_top_k.keep_above`` scores the candidates in
+float64 and keeps those that reach the given score.
 """
 
 import numpy as np

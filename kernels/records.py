@@ -177,7 +177,9 @@ class Items(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """The projection of items on a few axes; if there is none, words is 0 and arrays are empty.
+    """The projection of items on a few axes.
+
+    Without a projection, `words` is 0 and the arrays are empty.
 
     Attributes
     ----------
@@ -341,7 +343,7 @@ class Queries(NamedTuple):
     Attributes
     ----------
     rows, norms
-        The fields queries and query_norms of PairScoring.
+        The fields `queries` and `query_norms` of PairScoring.
     scaling : QueryScaling
         The scaling of the queries.
     tile_error, shift_error : float
@@ -529,7 +531,7 @@ class CopyGroups(NamedTuple):
 
 
 class DistinctResults(NamedTuple):
-    """The neighbours of u distinct queries, best first, as arrays rows and scores (u, w).
+    """The neighbours of u distinct queries, best first, as arrays `rows` and `scores` (u, w).
 
     The array `rows` is padded with -1. `distinct_query` (n,) holds, for each of n queries, the
     number of the distinct query that is equal to it.

@@ -117,8 +117,8 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
     Columns with equal scores are ordered by column number. `scores` (n,) is float64, with k < n <
     2^31. `keys` (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are
     written to ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level.
-    Columns with equal levels are then sorted by score where necessary. The function takes O(n) time
-    if few columns with equal levels are out of order.
+    Columns with equal levels are sorted by score if they are out of order. The function takes O(n)
+    time if few columns with equal levels are out of order.
     """
     n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
     sorted_keys = keys[1, :n_sorted]

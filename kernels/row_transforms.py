@@ -125,7 +125,7 @@ def unit_rows(lo, hi, rows, norms, powers, out):
 
 @kernel
 def list_scores(lo, hi, scoring, lists, scores):
-    """Write the exact scores of query i with the items lists[i] to scores[i], for queries lo to hi.
+    """Write the exact scores of query i with the items in lists[i] to scores[i], for lo <= i < hi.
 
     `scoring` is a PairScoring, `lists` (n, k) int64 holds item numbers, and `scores` (n, k) float64
     is the output. The kernel takes O((hi - lo) k d) time.
@@ -136,7 +136,7 @@ def list_scores(lo, hi, scoring, lists, scores):
 
 @kernel
 def recos_rows(lo, hi, queries, sorted_queries, items, sorted_items, lists, scores):
-    """Set scores[i] to the recos similarities of query i and the items lists[i], for lo <= i < hi.
+    """Write the recos similarities of query i and the items in lists[i], for lo <= i < hi.
 
     The recos similarity is the inner product of two rows, divided by the magnitude of the inner
     product of their sorted entries. If the inner product of the rows is negative, the sorted

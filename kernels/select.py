@@ -1,10 +1,10 @@
 """Selection and sorting of the best entries of a list by descending key, then by row number.
 
 An entry is a pair of a key, which is a score, and a row number. The order of rows with equal scores
-is part of the specification of every search. Three other modules also order equal scores by row or
-column number, but without calling this module. ``row_argsort`` sorts the columns of a row of
-scores, and ``fastcos.search.numpy_search`` sorts scores with NumPy. ``fastcos.search.scan`` lists
-the rows for a query of zeros, whose scores are all equal.
+is part of the specification of every search. Besides this module, three modules order equal scores
+by row or column number. ``row_argsort`` sorts the columns of a row of scores, and
+``fastcos.search.numpy_search`` sorts scores with NumPy. ``fastcos.search.scan`` lists the rows for
+a query of zeros, whose scores are all equal.
 """
 
 import numpy as np
@@ -27,10 +27,10 @@ def kth_largest(values, count, k):
     """Return the k-th largest of values[:count], where 1 <= k <= count, and reorder the values.
 
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
-    swap for each value. The partition then adds the result of a comparison, 0 or 1, to the position
-    at which its first part ends. The partition therefore has no branch that a CPU could mispredict.
-    For 100 to 500 values, the usual number of candidates of a query, the partition without a branch
-    is 2.5 times as fast as one with a branch.
+    swap for each value. After each swap, the partition adds the result of a comparison, 0 or 1, to
+    the position at which its first part ends. The partition therefore has no branch that a CPU
+    could mispredict. For 100 to 500 values, the usual number of candidates of a query, the
+    partition without a branch is 2.5 times as fast as one with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:

@@ -27,13 +27,13 @@ reasons, results do not depend on the numbers that a task reads in the shared ar
   may be lost because two tasks write at once. After a delayed or lost update, an older and
   therefore lower bound remains, so fewer pairs are dropped.
 - Even if a value in the shared array were wrong, results would be exact. A task reports its last
-  threshold for a query as ``unproved`` if the k-th best score that the task found is lower. The
-  reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
-  or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
-  which it was dropped. A query is searched again if its k-th best score, after the results of all
-  ranges have been merged, is below one of the reported thresholds. The second search of a query
-  uses no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
-  threshold.
+  threshold for a query as ``unproved`` if the k-th best score that the task found is lower than
+  this threshold. The reported threshold may be of any kind: an estimate, the threshold of another
+  task, or even a torn or damaged value. A pair that a task dropped has a float64 score strictly
+  below the threshold by which it was dropped. A query is searched again if its k-th best score,
+  after the results of all ranges have been merged, is below one of the reported thresholds. The
+  second search of a query uses no estimates, and a third search, if necessary, shares no
+  thresholds. NaN never becomes a threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
 the order of the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7
@@ -43,8 +43,8 @@ Items with equal scores are ordered by item number. Results contain only float64
 (``pair_scores``), so results do not depend on tiles, blocks and estimates.
 
 In this file, `query` is the number of a query of the search, and i is the position of the query in
-the block. The panel of the query has the number q, and j is the position of the query in this
-panel. The number of a panel of items is p.
+the block. The number of the query's panel is q, and j is the position of the query in this panel.
+The number of a panel of items is p.
 """
 
 from typing import Any, NamedTuple
@@ -284,7 +284,7 @@ def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _merge_scores(i, count, scratch, candidates):
-    """Merge the first `count` scores and rows of scratch into the best k of query i."""
+    """Merge the first `count` scores and rows of `scratch` into the best k of query i."""
     scores, rows = scratch.scores, scratch.rows
     best_scores, best_rows = candidates.scores[i], candidates.rows[i]
     length = candidates.lengths[i]
@@ -341,7 +341,7 @@ def _list_pairs(front_counts, lo, batch, items, candidates):
     """Pair each query i of the block with its first front_counts[i] candidates; return the pairs.
 
     The function returns the query and the row of each pair, and the order in which the pairs are to
-    be scored. The returned order visits the items roughly in the order of memory.
+    be scored. The returned order visits the items roughly in the order in which they lie in memory.
     """
     total = 0
     for n_front in front_counts:
@@ -589,11 +589,11 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
     """Run tasks lo to hi of a search, where `batch` (n',) holds the numbers of the queries.
 
     `addresses` is an ItemAddresses, `queries` is a Queries, and `settings` is a BlockSettings.
-    `results` is a SearchResults whose arrays scores, rows and unproved have an additional first
-    axis, the range of panels. The thresholds are shared by all tasks. If settings.is_whole_search
-    is true, the kernel ignores `batch`, divides all queries into blocks, and performs each task by
-    _search_whole_block. In a whole search, the kernel reads only the rows and the filters of
-    `queries`, and writes only the scores and the rows of `results`.
+    `results` is a SearchResults whose arrays `scores`, `rows` and `unproved` have an additional
+    first axis, the range of panels. The thresholds are shared by all tasks. If
+    settings.is_whole_search is true, the kernel ignores `batch`, divides all queries into blocks,
+    and performs each task by _search_whole_block. In a whole search, the kernel reads only the rows
+    and the filters of `queries`, and writes only the scores and the rows of `results`.
     """
     items = items_at(addresses)
     n_queries = queries.rows.shape[0] if settings.is_whole_search else batch.shape[0]

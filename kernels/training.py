@@ -143,7 +143,7 @@ def add(factor, x, y):
 
 @relaxed_kernel
 def normalise(unit, x, out):
-    """Write x / |x| to out, or x if unit is false; return the factor by which x is multiplied.
+    """Write x / |x| to `out`, or x if `unit` is false; return the factor by which x is multiplied.
 
     A zero row stays zero.
     """
@@ -169,7 +169,7 @@ def subtract(s, x, a, b):
 
 @relaxed_kernel
 def pool_logits(user, scale, columns, bias, logits):
-    """Set logits[j] to scale times the dot product of user and column j of columns, plus bias[j].
+    """Set logits[j] to `scale` times the dot product of `user` and columns[:, j], plus bias[j].
 
     `columns` has the shape (d, m), and the kernel takes O(d m) time.
     """
@@ -281,7 +281,7 @@ def score_profile(
 
     `s` is the vector of the user. Before an item is scored, the term of this item is subtracted
     from s. The three numbers per interaction that Gradients.by_entry describes are written to
-    slopes, and the gradient with respect to s is written to `gradient` (d,).
+    `slopes`, and the gradient with respect to s is written to `gradient` (d,).
     """
     A, B, bias = model
     scale, _, unit, softmax = objective
@@ -423,7 +423,7 @@ def item_updates(lo, hi, step, gradients, position_of, objective, adagrad, model
 
 @relaxed_kernel
 def held_out_losses(lo, hi, interactions, held_out, inputs, losses):
-    """Write the loss of each user's held-out interactions to losses (n,), for users lo to hi.
+    """Write the loss of each user's held-out interactions to `losses` (n,), for users lo to hi.
 
     The vector of a user is the sum over all of the user's interactions; no term is subtracted.
     `interactions` holds the indptr, indices and values of a CSR matrix. `held_out` holds the

@@ -174,7 +174,7 @@ def climb(lo, hi, units, lists, search, weights, counts):
 
 @relaxed_kernel
 def cosines_of_list(image, mapped, inverse, list_items, scores):
-    """Write the cosine of a mapped row and each listed item to scores.
+    """Write the cosine of a mapped row and each listed item to `scores`.
 
     `image` (d,) is the mapped row, normalised to norm 1. `mapped` (p, d) holds all mapped items,
     and `inverse` (p,) holds 1 over the norm of each mapped item. `list_items` holds the numbers of

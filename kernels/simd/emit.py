@@ -40,7 +40,7 @@ def element_type(start):
     """Return the type of the elements to which a pointer points.
 
     LLVM's pointers no longer have an element type, but llvmlite still stores the element type in
-    some pointers, such as those of Numba's arrays. No other function of this package reads the
+    some pointers, such as those of Numba's arrays. In this package, only this function reads the
     stored element type.
     """
     return start.type.pointee

@@ -168,7 +168,7 @@ class _RowCode:
         return extend(index, I64)
 
     def add_product(self, panel):
-        """Return a loop step that adds the value of a non-zero times a row of a panel.
+        """Return a loop step that adds the product of a non-zero's value and a row of a panel.
 
         The number of the row is the column index of the non-zero.
         """
