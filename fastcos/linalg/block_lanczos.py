@@ -113,7 +113,7 @@ def leading_eigenpairs(
     generator: np.random.Generator,
     n_threads: int | None = None,
 ) -> Ritz:
-    """Return the k leading eigenpairs of X'X; the iteration makes at most max_iter products.
+    """Return the k leading eigenpairs of X'X; the iteration makes at most `max_iter` products.
 
     Each product multiplies X'X by a block of columns. The iteration stops when every estimated
     residual is at most `tol`, or when rounding prevents the residuals from becoming smaller. The
@@ -159,8 +159,8 @@ def _columns_left(previous: _Check | None, current: _Check, tol: float, width: i
 
     A check of the residuals takes as long as one or two products. From the decrease of the residual
     between the last two checks, the function extrapolates the number of columns that tol requires.
-    The function returns half of the extrapolated number, because the residual decreases faster and
-    faster.
+    Because the residual decreases faster and faster, the function returns only half of the
+    extrapolated number.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width

@@ -98,7 +98,7 @@ def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
 
 
 def csr_arrays(X: sp.csr_array) -> CSRArrays:
-    """Return the three arrays of a matrix that as_interactions has returned, for kernels."""
+    """Return, for kernels, the three arrays of a matrix that ``as_interactions`` returned."""
     return _read_only_arrays(X.indptr, X.indices, X.data)
 
 

@@ -78,7 +78,7 @@ _DENSE_GRAM_SHARE = 30
 class Operator:
     """Base class of operators, which compute products of a matrix X (n, p) with a factor.
 
-    A product has the wider one of the floating-point types of X and of the factor.
+    The type of a product is the wider of the floating-point types of X and of the factor.
     """
 
     shape: tuple[int, int]
@@ -523,7 +523,7 @@ def _is_implicit(X: Any) -> bool:
 
 
 def as_factor(operator: Operator, A: Matrix) -> Matrix:
-    """Return A as a read-only array in C order, in the wider type of the operator and A."""
+    """Return A as a read-only C-ordered array, in the wider of the types of the operator and A."""
     dtype = np.result_type(operator.dtype, A.dtype)
     return validation.read_only(np.ascontiguousarray(A, dtype=dtype))
 
@@ -610,7 +610,7 @@ def panel_columns(factor: Matrix) -> Iterator[tuple[int, int]]:
 def _panels(factor: Matrix) -> Any:
     """Yield every panel of a factor: its first column, its number of columns and its padded array.
 
-    A panel is padded with zero columns, because the kernels of sparse_blocks require that the
+    A panel is padded with zero columns, because the kernels of ``sparse_blocks`` require that the
     number of columns of a panel is one of WIDTHS.
     """
     for column, width in panel_columns(factor):

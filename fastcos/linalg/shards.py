@@ -165,7 +165,7 @@ class InteractionShards:
         Raises
         ------
         ValueError
-            path exists and is not empty, or X is malformed.
+            ``path`` exists and is not empty, or X is malformed.
         """
         X = as_interactions("X", X)
         entries = validation.as_count("entries_per_shard", entries_per_shard)

@@ -95,12 +95,12 @@ def randomized_svd(
 
     The method is block Lanczos with a random first block, on the smaller of X'X and X X'. Each step
     reads X once, and the iteration ends when the residual of every requested triplet is at most
-    tol. When the iteration has ended, the residuals in the result are computed in float64. The
-    iteration runs in the precision of X, and once more in float64 if float32 cannot reach tol. If
-    one side of X is short, or if at least a fifth of all triplets is requested, a dense eigensolver
-    computes the result without an iteration. A step of the iteration multiplies X'X by l columns,
-    where l is 16 to 64, in O(nnz l) time. The basis of b = 3 k + 12 l vectors takes
-    O(min(n, p) b^2) time, and O(min(n, p) b) memory besides X and the result.
+    ``tol``. When the iteration has ended, the residuals in the result are computed in float64. The
+    iteration runs in the precision of X. If float32 cannot reach ``tol``, the iteration runs once
+    more in float64. If one side of X is short, or if at least a fifth of all triplets is requested,
+    a dense eigensolver computes the result without an iteration. A step of the iteration multiplies
+    X'X by l columns, where l is 16 to 64, in O(nnz l) time. The basis of b = 3 k + 12 l vectors
+    takes O(min(n, p) b^2) time, and O(min(n, p) b) memory besides X and the result.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def randomized_svd(
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
     Musco and Musco fix the number of passes over X, whereas this function stops when all residuals
-    are at most tol.
+    are at most ``tol``.
 
     Examples
     --------
@@ -212,11 +212,11 @@ def direct_svd(
 ) -> SVD:
     """Return a truncated SVD of X to the working precision of float64.
 
-    X is anything that as_operator accepts. The eigenvectors of the smaller Gram matrix (X'X or X
-    X') are singular vectors of X. If the Gram matrix has up to DENSE_SIDE columns, or if at least a
-    fifth of all triplets is requested, a dense solver computes the eigenvectors; otherwise, block
-    Lanczos computes them. The relative error of the singular value s[i] is about
-    eps (s[0] / s[i])^2. `progress` has the same meaning as in :func:`randomized_svd`.
+    X is anything that `as_operator` accepts. The eigenvectors of the smaller Gram matrix (X'X or X
+    X') are singular vectors of X. If the Gram matrix has up to `DENSE_SIDE` columns, or if at least
+    a fifth of all triplets is requested, a dense solver computes the eigenvectors; otherwise, block
+    Lanczos computes them. The relative error of the singular value s[i] is about eps (s[0] /
+    s[i])^2. `progress` has the same meaning as in :func:`randomized_svd`.
     """
     operator = as_operator(X)
     k = validation.as_count("n_components", n_components, high=min(operator.shape))
@@ -240,7 +240,7 @@ def svd_residuals(
     row_center: npt.ArrayLike | None = None,
     n_threads: int | None = None,
 ) -> Floats:
-    """Return the residuals of singular triplets of X, which any solver may have computed.
+    """Return the residuals of singular triplets of X that were computed by any solver.
 
     Let s be the singular value of a triplet, v the right singular vector with norm 1, and r =
     ||X'Xv - s²v||; then X has a singular value within min(r / s, sqrt(r)) of s. The function
@@ -405,7 +405,7 @@ def _is_nearly_full(side: int, k: int) -> bool:
     """Return whether a dense eigensolver finds k of `side` triplets faster than block Lanczos.
 
     A dense eigensolver is faster if a Krylov basis for k triplets would nearly fill all `side`
-    dimensions, or if at least one triplet per _DENSE_SHARE columns is requested.
+    dimensions, or if at least one triplet per `_DENSE_SHARE` columns is requested.
     """
     n_vectors = block_lanczos.largest_basis(k) + 2 * block_lanczos.block_width(k)
     return side <= n_vectors or k * _DENSE_SHARE >= side

@@ -4,9 +4,9 @@ The operating system fills every new page of memory with zeros before a process 
 product X A of a sparse matrix X and a matrix A with 64 columns, filling the pages of the result
 with zeros takes about 40% of the time (bench/lab/curves.py). Therefore the pool keeps a few freed
 blocks of memory, and places the next array of about the same size in one of these blocks. All freed
-blocks in the pool together fit into working_memory. Like allocators such as jemalloc, the pool
-marks freed blocks with MADV_FREE, so that the operating system can take back their pages. On
-systems without MADV_FREE, every array is placed in new memory.
+blocks in the pool together fit into ``working_memory``. Like allocators such as jemalloc, the pool
+marks freed blocks with ``MADV_FREE``, so that the operating system can take back their pages. On
+systems without ``MADV_FREE``, every array is placed in new memory.
 """
 
 import collections

@@ -10,7 +10,7 @@ def at_fork(
     after_in_parent: Callable[[], None] | None = None,
     after_in_child: Callable[[], None] | None = None,
 ) -> None:
-    """Register functions to be called before each fork, and after it in the parent and the child.
+    """Register functions to be called before each fork, and in the parent and child after it.
 
     On systems without fork, nothing is registered.
     """

@@ -47,8 +47,8 @@ def is_narrow(X: Any) -> bool:
 def is_on_disk(X: Any) -> TypeGuard[np.memmap[Any, Any]]:
     """Return whether X is a memory-mapped file or a view of one.
 
-    It is not enough that X is an np.memmap, because the methods ``copy`` and ``astype`` of an
-    np.memmap return an array in memory that is also an np.memmap.
+    The type np.memmap does not prove that X is mapped: the methods ``copy`` and ``astype`` of an
+    np.memmap return an array in memory that also has the type np.memmap.
     """
     return isinstance(X, np.memmap) and _map_of(X) is not None
 
@@ -104,7 +104,7 @@ def has_kernels(X: Any) -> bool:
 
 
 def as_stored(name: str, X: Any) -> Any:
-    """Return rows of the type in which an index stores them.
+    """Return the rows in the type in which an index stores them.
 
     Rows of one- or two-byte numbers are converted to float32 if kernels cannot read their type.
     """
@@ -190,7 +190,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy the requested rows lo to hi - 1 in the order of ascending row numbers."""
+        """Copy the requested rows lo to hi - 1, counted in the order of ascending row numbers."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]
@@ -238,7 +238,7 @@ def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
     """Return how many of n rows fit into the given share of `memory` (in bytes).
 
-    ValueError is raised if the memory is too small for _MIN_ROWS rows, or for n rows if n is
+    ValueError is raised if the memory is too small for `_MIN_ROWS` rows, or for n rows if n is
     smaller.
     """
     validation.check_memory("working_memory", memory, bytes_per_row * min(n, _MIN_ROWS) / share)

@@ -56,8 +56,8 @@ class _Places:
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
     thread. In a virtual machine of KVM, Linux chooses the CPU of the waking thread after every
     pause of a few milliseconds, because a sleeping CPU of a virtual machine does not count as idle.
-    If a helping thread is woken on the caller's CPU, it waits for the caller, so a call on two
-    threads takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
+    A helping thread that is woken on the caller's CPU must wait for the caller. A call on two
+    threads then takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ _state = _State()
 
 
 def reset() -> None:
-    """End the threads of the pool; the next call of run tests again whether prange is safe."""
+    """End the threads of the pool; the next call of `run` tests again whether prange is safe."""
     global _state
     previous, _state = _state, _State(is_forked=_state.is_forked)
     for _ in range(previous.n_threads):
@@ -147,7 +147,7 @@ def writer_lock() -> threading.RLock:
 
 @contextlib.contextmanager
 def attribute_lock(owner: object, name: str) -> Iterator[None]:
-    """Hold the lock of one attribute of one object within the with block.
+    """Hold the lock of one attribute of one object within the ``with`` block.
 
     The lock is created when a thread first asks for it, and is deleted when no thread holds it or
     waits for it. If a process forks while one of its threads holds the lock, the lock does not
@@ -212,7 +212,7 @@ def unfilled(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
-    """Return the boundaries 0 = c_0 < ... < c_b = n_rows of blocks of rows_per_block rows.
+    """Return the boundaries 0 = c_0 < ... < c_b = ``n_rows`` of blocks of ``rows_per_block`` rows.
 
     The last block may have fewer rows.
     """
@@ -226,8 +226,8 @@ def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -
     """Return the boundaries of blocks of consecutive rows that take about the same work.
 
     cumulative[i] is the total work of the rows before row i, for i from 0 to n. For example, if
-    cumulative is the indptr of a CSR matrix, the work of a row is its number of stored entries. One
-    unit of work is added for every row, so that rows without work are also divided among the
+    `cumulative` is the indptr of a CSR matrix, the work of a row is its number of stored entries.
+    One unit of work is added for every row, so that rows without work are also divided among the
     blocks. The boundaries depend only on the arguments, and not on the number of threads.
     """
     n = len(cumulative) - 1
@@ -259,14 +259,14 @@ def run(
     n_threads: int | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Call rows_kernel(lo, hi, *arrays) once for each pair of consecutive boundaries in blocks.
+    """Call `rows_kernel(lo, hi, *arrays)` once per pair of consecutive boundaries in `blocks`.
 
     The result must not depend on the order in which the blocks run. If there is only one block, or
-    if run is called from inside a block, all blocks run in the calling thread. If rows_kernel is a
-    Python function and not a kernel, the blocks run on the pool even if the backend is prange. The
-    function `progress(done, total)` is called in the calling thread with the number of finished
-    rows and the number of all rows. If progress raises an error, no further block starts, and run
-    raises the error.
+    if `run` is called from inside a block, all blocks run in the calling thread. If `rows_kernel`
+    is a Python function and not a kernel, the blocks run on the pool even if the backend is prange.
+    The function `progress(done, total)` is called in the calling thread with the number of finished
+    rows and the number of all rows. If `progress` raises an error, no further block starts, and
+    `run` raises the error.
     """
     size = None if n_threads is None else validation.as_thread_count("n_threads", n_threads)
     is_alone = len(blocks) <= 2 or getattr(_inside, "busy", False)

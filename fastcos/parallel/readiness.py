@@ -136,7 +136,7 @@ def runs_kernels(dtype: npt.DTypeLike) -> bool:
 def use_numpy(dtype: npt.DTypeLike) -> bool:
     """Return whether a search of rows of a type must run in NumPy, for lack of compiled kernels.
 
-    If this process has searched in NumPy for _SECONDS_BEFORE_COMPILING, the call also starts
+    If this process has searched in NumPy for ``_SECONDS_BEFORE_COMPILING``, the call also starts
     another process that compiles the kernels.
     """
     if runs_kernels(dtype):
@@ -161,7 +161,7 @@ def request(dtype: npt.DTypeLike) -> None:
 
 @contextlib.contextmanager
 def seconds_in_numpy() -> Iterator[None]:
-    """Add the time spent in the with block to the time of searches in NumPy."""
+    """Add the time spent in the ``with`` block to the time of searches in NumPy."""
     start = time.perf_counter()
     try:
         yield
@@ -172,7 +172,7 @@ def seconds_in_numpy() -> Iterator[None]:
 def explain(dtype: npt.DTypeLike, *, may_use_numpy: bool = True) -> str:
     """Return one phrase that says which code runs searches of rows of a type, and why.
 
-    may_use_numpy says whether searches may run in NumPy until the kernels are compiled. If many
+    ``may_use_numpy`` says whether searches may run in NumPy until the kernels are compiled. If many
     rows are duplicates, searches never run in NumPy.
     """
     search_grid = tile_top_k.search_grid

@@ -17,7 +17,7 @@ SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries a batch has, so that their rows and results fit in memory."""
+    """Return the number of queries per batch whose rows and results fit in memory."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)
@@ -36,8 +36,8 @@ def plan_blocks(
 ) -> BlockSizes:
     """Return how many queries and items are read at once, if the items must be read in blocks.
 
-    query_bytes and item_bytes are the numbers of bytes that one query and one item take, each
-    together with its encoded copy. memory is the working memory in bytes.
+    ``query_bytes`` and ``item_bytes`` are the numbers of bytes that one query and one item take,
+    each together with its encoded copy. ``memory`` is the working memory in bytes.
     """
     costs = cost_model.COSTS
     query_bytes += costs.read_bytes_per_neighbor * k
@@ -51,9 +51,9 @@ def plan_blocks(
 def low_precision_memory(n_columns: int, n_bytes: int) -> float:
     """Return the bytes that blocks of low-precision rows may take after conversion to float32.
 
-    n_bytes is the size of all original rows. The result is the larger of two numbers: n_bytes and a
-    fixed minimum. A search of many low-precision rows therefore at most doubles the memory that the
-    rows take.
+    ``n_bytes`` is the size of all original rows. The result is the larger of two numbers:
+    ``n_bytes`` and a fixed minimum. A search of many low-precision rows therefore at most doubles
+    the memory that the rows take.
     """
     costs = cost_model.COSTS
     smallest = costs.low_precision_bytes_per_column * n_columns

@@ -96,7 +96,7 @@ def _progress_from(
 ) -> parallel.Progress | None:
     """Return a callback that converts the progress within a batch to progress among all queries.
 
-    first is the number of queries before the batch, and total is the number of all queries.
+    ``first`` is the number of queries before the batch, and ``total`` is the number of all queries.
     """
     if progress is None:
         return None

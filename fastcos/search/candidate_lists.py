@@ -82,9 +82,9 @@ def best_of_positions(
 
 
 def row_ranges(counts: npt.NDArray[np.integer[Any]], max_total: int) -> Iterator[tuple[int, int]]:
-    """Yield consecutive ranges (lo, hi) of rows such that counts[lo:hi].sum() <= max_total.
+    """Yield consecutive ranges (lo, hi) of rows such that counts[lo:hi].sum() <= ``max_total``.
 
-    A row whose count is larger than max_total forms a range of its own.
+    A row whose count is larger than ``max_total`` forms a range of its own.
     """
     ends = np.cumsum(counts, dtype=np.int64)
     lo = 0
@@ -149,8 +149,8 @@ def score_pairs_by_measure(
     """Return the raw score of each query with each row in its list, from a method of the measure.
 
     No kernel computes scores that are not inner products, so this function calls the measure to
-    compute them. The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. precomputed is
-    the result of ``measure.precompute`` for all rows.
+    compute them. The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. ``precomputed``
+    is the result of ``measure.precompute`` for all rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
     for lo, hi in padded_ranges(counts):
@@ -168,7 +168,7 @@ def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, i
     """Yield consecutive ranges (lo, hi) of lists to be padded to the longest list of the range.
 
     ``counts`` holds the length of each list. With the padding, the lists of a range have at most
-    _PADDED_ENTRIES entries in total, unless a single longer list forms a range of its own.
+    ``_PADDED_ENTRIES`` entries in total, unless a single longer list forms a range of its own.
     """
     lo = 0
     while lo < len(counts):
@@ -182,10 +182,10 @@ def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, i
 def best_of_scored(
     indptr: Integers, positions: Integers, raw_scores: Floats, k: int, options: ExecutionOptions
 ) -> Ranking:
-    """Return positions and raw scores (n, k) of the best entries of each list.
+    """Return the positions and raw scores (n, k) of the best entries of each list.
 
     The list of query i is ``positions[indptr[i]:indptr[i + 1]]``, and its raw scores have the same
-    indices in raw_scores. Entries with the score -inf are left out.
+    indices in ``raw_scores``. Entries with the score -inf are left out.
     """
     n, lengths = len(indptr) - 1, np.diff(indptr)
     best_positions, best_scores = padding(n, k)

@@ -20,13 +20,13 @@ def community_detection(
     """Find disjoint groups of similar rows, like ``community_detection`` of sentence-transformers.
 
     The function forms communities from neighbourhoods. The neighbourhood of a row consists of all
-    rows whose cosine with this row is at least threshold; the row itself is the centre of the
+    rows whose cosine with this row is at least ``threshold``; the row itself is the centre of the
     neighbourhood. The neighbourhoods are considered in turn, the largest first. A neighbourhood is
     skipped if an earlier community already contains its centre. A neighbourhood that is not skipped
     forms a new community, without the rows that belong to an earlier community. A new community
-    with fewer than min_community_size members is dropped. Every member of a community is similar to
-    its centre; by contrast, two rows in a group of :func:`fastcos.search.near_duplicates` may be
-    connected only by a chain of similar rows.
+    with fewer than ``min_community_size`` members is dropped. Every member of a community is
+    similar to its centre; by contrast, two rows in a group of
+    :func:`fastcos.search.near_duplicates` may be connected only by a chain of similar rows.
 
     The result is exact: cosines are computed in float64 from the original embeddings and compared
     in float32. The function computes all cosines twice, which takes O(m^2 d) time.

@@ -34,7 +34,7 @@ _ROWS, _COLUMNS = 512, 16
 def compile_searches(dtype: str) -> None:
     """Compile the kernels for searches with few and many queries, and mark the row type as ready.
 
-    dtype is the name of the row type, such as "float32".
+    ``dtype`` is the name of the row type, such as "float32".
     """
     readiness.compile_at_once()
     if dtype == "bfloat16":
@@ -73,7 +73,7 @@ def compile_searches(dtype: str) -> None:
 def main(dtype: str) -> None:
     """Compile the kernels for a row type at low priority, unless another process compiles them.
 
-    If another process is compiling the kernels but takes longer than _SECONDS_OF_WAITING, this
+    If another process is compiling the kernels but takes longer than ``_SECONDS_OF_WAITING``, this
     process compiles the kernels as well.
     """
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness

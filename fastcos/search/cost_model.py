@@ -354,10 +354,10 @@ def costs_replaced(**changes: object) -> Iterator[None]:
 
 
 def read_seconds(read: float, size: float, n_threads: int, costs: CostModel) -> float:
-    """Return the seconds in which n_threads threads together read `read` bytes.
+    """Return the seconds in which `n_threads` threads together read `read` bytes.
 
-    size is the size of the data in bytes, which determines whether the data stays in the caches. If
-    data is read several times, `read` is larger than size.
+    `size` is the size of the data in bytes, which determines whether the data stays in the caches.
+    If the data is read several times, `read` is larger than `size`.
     """
     if size <= costs.cached_bytes:
         return read / (n_threads * costs.cached_bytes_per_second_of_thread)

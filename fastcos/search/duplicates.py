@@ -27,10 +27,10 @@ _EXPANDED_ROWS = 1024
 class DuplicateGroups(NamedTuple):
     """Groups of equal rows, in the order of the first row of each group.
 
-    first (u,) contains the lowest row number of each of the u groups. group_of (p,) contains, for
-    each of p rows, the number of its group. The row numbers of group g are members[starts[g] :
-    starts[g + 1]], in ascending order. For n grouped rows, members has the shape (n,) and starts
-    the shape (u + 1,).
+    ``first`` (u,) contains the lowest row number of each of the u groups. ``group_of`` (p,)
+    contains, for each of p rows, the number of its group. The row numbers of group g are
+    members[starts[g] : starts[g + 1]], in ascending order. For n grouped rows, ``members`` has the
+    shape (n,), and ``starts`` has the shape (u + 1,).
     """
 
     first: Integers
@@ -117,10 +117,10 @@ def expand(
 ) -> Ranking:
     """Return row numbers and raw scores (n, k) of each query's best items, given its best groups.
 
-    Equal queries are searched only once, as one distinct query. group_of_query (n,) contains, for
-    each query, the number of the distinct query that it equals. groups contains, for each distinct
-    query, the first row numbers of its k + 1 best groups, and their raw scores. The function uses
-    only the field ``self_rows`` of exclusions.
+    Equal queries are searched only once, as one distinct query. ``group_of_query`` (n,) contains,
+    for each query, the number of the distinct query that it equals. ``groups`` contains, for each
+    distinct query, the k + 1 best groups: the first row number of each group, and its raw score. Of
+    ``exclusions``, the function uses only the field ``self_rows``.
 
     The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
     above the group of an item contains a row that ranks above the item. At most k - 1 items rank

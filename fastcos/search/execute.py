@@ -35,8 +35,8 @@ def execute(
 ) -> Neighbors:
     """Answer a request: read and search every batch of queries, and convert rankings to results.
 
-    If results is a ``storage.checkpoint.Checkpoint``, the neighbours of each batch are written to
-    its files instead of memory.
+    If ``results`` is a ``storage.checkpoint.Checkpoint``, the neighbours of each batch are written
+    to its files instead of memory.
     """
     n, k = request.queries.shape[0], request.k
     if not (n and k):

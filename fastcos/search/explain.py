@@ -285,7 +285,7 @@ def explain_groups(
 ) -> SearchExplanation:
     """Explain a search in which each query finds only items of its group.
 
-    codes (n,) contains the code of each query's group, as ``groups.find`` returns it.
+    ``codes`` (n,) contains the code of each query's group, as ``groups.find`` returns it.
     """
     k, costs, isa = min(k, items.n_live), cost_model.COSTS, config.isa()
     n_columns = items.rows.shape[1] if items.n_live else 0
@@ -507,7 +507,7 @@ def _bytes(value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Return a number as text with two significant digits, or with all digits before the point."""
+    """Return a number as text, with two significant digits or all digits of its integer part."""
     if value <= 0:
         return "0"
     digits = max(0, 1 - math.floor(math.log10(value)))

@@ -93,7 +93,7 @@ def _scores_of_kth(scores: Floats, best: Ranking | None, queries: Integers) -> F
 
 
 def _batches(queries: Integers, width: int, options: ExecutionOptions) -> Iterator[Integers]:
-    """Yield the queries in batches, for which ``width`` candidates per query fit in memory."""
+    """Yield the queries in batches so small that ``width`` candidates per query fit in memory."""
     size = max(
         1, int(options.working_memory / (cost_model.COSTS.refined_bytes_per_candidate * width))
     )
@@ -111,7 +111,7 @@ def _refine(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of the best of each query's candidates.
 
-    candidates (n, c) holds row numbers, and -1 as padding.
+    ``candidates`` (n, c) holds row numbers, and -1 as padding.
     """
     exact = measure.rescore(queries.rows, precomputed, np.maximum(candidates, 0))
     return select_best(candidates, exact, k, options.n_threads)
@@ -129,8 +129,8 @@ def _refine_all(
 ) -> Ranking:
     """Return row numbers and exact raw scores (n, k) of each query's best items in the segment.
 
-    min_raw_scores (n,) contains, for each query, the lowest raw score at which an item is scored
-    exactly.
+    ``min_raw_scores`` (n,) contains, for each query, the lowest raw score at which an item is
+    scored exactly.
     """
     n = len(queries.rows)
     n_items = len(segment.live_row_numbers) if allowed_rows is None else allowed_rows.count
@@ -167,11 +167,12 @@ def _min_raw_scores(
 ) -> Floats:
     """Return, for each query, the lowest raw score at which an item must be scored exactly.
 
-    Every item with an exact score of at least min_scores (n,) has at least the returned raw score.
-    The function starts at last_scores (n,), the raw scores of the last candidates. The function
-    lowers the raw score by steps that double each time, until the upper bound that follows from the
-    raw score is below min_scores. Finally, the function bisects the last step. The result is -inf
-    if no raw score is low enough.
+    Every item with an exact score of at least ``min_scores`` (n,) has at least the returned raw
+    score. The function starts at ``last_scores`` (n,), the raw scores of the last candidates. The
+    function lowers the raw score by steps that double each time, until the upper bound that follows
+    from the raw score is below ``min_scores``. Finally, the function bisects the last step. The
+    result is -inf if even the lowest raw score that was tried has an upper bound of at least
+    ``min_scores``.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

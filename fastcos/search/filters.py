@@ -55,9 +55,9 @@ class ExcludedItems(NamedTuple):
 
 
 def no_exclusions(n: int, *, exclude_self: bool = False) -> ExcludedItems:
-    """Return ExcludedItems for n queries: no query excludes an item, or query i excludes item i.
+    """Return ExcludedItems for n queries that exclude no item, or only themselves.
 
-    exclude_self says whether query i excludes item i.
+    If ``exclude_self`` is True, query i excludes item i; otherwise, no query excludes an item.
     """
     self_rows = np.arange(n, dtype=np.int64) if exclude_self else np.full(n, -1, np.int64)
     return ExcludedItems(self_rows, np.zeros(n + 1, np.int64), np.zeros(0, np.int64))
@@ -254,8 +254,8 @@ def drop_positions(neighbors: Neighbors, positions: Integers, k: int) -> Neighbo
 def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -> None:
     """Raise TypeError if `value` is a list of ids; positions and sparse matrices are accepted.
 
-    A list of strings counts as a list of ids. If is_refused_as_list is True, a list of numbers also
-    counts as a list of ids.
+    A list of strings counts as a list of ids. If ``is_refused_as_list`` is True, a list of numbers
+    also counts as a list of ids.
     """
     if not isinstance(value, list) or validation.is_empty_list(value):
         return
@@ -270,8 +270,8 @@ def _positions_of_ids(
 ) -> Integers | tuple[Integers, Integers]:
     """Return the ascending positions of these ids, which apply to all queries.
 
-    If ids contains a separate list for each query, the result is a tuple (indptr, positions) with
-    the ascending positions of each list.
+    If ``ids`` contains a separate list for each query, the result is a tuple (indptr, positions)
+    with the ascending positions of each list.
     """
     values = list(ids) if isinstance(ids, (set, frozenset, dict)) else ids
     is_nested = isinstance(values, (list, tuple)) and any(
@@ -340,7 +340,7 @@ def _find_positions(name: str, ids: Any, state: PositionsOfIds) -> Integers:
 def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int) -> Any:
     """Add pairs to ``exclude``, a sparse matrix of excluded pairs of a query and a position.
 
-    ``pairs`` is a tuple (indptr, positions), as in a CSR matrix. If exclude is None, the result
+    ``pairs`` is a tuple (indptr, positions), as in a CSR matrix. If ``exclude`` is None, the result
     contains only ``pairs``.
     """
     import scipy.sparse as sp

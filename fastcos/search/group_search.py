@@ -183,8 +183,8 @@ def _score_pairs(
 ) -> Ranking:
     """Return row numbers and raw scores (n, k) of the best items in the group of each query.
 
-    Every pair of a query and an item of its group is scored in float64. If is_scored is False for a
-    query, its result is padding.
+    Every pair of a query and an item of its group is scored in float64. If ``is_scored`` is False
+    for a query, its result is padding.
     """
     firsts, lasts = order.starts[codes], order.starts[codes + 1]
     lasts = np.where(is_scored, lasts, firsts)
@@ -209,7 +209,7 @@ def _search_panels(
     results: Ranking,
     options: ExecutionOptions,
 ) -> None:
-    """Search the groups of some queries by tiles, and write the best items to results.
+    """Search the groups of some queries by tiles, and write the best items to ``results``.
 
     ``numbers`` contains the ascending numbers of these queries. The function works like a search of
     all items by tiles, except that each task searches only the panels of one group.

@@ -107,13 +107,12 @@ class SimilarityIndex:
     A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``
     writes the changes, and ``refresh`` loads changes that another process has saved.
 
-    If the measure has the capability ``blocks``, memory-mapped rows
-    (``np.load(path, mmap_mode="r")``) stay on disk and are not packed. Every search of
-    memory-mapped rows reads all of them once, in blocks that fit its working_memory. Therefore one
-    search with many queries is faster than many searches with one query each. Results for
-    memory-mapped rows and for rows in memory are bit-for-bit identical. An index of memory-mapped
-    rows has ids, but cannot be changed or saved. If the measure learns from the items, ``fit`` also
-    reads all rows.
+    If the measure has the capability ``blocks``, memory-mapped rows (``np.load(path,
+    mmap_mode="r")``) stay on disk and are not packed. Every search of memory-mapped rows reads all
+    of them once, in blocks that fit its ``working_memory``. Therefore one search with many queries
+    is faster than many searches with one query each. Results for memory-mapped rows and for rows in
+    memory are bit-for-bit identical. An index of memory-mapped rows has ids, but cannot be changed
+    or saved. If the measure learns from the items, ``fit`` also reads all rows.
 
     Parameters
     ----------
@@ -316,7 +315,7 @@ class SimilarityIndex:
             self._state = index_changes.remove(state, measure, removed_ids, self.n_threads)
 
     def _add_or_replace(self, items: Any, ids: Any, groups: Any, *, may_replace: bool) -> Ids:
-        """Add items and return their ids; if may_replace, replace items with the same ids."""
+        """Add items and return their ids; with ``may_replace``, replace items with the same ids."""
         measure = get_measure(self.measure)
         rows = as_input_rows("items", items, measure, or_empty=True, in_blocks=True, in_memory=True)
         rows = memmap.as_stored("items", rows)
@@ -356,16 +355,16 @@ class SimilarityIndex:
             whichever is larger. If a query can find fewer than k items, its neighbours are padded.
         allowed : array_like, or sparse (n, p), optional
             The positions at which items can be found: a mask over all positions, or an array of
-            positions (``positions_of(ids)``). If allowed is a sparse matrix, its non-zeros are the
-            items that each query is allowed to find, and all of these items are scored.
+            positions (``positions_of(ids)``). If ``allowed`` is a sparse matrix, its non-zeros are
+            the items that each query is allowed to find, and all of these items are scored.
         exclude : sparse (n, p), optional
             A matrix whose non-zeros are pairs of a query and a position that must not be found. A
             matrix that was made before items were added has fewer columns, and does not exclude any
             of the new items.
         allowed_ids, exclude_ids : array_like of ids, or list of such arrays, optional
-            With allowed_ids, only items with these ids can be found; with exclude_ids, no items
-            with these ids can be found. A list of n arrays contains separate ids for each query.
-            Ids that are not in the index have no effect.
+            With ``allowed_ids``, only items with these ids can be found; with ``exclude_ids``, no
+            items with these ids can be found. A list of n arrays contains separate ids for each
+            query. Ids that are not in the index have no effect.
         groups : array_like (n,) of groups, or one group for all queries, optional
             The group of each query, if the index was fitted with groups. A query finds only items
             of its own group, which may be empty. The search takes as long as if the index contained
@@ -495,7 +494,7 @@ class SimilarityIndex:
         n_queries : int
             The number of queries.
         k, allowed, groups, n_threads, working_memory
-            The same arguments as in :meth:`search`; allowed is a mask or positions.
+            The same arguments as in :meth:`search`; ``allowed`` is a mask or positions.
 
         Returns
         -------
@@ -507,7 +506,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            n_queries or k is below 1, or the index was not fitted.
+            ``n_queries`` or k is below 1, or the index was not fitted.
 
         Examples
         --------
@@ -539,7 +538,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> sp.csr_array:
-        """Return all items that score at least min_score, as :func:`fastcos.neighbors_above` does.
+        """Return all items that score at least ``min_score`` (see :func:`fastcos.neighbors_above`).
 
         Parameters
         ----------
@@ -562,8 +561,8 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            The pairs do not fit into working_memory, the queries contain NaN or infinity, or they
-            do not have as many columns as the items.
+            The pairs do not fit into ``working_memory``, the queries contain NaN or infinity, or
+            they do not have as many columns as the items.
         TypeError
             The items are memory-mapped.
         """
@@ -591,12 +590,12 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> NearDuplicates:
-        """Group the items that are connected by pairs with a score of at least min_score.
+        """Group the items that are connected by pairs with a score of at least ``min_score``.
 
         The method works like :func:`fastcos.search.near_duplicates`, but does not need to pack the
         items. To keep only one item of each group, call ``remove(ids_of(positions))`` with the
         positions of all other items. If items were added or removed since ``fit``, the rows are
-        copied once, which takes memory in addition to working_memory.
+        copied once, which takes memory in addition to ``working_memory``.
 
         Parameters
         ----------
@@ -613,7 +612,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            The pairs do not fit into working_memory.
+            The pairs do not fit into ``working_memory``.
         TypeError
             The items are memory-mapped.
         """
@@ -634,7 +633,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> Rescored:
-        """Return the k best of each query's candidates, and how many true neighbours are missing.
+        """Return the k best candidates of each query, and how many true neighbours they lack.
 
         The method works like :func:`fastcos.search.rescore`, but ``missing`` is an exact number and
         not a bound, because the method also searches the index for the true neighbours. The search
@@ -801,7 +800,7 @@ class SimilarityIndex:
         Returns
         -------
         bool
-            Whether there was a newer version.
+            Whether another process had saved a newer version.
 
         Raises
         ------
@@ -935,7 +934,7 @@ class SimilarityIndex:
         rows : array_like (c, d)
             New embeddings of the inputs of the saved canaries, in the same order.
         min_cosine : float
-            The smallest cosine that is accepted. min_cosine should be less than 1, because
+            The smallest cosine that is accepted. ``min_cosine`` should be less than 1, because
             embeddings have rounding errors that depend on the hardware.
 
         Returns
@@ -946,7 +945,7 @@ class SimilarityIndex:
         Raises
         ------
         ValueError
-            A cosine is smaller than min_cosine, or the index has no canaries.
+            A cosine is smaller than ``min_cosine``, or the index has no canaries.
         """
         if self._canaries is None:
             raise ValueError("canaries must be passed to save before they are checked, got none")

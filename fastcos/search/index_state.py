@@ -1,8 +1,8 @@
 """The items of an index at one moment.
 
-An ``IndexState`` never changes. To change an index, a new state is computed, and a single
-assignment replaces the old state by it. A search that is running during the assignment finishes
-with the old state.
+An ``IndexState`` never changes. To change an index, fastcos computes a new state, and then replaces
+the old state in a single assignment. A search that is running during the assignment finishes with
+the old state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ class IndexState:
     def parts_in_memory(self, purpose: str = "to be changed or saved") -> tuple[IndexPart, ...]:
         """Return the parts of the index; raise TypeError if its rows are memory-mapped.
 
-        purpose ends the sentence "the index must hold rows in memory ..." in the error message.
+        ``purpose`` ends the sentence "the index must hold rows in memory ..." in the error message.
         """
         parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
         if len(parts) < len(self.parts):
@@ -164,7 +164,7 @@ class IndexState:
 def state_of_mapped_rows(measure: Measure, rows: Any, ids: Ids | None) -> IndexState:
     """Return the state of an index of memory-mapped rows, and fit the measure to the rows.
 
-    If ids is None, the ids are the positions.
+    If ``ids`` is None, the ids are the positions.
     """
     items = MappedItems(measure.fit(rows), rows)
     part = MappedPart(rows, None if ids is None else ItemIds.sort(ids))

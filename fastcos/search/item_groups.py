@@ -24,10 +24,11 @@ from fastcos.validation.ids import Ids, are_strings, as_ids, format_id
 class SegmentOrder:
     """The row numbers of a segment ordered by group, and the packed rows of each group.
 
-    row_numbers (m,) contains the row numbers of all items, one group after the other, in ascending
-    order within each group. The rows of group g are row_numbers[starts[g] : starts[g + 1]]. A
-    ``SegmentOrder`` must not refer to its segment. The order is stored in a WeakKeyDictionary whose
-    key is the segment. If the order referred to its segment, the segment would never be freed.
+    ``row_numbers`` (m,) contains the row numbers of all items, one group after the other, in
+    ascending order within each group. The rows of group g are row_numbers[starts[g] : starts[g +
+    1]]. A ``SegmentOrder`` must not refer to its segment. The order is stored in a
+    WeakKeyDictionary whose key is the segment. If the order referred to its segment, the segment
+    would never be freed.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class SegmentOrder:
     def count_queries(self, n_queries: Integers) -> Integers:
         """Count the queries of a search, and return each group's number of queries in all searches.
 
-        n_queries (g,) contains the number of queries of each group in the present search.
+        ``n_queries`` (g,) contains the number of queries of each group in the present search.
         """
         self._n_queries += n_queries
         return self._n_queries
@@ -116,7 +117,7 @@ class ItemGroups:
 
     @classmethod
     def of(cls, groups: Any, n_items: int, name: str = "groups") -> "ItemGroups":
-        """Validate the groups of n_items items, and return them as ItemGroups.
+        """Validate the groups of ``n_items`` items, and return them as ItemGroups.
 
         ValueError is raised if a group is -1 or "".
         """
@@ -128,7 +129,7 @@ class ItemGroups:
     def find(self, groups: Any, n_queries: int, name: str = "groups") -> Integers:
         """Return the code (n,) of the group of each query, or -1 if the group contains no item.
 
-        groups contains one group per query, or is a single group for all queries.
+        ``groups`` contains one group per query, or is a single group for all queries.
         """
         if np.ndim(groups) == 0:
             groups = [groups] * n_queries
@@ -143,7 +144,7 @@ class ItemGroups:
         return np.where(self.labels[places] == query_groups, places, -1)
 
     def with_groups(self, positions: Integers, groups: Ids, n_items: int) -> "ItemGroups":
-        """Assign groups to the items at these positions; return the groups of all n_items items.
+        """Assign groups to the items at these positions; return the groups of all items.
 
         The groups of all other items stay the same.
         """
@@ -184,8 +185,8 @@ class ItemGroups:
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
         """Return the row numbers of a segment's items ordered by group.
 
-        If allowed_positions is not None, only the items at these positions are included. The order
-        of all items is kept as long as the segment exists.
+        If ``allowed_positions`` is not None, only the items at these positions are included. The
+        order of all items is kept as long as the segment exists.
         """
         order = None if allowed_positions is not None else self._orders.get(segment)
         if order is None:

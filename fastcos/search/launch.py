@@ -99,10 +99,10 @@ class Launch(NamedTuple):
         progress: parallel.Progress | None,
         *arguments: Any,
     ) -> None:
-        """Call the kernel for the units 0 to n_units - 1, in the threads of the grid.
+        """Call the kernel for the units 0 to ``n_units`` - 1, in the threads of the grid.
 
         The units of the kernel for blocks of queries are the tasks of the grid, and the units of
-        the other kernels are panels. type_key stands for the types of the arguments.
+        the other kernels are panels. ``type_key`` stands for the types of the arguments.
         """
         if self.grid.is_one_task:
             self.kernel.call(type_key, 0, n_units, *arguments)
@@ -120,8 +120,8 @@ def launch_of(
 ) -> Launch:
     """Return the launch of a plan whose ``launch_is_whole_search`` is True.
 
-    must_check means that the kernel must check the norms of the queries, because the queries are
-    neither validated nor measured before the launch.
+    ``must_check`` means that the kernel must check the norms of the queries, because the queries
+    are neither validated nor measured before the launch.
     """
     grid, sample, settings = plan.grid, plan.sample, None
     if plan.kernel == "few_queries":

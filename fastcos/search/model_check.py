@@ -34,7 +34,7 @@ class ModelFacts:
         return cls(fields.get("model"), fields.get("width"))  # type: ignore[arg-type]
 
     def difference(self, other: "ModelFacts") -> str:
-        """Return how the model of another index differs from this one, for an error message.
+        """Return, for an error message, how the model of another index differs from this model.
 
         The result is "" if the models do not differ. If this model has a name, the other model must
         have the same name; if this model has no name, the name of the other model does not matter.
@@ -70,9 +70,10 @@ def check_opened_for(model: str | None, requested_model: str | None) -> None:
 
 
 def check_successor(path: Path, current: ModelFacts, saved: ModelFacts) -> None:
-    """Raise ValueError if the index that another process saved is of another model.
+    """Raise ValueError if the index that another process saved belongs to a different model.
 
-    current is the model of the index that is refreshed, and saved is the model of the saved index.
+    `current` is the model of the index that is refreshed, and `saved` is the model of the saved
+    index.
     """
     if difference := current.difference(saved):
         raise ValueError(
@@ -100,7 +101,7 @@ def check_same_model(name: str, index_model: str | None, other_model: str | None
 
 
 def as_canaries(rows: Any, width: int) -> Rows:
-    """Return a validated copy of canaries, which must have `width` columns."""
+    """Return a validated copy of the canaries, which must have `width` columns."""
     canaries = validation.as_rows("canaries", rows)
     validation.check_width("canaries", canaries, "the items of the index", width)
     return validation.read_only(canaries.copy())

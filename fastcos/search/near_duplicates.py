@@ -41,8 +41,8 @@ class NearDuplicates(NamedTuple):
         The first member of each group. ``items[representatives]`` therefore contains one item per
         group.
     pairs : ndarray (n, 2), int64
-        The pairs of items whose score is at least min_score, by descending score. The first item of
-        a pair has the lower number.
+        The pairs of items whose score is at least ``min_score``, by descending score. The first
+        item of a pair has the lower number.
     scores : ndarray (n,), float32
         The score of each pair.
 
@@ -97,7 +97,7 @@ class NearDuplicates(NamedTuple):
         -------
         list of tuple
             For each pair: its score, its two items, the number of their group, the representative
-            of this group and, if texts is passed, the texts of the two items.
+            of this group and, if ``texts`` is passed, the texts of the two items.
         """
         names = np.arange(len(self.labels)) if ids is None else np.asarray(ids)
         item_texts = None if texts is None else np.asarray(texts)
@@ -118,7 +118,7 @@ def near_duplicates(
     n_threads: int | None = None,
     working_memory: float | None = None,
 ) -> NearDuplicates:
-    """Group the items that are connected by pairs with a score of at least min_score.
+    """Group the items that are connected by pairs with a score of at least `min_score`.
 
     Two members of a group need not be similar to each other, because a chain of similar items may
     connect them. Counting the pairs takes O(m^2 d) time, and scoring them takes as much time again
@@ -142,7 +142,7 @@ def near_duplicates(
     Raises
     ------
     ValueError
-        The pairs do not fit into working_memory, or the rows contain NaN or infinity.
+        The pairs do not fit into `working_memory`, or the rows contain NaN or infinity.
 
     Examples
     --------

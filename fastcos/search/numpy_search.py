@@ -65,7 +65,7 @@ _MAX_QUERIES_OF_VECDOT = 2
 
 
 class _Candidates(NamedTuple):
-    """Pairs of a query and an item that may be among the best.
+    """(query, item) pairs whose item may be among the k best items of the query.
 
     ``numbers`` contains the row number of the item of each pair. The exact score of each pair is
     between its values in ``lower`` and ``upper``.
@@ -148,9 +148,9 @@ def _block_candidates(
     kth_lower: Floats,
     dtype: str,
 ) -> _Candidates | None:
-    """Return the pairs of a query and an item in this block that may be among the query's best.
+    """Return the (query, item) pairs of this block whose item may be among the query's k best.
 
-    kth_lower (n,) contains a lower bound on the k-th best score of each query so far, and is
+    ``kth_lower`` (n,) contains a lower bound on the k-th best score of each query so far, and is
     updated. If dtype is float32 and a norm is outside of the range that is safe for products in
     float32, the function returns None.
     """
@@ -275,7 +275,7 @@ def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Inte
 def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
     """Return the candidates whose upper bounds reach the k-th best lower bound of their query.
 
-    Before the candidates are selected, kth_lower (n,) is raised in place to the k-th best lower
+    Before the candidates are selected, ``kth_lower`` (n,) is raised in place to the k-th best lower
     bound among the candidates of each query.
     """
     order = np.lexsort((-candidates.lower, candidates.queries))
@@ -304,7 +304,7 @@ def _exact_best(
 
 
 def _score(metric_type: str, queries: Any, items: Any, query: Integers, number: Integers) -> Floats:
-    """Return the exact raw score of each pair, bit for bit as kernels.pair_scores computes it."""
+    """Return the exact raw score of each pair, bit for bit as ``kernels.pair_scores`` does."""
     scores = np.empty(len(query))
     for part in slices(len(query), queries.rows.shape[1]):
         x, y = queries.rows[query[part]], items.rows[number[part]]

@@ -26,9 +26,9 @@ class ExecutionOptions(NamedTuple):
 def as_options(
     n_threads: int | None, working_memory: float | None, progress: parallel.Progress | None = None
 ) -> ExecutionOptions:
-    """Return the validated options of a call; working_memory is in MiB.
+    """Return the validated options of a call; ``working_memory`` is in MiB.
 
-    If n_threads or working_memory is None, the setting of the same name is used.
+    If ``n_threads`` or ``working_memory`` is None, the setting of the same name is used.
     """
     validation.check_progress(progress)
     size = config.n_threads()

@@ -65,8 +65,8 @@ _MIN_NORM_RATIO = 0.5
 class RowScaling(NamedTuple):
     """The scaling of rows: the tiles read factor * row - coefficient * shift instead of row.
 
-    factors (n,) and coefficients (n,) contain one number per row. shift (d,) is one vector for all
-    rows; if shift is empty, coefficients is not used.
+    ``factors`` (n,) and ``coefficients`` (n,) contain one number per row. ``shift`` (d,) is one
+    vector for all rows; if ``shift`` is empty, ``coefficients`` is not used.
     """
 
     factors: Floats
@@ -86,8 +86,8 @@ class ItemScaling(NamedTuple):
         if nothing is added. The offset of an item is its bias or, if rows are compared by distance
         or shifted, a number that is computed from the row.
     unit, offset_unit : float
-        Two powers of two: rows are multiplied by unit, and offsets by offset_unit. For cosines,
-        rows are divided by their norms instead, and unit is 1.
+        Two powers of two: rows are multiplied by ``unit``, and offsets by ``offset_unit``. For
+        cosines, rows are divided by their norms instead, and ``unit`` is 1.
     """
 
     rows: RowScaling
@@ -119,7 +119,7 @@ class PackedItems(NamedTuple):
 
     @property
     def projection_sizes(self) -> tuple[int, tuple[float, float]]:
-        """The fields projected_words and projection_max_k of plan.SegmentSizes."""
+        """The fields ``projected_words`` and ``projection_max_k`` of ``plan.SegmentSizes``."""
         projection = self.arrays.projection
         if not projection.words:
             return 0, (0.0, 0.0)
@@ -175,7 +175,8 @@ def pack_items(
 ) -> PackedItems:
     """Scale, shift, rotate, quantise and pack the items with these ascending numbers.
 
-    For m numbers, the function takes O(m d) time, plus the time of scale_items if scaling is None.
+    For m numbers, the function takes O(m d) time, plus the time of ``scale_items`` if ``scaling``
+    is None.
     """
     depth = items.rows.shape[1]
     layout = tile_layout(config.isa(), depth)
@@ -255,7 +256,7 @@ def scale_and_shift(packed: PackedItems, items: EncodedRows, n_threads: int | No
 
 
 def _scaling(metric_type: str, items: EncodedRows) -> tuple[Floats, Floats, float, float]:
-    """Return the factors of all items, and the offsets, unit and offset_unit of an ItemScaling."""
+    """Return the item factors, and `offsets`, `unit` and `offset_unit` of an ItemScaling."""
     norms, offsets = items.norms, items.bias
     if metric_type == "euclidean":
         offsets = -0.5 * norms * norms
@@ -277,9 +278,9 @@ def packed_items(
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
     projection: Any = None,
 ) -> PackedItems:
-    """Return PackedItems of row_of_slot, packed rows, small offsets, statistics and shift.
+    """Return PackedItems of ``row_of_slot``, packed rows, small offsets, statistics and shift.
 
-    These five arrays are the entries of ``arrays``, in this order. projection is a
+    These five arrays are the entries of ``arrays``, in this order. ``projection`` is a
     kernels.records.Projection, or None.
     """
     row_of_slot, packed, small_offsets, statistics, shift = map(validation.read_only, arrays)
@@ -333,8 +334,8 @@ def pack_queries(
 ) -> Any:
     """Scale queries so that their norm is about 1 and an offset weighs at most 2^20.
 
-    The queries are converted to the type in which the items are searched. allowed contains the rows
-    that are allowed in the results; None allows all packed items.
+    The queries are converted to the type in which the items are searched. ``allowed`` contains the
+    rows that are allowed in the results; None allows all packed items.
     """
     queries, n = match_type(queries, packed.arrays.rows), len(queries.norms)
     scaling = records.QueryScaling(

@@ -168,7 +168,7 @@ class SearchPlan:
         The division of the search into tasks for threads.
     first_rank : int
         For the kernels "few_queries" and "projected_queries": the rank of the first threshold. The
-        kernel scales the largest product of each panel, and the first_rank-th largest scaled
+        kernel scales the largest product of each panel, and the ``first_rank``-th largest scaled
         product is the first threshold. Rows whose products reach the first threshold are scored
         first.
     sample : ThresholdSample
@@ -256,11 +256,11 @@ def plan_groups(
 ) -> GroupPlan:
     """Return how groups of these sizes (g,) are searched.
 
-    needs_segments says whether every group must be searched as a segment, for example because the
-    scores of the measure are not inner products. has_tiles is described in Machine.
-    n_queries_so_far (g,) contains the number of queries of each group in this search and all
+    ``needs_segments`` says whether every group must be searched as a segment, for example because
+    the scores of the measure are not inner products. ``has_tiles`` is described in ``Machine``.
+    ``n_queries_so_far`` (g,) contains the number of queries of each group in this search and all
     earlier searches, because packing a group saves time only for many queries.
-    n_queries_so_far=None means that there were no earlier searches.
+    ``n_queries_so_far=None`` means that there were no earlier searches.
     """
     costs = cost_model.COSTS
     work = n_queries * n_items * n_columns
@@ -283,10 +283,11 @@ def plan_group_panels(
 ) -> SearchPlan:
     """Return how the panels of groups are searched, by one thread for each group.
 
-    n_queries is the largest number of queries of one group that are searched at once. n_panels is
-    the largest number of panels of a group. The threads of the plan search different groups at the
-    same time; there are as many threads as the working memory allows. The sample of a group depends
-    on its own number of panels (``task_grid.sample_of_group``), so the plan contains no sample.
+    ``n_queries`` is the largest number of queries of one group that are searched at once.
+    ``n_panels`` is the largest number of panels of a group. The threads of the plan search
+    different groups at the same time; there are as many threads as the working memory allows. The
+    sample of a group depends on its own number of panels (``task_grid.sample_of_group``), so the
+    plan contains no sample.
     """
     grid, capacity, buffers = plan_query_blocks(
         n_queries, float(k), k, layout, n_columns, n_panels,
@@ -307,8 +308,8 @@ class CandidatePlan:
     Attributes
     ----------
     kernel : str or None
-        The kernels "few_queries" and "query_blocks" are described in SearchPlan. If kernel is None,
-        because there are no tile kernels, every allowed row is a candidate.
+        The kernels "few_queries" and "query_blocks" are described in SearchPlan. If ``kernel`` is
+        None, because there are no tile kernels, every allowed row is a candidate.
     queries_per_block : int
     use_projection : bool
         Whether the kernel multiplies projected codes first.
@@ -324,7 +325,7 @@ def plan_candidates(
 ) -> CandidatePlan:
     """Return how the candidates of a range search are found.
 
-    has_tiles is described in Machine.
+    ``has_tiles`` is described in Machine.
     """
     costs, n_panels = cost_model.COSTS, -(-n_packed // PANEL)
     if not has_tiles:
@@ -498,7 +499,7 @@ def _plan_distinct(
 
 
 def n_candidates(k: int, n_items: int) -> int:
-    """Return how many of n_items items are scored first if the measure has only an upper bound.
+    """Return how many of ``n_items`` items are scored first if the measure has only an upper bound.
 
     The items with the largest upper bounds are scored first. If the k best of the scored items
     might not be the k best of all items, more items are scored (``filter_refine``).
@@ -507,9 +508,9 @@ def n_candidates(k: int, n_items: int) -> int:
 
 
 def drops_excluded_ids(n_excluded: int) -> bool:
-    """Return whether n_excluded items are dropped after a search instead of masked before it.
+    """Return whether ``n_excluded`` items are dropped after a search instead of masked before it.
 
-    A search that drops items afterwards finds n_excluded additional neighbours.
+    A search that drops items afterwards finds ``n_excluded`` additional neighbours.
     """
     return n_excluded <= cost_model.COSTS.max_dropped_ids
 
@@ -715,11 +716,11 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return the grid, capacity and sample for queries that are unfinished after n_passes passes.
+    """Return the grid, capacity and sample for queries unfinished after ``n_passes`` passes.
 
     Only the first pass, which follows the plan, estimates thresholds. Queries are unfinished after
-    max_sharing_passes passes only if a shared threshold was damaged, so tasks share no thresholds
-    in later passes.
+    ``max_sharing_passes`` passes only if a shared threshold was damaged, so tasks share no
+    thresholds in later passes.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample

@@ -89,7 +89,7 @@ class PreparedSearches:
     ) -> IndexNeighbors | None:
         """Return the k nearest items of each query, or None for a search that cannot be prepared.
 
-        The arguments are those of ``SimilarityIndex.search``; allowed is None for all items.
+        The arguments are those of ``SimilarityIndex.search``; ``allowed=None`` allows all items.
         """
         if not (self._can_be_read(queries) and type(k) is int and k > 0):
             return None
@@ -197,9 +197,9 @@ class PreparedSearches:
     def _plan(
         self, n: int, k: int, options: ExecutionOptions, mask: npt.NDArray[np.bool_] | None
     ) -> _Launches:
-        """Plan the search of every part, and return its launches or _NOT_PREPARABLE.
+        """Plan the search of every part, and return its launches or ``_NOT_PREPARABLE``.
 
-        mask says which positions are allowed in the results; None allows all positions.
+        ``mask`` says which positions are allowed in the results; None allows all positions.
         """
         launches = []
         for part in self._parts:

@@ -51,9 +51,9 @@ _SEED = 20261124
 class Axes(NamedTuple):
     """The axes of a projection, in the format of the fields of ``kernels.records.Projection``.
 
-    panels (p / 32, d, 32) contains the p axes. eta (1,) bounds the relative rounding errors of
-    projected rows. largest_k (2,) contains the largest k for which searches with few queries use
-    the projection, and the largest k for which searches with many queries use it.
+    ``panels`` (p / 32, d, 32) contains the p axes. ``eta`` (1,) bounds the relative rounding errors
+    of projected rows. ``largest_k`` (2,) contains the largest k for which searches with few queries
+    use the projection, and the largest k for which searches with many queries use it.
     """
 
     panels: Floats32
@@ -352,8 +352,9 @@ def _directions(
 ) -> tuple[Floats32, list[int]] | None:
     """Return the axes (d, p) that make searches fastest, and their ``largest_k`` (see ``Axes``).
 
-    The function returns None if searches are fastest without a projection. The arguments are
-    described in _remaining_shares; n_items is the number of items from which the sample was drawn.
+    The function returns None if searches are fastest without a projection. ``n_items`` is the
+    number of items from which ``sample`` was drawn. The other arguments are described in
+    ``_remaining_shares``.
     """
     costs, depth = cost_model.COSTS, sample.shape[1]
     if costs.projected_columns:
@@ -407,11 +408,12 @@ def _remaining_shares(
 ) -> npt.NDArray[np.float64]:
     """Return the fractions of pairs of a query and a row that projections do not rule out.
 
-    The result has one row for each number of axes in widths, and one column for each number in
-    counts. The sample (m, d) contains rows of the items. The queries (q, d) are the first q rows of
-    the sample, scaled as queries are. weighted_offsets (q, m) contains, for each pair, the number
-    that is added to its inner product. Each number c in counts stands for a search in which the
-    threshold of a query is its c-th best score in the sample.
+    The result has one row for each number of axes in ``widths``, and one column for each number in
+    ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first
+    q rows of ``sample``, with the scaling that a search applies to queries. ``weighted_offsets``
+    (q, m) contains, for each pair, the number that is added to the inner product of the pair. Each
+    number c in ``counts`` stands for a search in which the threshold of a query is its c-th best
+    score in ``sample``.
     """
     m = len(sample)
     scores = queries @ sample.T + weighted_offsets

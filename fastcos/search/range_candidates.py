@@ -25,11 +25,12 @@ def find_candidates(
 ) -> Integers:
     """Count and list the items whose raw scores may reach the threshold of each query.
 
-    thresholds (n,) contains one raw score per query. The function returns the number of candidates
-    (n,) of each query. The candidates of a query include every item whose raw score reaches the
-    threshold, and may include other items. Up to ``capacity`` candidates of query i are written, in
-    any order, to ``columns`` from index starts[i] on. allowed_rows contains the rows that are
-    allowed in the results; None allows all packed items. The tiles perform O(n m d) operations.
+    ``thresholds`` (n,) contains one raw score per query. The function returns the number of
+    candidates (n,) of each query. The candidates of a query include every item whose raw score
+    reaches the threshold, and may include other items. Up to ``capacity`` candidates of query i are
+    written, in any order, to ``columns`` from index starts[i] on. ``allowed_rows`` contains the
+    rows that are allowed in the results; None allows all packed items. The tiles perform O(n m d)
+    operations.
     """
     n = len(thresholds)
     plan = plan_candidates(
@@ -66,7 +67,7 @@ def _all_allowed_items(
 ) -> Integers:
     """Count and list all items that each query is allowed to find, for use without tile kernels.
 
-    The arguments and the result are those of find_candidates.
+    The arguments and the result are those of ``find_candidates``.
     """
     row_numbers = packed.row_numbers if allowed_rows is None else allowed_rows.row_numbers
     counts = np.empty(len(starts), np.int64)

@@ -45,18 +45,18 @@ def neighbors_above(
     working_memory: float | None = None,
     progress: parallel.Progress | None = None,
 ) -> sp.csr_array:
-    """Return all pairs of a query and an item that score at least min_score, as a sparse matrix.
+    """Return all (query, item) pairs that score at least ``min_score``, as a sparse matrix.
 
-    The result is exact: the score of each pair and min_score are rounded to float32, and a pair is
-    returned if its rounded score is at least the rounded min_score. The pairs that may qualify are
-    counted before memory for them is allocated. Counting the pairs takes O(n m d) time, and scoring
-    them takes as long again in the worst case.
+    The result is exact: the score of each pair and ``min_score`` are rounded to float32, and a pair
+    is returned if its rounded score is at least the rounded ``min_score``. The pairs that may
+    qualify are counted before memory for them is allocated. Counting the pairs takes O(n m d) time,
+    and scoring them takes as long again in the worst case.
 
     Parameters
     ----------
     queries : array_like (n, d), or (d,) if items are given; or sparse
         One row per query, as for :func:`fastcos.top_k`. Sparse rows can be compared by cosine or
-        dot, and min_score must then be above 0.
+        dot, and ``min_score`` must then be above 0.
     items : array_like (m, d), optional
         The items. By default, the queries are compared with each other, and no row is paired with
         itself.
@@ -84,8 +84,8 @@ def neighbors_above(
     Raises
     ------
     ValueError
-        The pairs do not fit into working_memory, the rows contain NaN or infinity, the queries and
-        items have different numbers of columns, or the calibration is for another measure.
+        The pairs do not fit into ``working_memory``, the rows contain NaN or infinity, the queries
+        and items have different numbers of columns, or the calibration is for another measure.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def pairs_above(
     """Return the scores of all pairs of a query and an item that score at least ``min_score``.
 
     The result is a sparse matrix of queries x positions. The candidates, which are all pairs that
-    may reach min_score, are counted first. If the result might not fit into the working memory,
+    may reach ``min_score``, are counted first. If the result might not fit into the working memory,
     ValueError is raised before any pair is scored. After they have been counted, the candidates are
     scored for as many queries at once as the working memory allows.
 
@@ -366,7 +366,7 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 whose float32 value is at least threshold."""
+    """Return n copies of the smallest float64 that float32 rounds to at least `threshold`."""
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
         smallest = (np.float64(lower) + np.float64(threshold)) / 2

@@ -33,8 +33,8 @@ def unfilled(n: int, k: int) -> Ranking:
 def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ranking:
     """Return the ranking (n, k) of each query's best items.
 
-    numbers (n, c) contains the items of each query, where -1 stands for no item, and scores (n, c)
-    contains their raw scores.
+    ``numbers`` (n, c) contains the items of each query, where -1 stands for no item, and ``scores``
+    (n, c) contains their raw scores.
     """
     n, c = numbers.shape
     best, best_scores = unfilled(n, k)
@@ -49,7 +49,7 @@ def select_best(numbers: Integers, scores: Floats, k: int, n_threads: int) -> Ra
 def best_of_parts(numbers: Integers, scores: Floats) -> Ranking:
     """Merge the rankings of all parts into the ranking (n, k) of the best items.
 
-    numbers and scores (n, parts, k) contain the k best items of each part for each query.
+    ``numbers`` and ``scores`` (n, parts, k) contain the k best items of each part for each query.
     """
     n, _, k = numbers.shape
     parts = (validation.read_only(part.reshape(n, -1)) for part in (scores, numbers))

@@ -87,7 +87,7 @@ class SearchRequest(NamedTuple):
         The list of query i is positions[indptr[i]:indptr[i + 1]].
     groups : QueryGroups or None
         The group of each query, if each query finds only items of its own group; otherwise None. If
-        groups is not None, lists is None.
+        ``groups`` is not None, ``lists`` is None.
     """
 
     queries: Any
@@ -108,8 +108,8 @@ class SearchRequest(NamedTuple):
     ) -> QueryBatch:
         """Read, validate and encode the queries with these numbers, and return them as a batch.
 
-        measure must already be fitted to the items, and segments contains the items in memory.
-        first_query is the number of queries in all earlier batches.
+        ``measure`` must already be fitted to the items, and segments contains the items in memory.
+        ``first_query`` is the number of queries in all earlier batches.
         """
         if isinstance(numbers, slice):
             rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
@@ -131,8 +131,8 @@ def _encoded_items(
 ) -> EncodedRows | None:
     """Return the encoded rows of queries that are items themselves, taken from the encoded items.
 
-    numbers are the row numbers of the queries among the items. The result is None if the measure
-    encodes queries and items differently.
+    ``numbers`` contains the row numbers of the queries among the items. The result is None if the
+    measure encodes queries and items differently.
     """
     encode = getattr(type(measure), "encode_queries", None)
     # Low-precision queries are converted to float32, but low-precision items are not.
@@ -156,7 +156,7 @@ class Threshold(Protocol):
 def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_items: bool) -> bool:
     """Return whether query i must not find item i.
 
-    If exclude_self is None, return whether the queries are the items (``not has_items``).
+    If ``exclude_self`` is None, return whether the queries are the items (``not has_items``).
     """
     if exclude_self is None:
         return not has_items
@@ -211,12 +211,14 @@ def as_input_rows(
 ) -> Any:
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
-    or_empty=True also accepts an empty matrix (0, d), and returns it in float32.
-    in_memory=True reads memory-mapped rows into memory. in_blocks=True returns low-precision rows
-    (of one- or two-byte numbers) unchanged, to be converted block by block; widen=True converts
-    them to float32 at once instead. is_measured=True skips the check for NaN in float32 rows,
-    because encode_rows will find any NaN when it computes the norms of the rows. in_blocks and
-    is_measured have an effect only if the measure has the capability ``append``.
+    With ``or_empty=True``, the function also accepts an empty matrix (0, d), and returns it in
+    float32. With ``in_memory=True``, it reads memory-mapped rows into memory. With
+    ``in_blocks=True``, it returns low-precision rows (of one- or two-byte numbers) unchanged, to be
+    converted block by block; with ``widen=True``, it converts low-precision rows to float32 at
+    once. With ``is_measured=True``, it skips the check for NaN in float32 rows, because
+    ``encode_rows`` will find any NaN when it computes the norms of the rows. The arguments
+    ``in_blocks`` and ``is_measured`` have an effect only if the measure has the capability
+    ``append``.
     """
     shape: tuple[int, ...] = getattr(X, "shape", ()) if or_empty else ()
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):
@@ -251,12 +253,12 @@ def as_request(
     lists: tuple[Integers, Integers] | None = None,
     groups: QueryGroups | None = None,
 ) -> SearchRequest:
-    """Return the request of a search for the k best of n_items items, after validating its filters.
+    """Validate filters, and return the request of a search for the k best of ``n_items`` items.
 
     If fewer than k items are allowed, the request has a smaller k, and the caller pads the results.
-    exclude_self=True means that query i is item i and must not find itself. The attributes of
-    SearchRequest describe lists and groups, which must already be validated. If lists is not None,
-    allowed is not used.
+    ``exclude_self=True`` means that query i is item i and must not find itself. The attributes of
+    ``SearchRequest`` describe ``lists`` and ``groups``, which must already be validated. If
+    ``lists`` is not None, ``allowed`` is not used.
     """
     shape, allowed_positions = (Q.shape[0], n_items), None
     if validation.any_sparse(allowed):

@@ -34,10 +34,10 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     neighbors : Neighbors
         The candidates of n queries, as ``top_k`` returns them; -1 stands for no candidate.
     scorer : callable
-        ``scorer(query, items)`` returns the scores (m,) of a query with items (m,). query is the
-        number of the query, and items are item numbers. A larger score is better. The scorer may,
-        for example, call a model that compares two texts, or compute a distance between two sets of
-        vectors.
+        ``scorer(query, items)`` returns the scores (m,) of a query with items (m,). ``query`` is
+        the number of the query, and ``items`` contains the numbers of the items. A larger score is
+        better. The scorer may, for example, call a model that compares two texts, or compute a
+        distance between two sets of vectors.
     progress : callable, optional
         Called as progress(done, total), where both arguments count queries.
 
@@ -53,7 +53,7 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     ValueError
         The scorer returned more or fewer scores than items, or a score is NaN or infinite.
     TypeError
-        neighbors is not a Neighbors, or scorer is not callable.
+        `neighbors` is not a Neighbors object, or `scorer` is not callable.
 
     Examples
     --------

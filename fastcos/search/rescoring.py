@@ -100,7 +100,7 @@ def rescore(
     upper_bounds : array_like (n,), optional
         For each query, the largest score that an item outside of its candidates may have. Pass inf
         for a query without a known bound, and -inf for a query whose candidates are all items. If
-        upper_bounds is None, so is ``missing`` in the result.
+        ``upper_bounds`` is None, so is ``missing`` in the result.
     n_threads, working_memory
         The same arguments as in :func:`fastcos.top_k`.
 
@@ -183,9 +183,10 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 
 
 def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
-    """Return, for each query, how many of its nearest items (n, k) are not in its row of indices.
+    """Return, for each query, how many items of its row in `nearest` its row in `indices` lacks.
 
-    indices has the shape (n, c). In nearest and in indices, -1 stands for no item.
+    `nearest` has the shape (n, k), and `indices` has the shape (n, c). In both arrays, -1 marks an
+    entry without an item.
     """
     missing = np.empty(len(nearest), np.int64)
     size = max(1, _COMPARED_ENTRIES // indices.shape[1])
@@ -218,7 +219,7 @@ def best_of_candidates(
 
 
 def _as_listed_items(items: Any, measure: Measure) -> Any:
-    """Return items as rows; their values are checked only if the measure must be fitted."""
+    """Return the items as rows; the values are checked only if the measure must be fitted."""
     if capabilities(measure).append:
         array = validation.as_shared_array(items)
         return array if memmap.is_narrow(array) else validation.as_row_shape("items", items)

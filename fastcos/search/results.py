@@ -224,7 +224,7 @@ def _as_frame(library: str, columns: dict[str, npt.NDArray[Any]]) -> Any:
 def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table:
     """Return a table of the first neighbours of the first queries.
 
-    names (n, k) contains the ids or numbers of the neighbours, which the table shows.
+    ``names`` (n, k) contains the ids or numbers of the neighbours, which the table shows.
     """
     n, k = scores.shape
     is_neighbor = scores > -np.inf
@@ -247,7 +247,7 @@ def _table_of(names: npt.NDArray[Any], scores: npt.NDArray[np.float32]) -> Table
 def _ids_of(
     name: str, ids: Any, numbers: npt.NDArray[np.int64], min_length: int
 ) -> npt.NDArray[Any]:
-    """Return the ids of the items or queries with these numbers, or the numbers if ids is None."""
+    """Return the ids that belong to these numbers, or the numbers if there are no ids."""
     if ids is None:
         return numbers
     array = np.asarray(ids)

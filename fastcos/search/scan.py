@@ -68,7 +68,7 @@ class SegmentRequest(NamedTuple):
         For each query, the raw score below which rows may be skipped, because earlier segments
         contain k better rows.
     n_live_of_index : int or None
-        The number of live rows in all segments of the search, as in plan.SegmentSizes.
+        The number of live rows in all segments of the search, as in ``plan.SegmentSizes``.
     """
 
     k: int
@@ -188,7 +188,7 @@ def _score_all(
     request: SegmentRequest,
     options: ExecutionOptions,
 ) -> Ranking:
-    """Score every pair of a query and an allowed row in float64 (the method "score_all")."""
+    """Score every pair of a query and an allowed row in float64 (the method "``score_all``")."""
     row_numbers = (
         segment.live_row_numbers if request.allowed is None else request.allowed.row_numbers
     )
@@ -384,13 +384,13 @@ def _answer_zero_queries(
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return thresholds (m,) for the tiles: the largest that rule out none of the k best rows.
+    """Return the largest thresholds (m,) for the tiles that rule out none of the k best rows.
 
-    queries (m,) contains the numbers of m queries, and kth_scores (m,) contains the k-th best score
-    of each of these queries among all panels. initial_thresholds (n,) contains one threshold for
-    every query of the search; rows whose scores are below this threshold may be skipped. SLACK is a
-    bound on rounding errors. Before a task reports a threshold that is not proved, it rounds the
-    threshold up by a quarter of SLACK.
+    ``queries`` (m,) contains the numbers of m queries, and ``kth_scores`` (m,) contains the k-th
+    best score of each of these queries among all panels. ``initial_thresholds`` (n,) contains one
+    threshold for every query of the search; rows whose scores are below this threshold may be
+    skipped. SLACK is a bound on rounding errors. Before a task reports a threshold that is not
+    proved, it rounds the threshold up by a quarter of SLACK.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]
@@ -412,8 +412,8 @@ def score_all(
 ) -> Ranking:
     """Score every pair in float64, and return row numbers and raw scores (n, k) of the best rows.
 
-    numbers (m,) contains the row numbers to be scored, and grid divides the pairs of a query and a
-    row into tasks. The function takes O(n m d) time.
+    ``numbers`` (m,) contains the row numbers to be scored, and ``grid`` divides the pairs of a
+    query and a row into tasks. The function takes O(n m d) time.
     """
     n, parts = len(queries.rows), grid.n_ranges
     row_numbers, scores = unfilled(n * parts, k)
@@ -447,7 +447,7 @@ def _filter_thresholds(
 def _lowest(numbers: Integers, exclusions: ExcludedItems, query: int, k: int) -> Ranking:
     """Return the k lowest row numbers that a zero query may find, each with the score 0.
 
-    numbers contains the ascending row numbers that all queries may find.
+    ``numbers`` contains the ascending row numbers that all queries may find.
     """
     excluded = exclusions.indices[exclusions.indptr[query] : exclusions.indptr[query + 1]]
     candidates = numbers[: k + len(excluded) + 1]

@@ -50,7 +50,7 @@ def similarity_blocks(
         The measure, as in :func:`top_k`.
     block : int, optional
         The number of queries in a block. By default, a block contains as many queries as fit into
-        working_memory.
+        ``working_memory``.
     working_memory : float, optional
         The memory for a block in MiB. Default: the setting ``working_memory``.
 
@@ -62,8 +62,8 @@ def similarity_blocks(
     Raises
     ------
     ValueError
-        The rows contain NaN or infinity or have different numbers of columns, block is below 1, or
-        the scores of one query do not fit into working_memory.
+        The rows contain NaN or infinity or have different numbers of columns, ``block`` is below 1,
+        or the scores of one query do not fit into ``working_memory``.
 
     Examples
     --------

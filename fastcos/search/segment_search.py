@@ -61,7 +61,7 @@ def search_segments(
 def _segment_progress(
     progress: parallel.Progress | None, queries: QueryBatch, n: int
 ) -> Callable[[tuple[float, float]], parallel.Progress] | None:
-    """Return a function that makes a progress callback for a segment; None if progress is None.
+    """Return a function that makes a progress callback for a segment; None if ``progress`` is None.
 
     The returned function takes the start and the end of the segment, as fractions of the number of
     items. The callback converts progress within the segment to the number of answered queries, out

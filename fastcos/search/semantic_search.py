@@ -35,7 +35,7 @@ def semantic_search(
         These arguments are accepted for compatibility with sentence-transformers and have no
         effect. The setting ``working_memory`` determines how many rows are searched at once.
     top_k : int
-        The number of entries per query. If the corpus has fewer than top_k entries, all of its
+        The number of entries per query. If the corpus has fewer than ``top_k`` entries, all of its
         entries are returned.
     score_function : str or callable
         "cos_sim", "dot_score" or "euclidean_sim", or the sentence-transformers function with one of

@@ -75,7 +75,7 @@ class ItemSource(Protocol):
         """The original rows of the first segment, or all rows if they are read in blocks."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return how many queries a batch has, so that their rows and results fit in memory."""
+        """Return the number of queries per batch whose rows and results fit in memory."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
@@ -203,8 +203,8 @@ class MappedItems:
     def read_blocks(self, positions: Integers, options: ExecutionOptions) -> Iterator[FittedItems]:
         """Read and yield the blocks that contain rows at these positions.
 
-        The blocks start at multiples of SEGMENT_MULTIPLE, so that the encoded rows are bit-for-bit
-        the same as if all rows were encoded together.
+        The blocks start at multiples of ``SEGMENT_MULTIPLE``, so that the encoded rows are
+        bit-for-bit the same as if all rows were encoded together.
         """
         for first in range(0, self.n_items, SEGMENT_MULTIPLE):
             last = min(self.n_items, first + SEGMENT_MULTIPLE)

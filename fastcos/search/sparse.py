@@ -140,11 +140,11 @@ def sparse_neighbors_above(
     measure: str | Measure,
     options: ExecutionOptions,
 ) -> sp.csr_array:
-    """Return all pairs of sparse rows with a score of at least min_score, for ``neighbors_above``.
+    """Return all pairs of sparse rows that score at least ``min_score``, for ``neighbors_above``.
 
     SciPy multiplies a block of queries at a time with all items. Products are summed in float64, in
     the order of the columns. If two rows have no non-zero in the same column, their score is 0 and
-    is not computed, so min_score must be above 0.
+    is not computed, so ``min_score`` must be above 0.
     """
     import scipy.sparse as sp
 

@@ -101,8 +101,8 @@ class SparseRows:
     def columns_by_length(self) -> npt.NDArray[np.int64]:
         """Return the column numbers, ordered by ascending number of non-zeros in each column.
 
-        If columns have more than _MAX_MEAN_LENGTH non-zeros on average, the column numbers are
-        returned in their original order. All columns with at least _MAX_SORTED_LENGTH non-zeros
+        If columns have more than ``_MAX_MEAN_LENGTH`` non-zeros on average, the column numbers are
+        returned in their original order. All columns with at least ``_MAX_SORTED_LENGTH`` non-zeros
         count as equally long, so that the lengths fit 16 bits. NumPy sorts 16-bit numbers in linear
         time.
         """
@@ -232,10 +232,10 @@ def _empty_entries(
 ) -> tuple[npt.NDArray[np.int32] | None, npt.NDArray[Any], npt.NDArray[np.int16] | None]:
     """Return three new arrays for inverted lists: the packed entries, the items and the values.
 
-    There are packed entries only if with_values is True and the item numbers have 16 bits. If there
-    are packed entries, the arrays of items and values are views of the two halves of the packed
-    32-bit entries. If there are no packed entries, the first of the three arrays is None. If
-    with_values is False, because all values are 1, the values are None.
+    There are packed entries only if ``with_values`` is True and the item numbers have 16 bits. If
+    there are packed entries, the arrays of items and values are views of the two halves of the
+    packed 32-bit entries. If there are no packed entries, the first of the three arrays is None. If
+    ``with_values`` is False, because all values are 1, the values are None.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

@@ -155,9 +155,9 @@ def plan_query_blocks(
     queries. If there are so few queries that some threads would have no block, the rows are divided
     among the threads instead of the queries (``share_rows``). With many threads, the blocks of
     queries would be small, and the codes would be read once for each of many blocks. To save time,
-    ``_divide_rows`` also divides the rows into ranges, so that blocks can be larger. may_share says
-    whether the rows may be divided. ValueError is raised if the buffers of one query exceed the
-    working memory.
+    ``_divide_rows`` also divides the rows into ranges, so that blocks can be larger. ``may_share``
+    says whether the rows may be divided. ValueError is raised if the buffers of one query exceed
+    the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a full or partly
     # filled panel of 32 queries. The remaining buffers of ``search_block`` take less memory in
@@ -287,8 +287,8 @@ def guess_in_range(
 ) -> ThresholdSample:
     """Return which panels of a range are sampled to estimate the first threshold.
 
-    The arguments are those of ``guess_rank``. min_sample is the smallest number of panels in the
-    sample; None stands for the usual number, ``min_sampled_panels``.
+    The arguments are those of ``guess_rank``. ``min_sample`` is the smallest number of panels in
+    the sample; None stands for the usual number, ``min_sampled_panels``.
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
     # The more rows are needed per panel, the smaller the stride must be: it is at most 4 if the
@@ -304,12 +304,12 @@ def guess_rank(
 ) -> int:
     """Return the rank of the first threshold among the best scores of the sampled panels.
 
-    Every ``stride``-th panel of a range of n_panels panels is sampled; with a stride of 1, all
+    Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
     panels are. Among the ``needed_rows`` best rows, k are allowed in the results; ``needed_rows``
     may exceed the number of rows in the range. The rank is at most the number of sampled panels.
 
-    For about one query in a hundred, the first threshold is too high. What happens if the first
-    threshold of a query is too high depends on the kernel. The kernel "few_queries" scores more
+    For about one query in a hundred, the first threshold is too high. If the first threshold of a
+    query is too high, the next step depends on the kernel. The kernel "few_queries" scores more
     slots, and multiplies no code again. The kernel "projected_queries" compares the query with the
     full codes of all rows of the range. The kernels that compare blocks search the query once more,
     without an estimate.

@@ -44,7 +44,7 @@ def top_k(
     rows. The results are bit-for-bit identical for any number of threads, block size, instruction
     set and thread backend. A search takes O(n m d) time and stores no n x m matrix. If the measure
     has the capability ``blocks``, memory-mapped rows (``np.load(path, mmap_mode="r")``) are read in
-    blocks that fit working_memory.
+    blocks that fit ``working_memory``.
 
     Parameters
     ----------
@@ -63,26 +63,27 @@ def top_k(
         uint8 rows of ``np.packbits(rows, axis=1)``). "hamming" is minus the number of bits that
         differ, and "bit_cosine" is the cosine of the rows of zeros and ones.
     exclude_self : bool, optional
-        Whether query i must not find item i. Default: True if items is None, otherwise False. If
-        you pass items, use True only if the items are the same rows as the queries, as in
+        Whether query i must not find item i. Default: True if ``items`` is None, otherwise False.
+        If you pass items, use True only if the items are the same rows as the queries, as in
         ``top_k(X, X, exclude_self=True)``. With ``exclude_self=True``, the number of items must
         equal the number of queries.
     allowed : array_like or sparse (n, m), optional
-        The items that can be found, as a mask (m,) or as item numbers. For dense rows, allowed may
-        also be a sparse matrix whose non-zeros are the items that each query is allowed to find;
-        all of these pairs are scored. If a query is allowed to find fewer than k items, its
+        The items that can be found, as a mask (m,) or as item numbers. For dense rows, ``allowed``
+        may also be a sparse matrix whose non-zeros are the items that each query is allowed to
+        find; all of these pairs are scored. If a query is allowed to find fewer than k items, its
         neighbours are padded.
     exclude : sparse (n, m), optional
         A matrix whose non-zeros are pairs that must not be found, such as items that a user has
         already seen. If fewer than k items remain for a query, its neighbours are padded.
     min_score : float or Calibration, optional
-        Neighbours with a lower score are replaced by padding. min_score is rounded to float32
+        Neighbours with a lower score are replaced by padding. ``min_score`` is rounded to float32
         before it is compared with the returned scores, which are float32.
     groups : array_like (m,), int or str, optional
         The group of each item, such as a tenant, a language or a blocking key. A query finds only
         items of its own group, and its search takes as long as if there were no other groups. If
-        the group of a query has fewer than k items, its neighbours are padded. With groups, all
-        rows must be dense and are read into memory, and allowed must be a mask or item numbers.
+        the group of a query has fewer than k items, its neighbours are padded. If ``groups`` is
+        passed, all rows must be dense and are read into memory, and ``allowed`` must be a mask or
+        item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
         The group of each query. This argument is required if you pass both groups and items.
     n_threads : int, optional
@@ -95,8 +96,8 @@ def top_k(
     out : path-like, optional
         A new directory to which the results are written batch by batch: indices.npy, scores.npy and
         run.json. If the search is interrupted, or the process crashes, the same call resumes the
-        search. If you pass out, the returned arrays are memory maps, and the measure must have the
-        capability ``blocks``.
+        search. If you pass ``out``, the returned arrays are memory maps, and the measure must have
+        the capability ``blocks``.
 
     Returns
     -------

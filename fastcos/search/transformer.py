@@ -35,7 +35,7 @@ class NeighborsTransformer(
         The number of neighbours of each row.
     mode : {"distance", "connectivity"}
         Whether the entries of the graph are distances or ones. With "connectivity", the entries are
-        ones, and each row has only n_neighbors entries.
+        ones, and each row has only ``n_neighbors`` entries.
     measure : {"cosine", "neg_euclidean"}
         The measure, as in :func:`top_k`.
 
@@ -98,7 +98,7 @@ class NeighborsTransformer(
         Returns
         -------
         csr_matrix (n, p), float64
-            Each row has n_neighbors + 1 entries, ordered by ascending distance, or n_neighbors
+            Each row has n_neighbors + 1 entries, ordered by ascending distance, or ``n_neighbors``
             entries if mode is "connectivity".
         """
         check_is_fitted(self)

@@ -100,7 +100,7 @@ class UpperBounded(Measure, Protocol):
         """
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
-        """Return upper bounds (n,) on the scores of items whose raw scores are at most raw (n,).
+        """Return upper bounds (n,) on the scores of items with raw scores of at most ``raw`` (n,).
 
         Entry i of the result is the bound for query i, which is row i of Q (n, d). The bound of a
         query must not decrease if its raw score increases.
@@ -152,7 +152,7 @@ _slow_classes: weakref.WeakSet[type[Any]] = weakref.WeakSet()
 def warn_of_slow_changes(measure: Any) -> None:
     """Warn, once per class, if a measure from outside of fastcos lacks the capability append.
 
-    A class lacks the capability ``append`` if it overrides one of the methods in _FOR_APPEND.
+    A class lacks the capability ``append`` if it overrides one of the methods in ``_FOR_APPEND``.
     fastcos cannot know what an override does, so even an override that only writes to a log removes
     the capability.
     """

@@ -88,8 +88,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     Returns
     -------
     CanonicalFactors
-        users, items and singular_values. If the product has a rank below k, the columns beyond the
-        rank are zero, and a UserWarning is issued.
+        users, items and ``singular_values``. If the product has a rank below k, the columns beyond
+        the rank are zero, and a UserWarning is issued.
 
     Raises
     ------
@@ -163,12 +163,12 @@ def query_metric(
     that the model predicts for the two items. If ``centered`` is False, the cosine after
     ``transform`` is the cosine of the two columns of predicted scores. The cosine after
     ``transform`` does not depend on the norms of the items or on invertible maps of the factors.
-    The query metric exists for every model whose scores are dot products of users and items, or of
-    queries and items, such as a dual encoder. The query metric contains only C and its factor L,
+    The query metric exists for every model (such as a dual encoder) whose scores are dot products
+    of users and items, or of queries and items. The query metric contains only C and its factor L,
     not the users.
 
-    If the same vector is added to all items, the cosines after ``transform`` change. A loss that
-    only compares items with each other, such as BPR or a softmax over items, does not change
+    Adding the same vector to all items changes the cosines after ``transform``, but it does not
+    change a loss that only compares items with each other, such as BPR or a softmax over items
     (theorem 10 in docs/explanation/proofs.md). After training with a loss that only compares items,
     search the transformed items by the measure "centered_cosine".
 
@@ -193,7 +193,8 @@ def query_metric(
     Raises
     ------
     ValueError
-        users contains NaN, infinity or entries whose squares overflow; or sample is larger than n.
+        ``users`` contains NaN, infinity or entries whose squares overflow; or ``sample`` is larger
+        than n.
 
     Notes
     -----
@@ -231,9 +232,9 @@ def query_metric(
 def metric_factor(users: Rows, *, centered: bool = True) -> Floats:
     """Return a factor L (k, r) of the covariance, or of the second moments, of the users.
 
-    If centered is true, LL' is the covariance; otherwise, LL' is the matrix of second moments. The
-    number r is the rank of LL', up to rounding errors of float64. Memory-mapped users are read in
-    blocks.
+    If ``centered`` is true, LL' is the covariance; otherwise, LL' is the matrix of second moments.
+    The number r is the rank of LL', up to rounding errors of float64. Memory-mapped users are read
+    in blocks.
     """
     n, k = users.shape
     R = triangle(users, mean_of(users) if centered else None)

@@ -75,9 +75,8 @@ class Sensitivity(NamedTuple):
         The sensitivity index, from 0 to 1. If the sensitivity index is 0, small rescalings do not
         change the cosine to first order.
     contributions : ndarray (d,), or (n, d), float64
-        The contribution of each dimension to the sensitivity. A contribution is positive or
-        negative. The contributions sum to 0, and their absolute values sum to the sensitivity
-        index.
+        The contribution of each dimension to the sensitivity. Contributions may be positive or
+        negative. They sum to 0, and their absolute values sum to the sensitivity index.
     """
 
     index: Values

@@ -107,14 +107,15 @@ def gradient_noise(
     Returns
     -------
     GradientNoise
-        item_weights, user_weights, balancing_map, condition and epochs_to_forget.
+        ``item_weights``, ``user_weights``, ``balancing_map``, ``condition`` and
+        ``epochs_to_forget``.
 
     Raises
     ------
     ValueError
-        Widths or shapes do not match; an array contains NaN or infinity; step is not positive or a
-        decay is negative; items or users have fewer than d linearly independent columns; or the
-        weight decay is 0 and so many slopes are 0 that some dimension has no gradient noise.
+        Widths or shapes do not match; an array contains NaN or infinity; ``step`` is not positive
+        or a decay is negative; items or users have fewer than d linearly independent columns; or
+        the weight decay is 0 and so many slopes are 0 that some dimension has no gradient noise.
 
     Notes
     -----

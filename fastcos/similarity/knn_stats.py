@@ -50,7 +50,7 @@ def nearest_rows(
 ) -> tuple[Integers, Floats]:
     """Return the item numbers and raw scores (n, k) of the nearest items of each query.
 
-    If items is None, each query is compared with the other queries.
+    If ``items`` is None, each query is compared with the other queries.
     """
     # The search imports the measures, so importing the search at the top of the file would create
     # an import cycle.

@@ -19,7 +19,7 @@ _RANK_TOLERANCE = 1e-12
 class Mapped(BaseMeasure):
     """Cosine of the mapped rows (row - mean_) root_.
 
-    ``_fit`` sets mean_ (d,) and root_ (d, r); root_ has the shape (d,) if it is diagonal.
+    ``_fit`` sets ``mean_`` (d,) and ``root_`` (d, r); a diagonal ``root_`` has the shape (d,).
     """
 
     fits_in_blocks = True
@@ -209,9 +209,9 @@ class ProjectBackUsers(_OtherSide):
 class AllButTheTop(Mapped):
     """Cosine of centred rows without their leading principal directions.
 
-    Pitfall: the default is to remove about d/100 directions, which was proposed for embeddings of
-    text. In collaborative filtering, the first direction is often popularity, and removing it may
-    help or hurt. Source: Mu and Viswanath arXiv:1702.01417.
+    Pitfall: the default number of removed directions is about d/100, which was proposed for
+    embeddings of text. In collaborative filtering, the first direction is often popularity, and
+    removing it may help or hurt. Source: Mu and Viswanath arXiv:1702.01417.
 
     Parameters
     ----------
@@ -251,11 +251,11 @@ class _Whitened(Mapped):
         self.ridge = validation.as_real("ridge", ridge, low=0)
 
     def _whiten(self, moment: Floats) -> None:
-        """Set root_ to L (d, r), where LL' is the inverse of moment + ridge * m * I.
+        """Set ``root_`` to L (d, r), where LL' is the inverse of moment + ridge * m * I.
 
         Constant columns of the items are dropped, and m is the mean eigenvalue of the moments of
-        the other columns. The moments of the other columns must have full rank, unless ridge is
-        positive or only the leading n_components directions are used.
+        the other columns. The moments of the other columns must have full rank, unless ``ridge`` is
+        positive or only the leading ``n_components`` directions are used.
         """
         varying_columns = np.flatnonzero(np.diag(moment) > 0)
         values, vectors = spectrum(moment[np.ix_(varying_columns, varying_columns)])

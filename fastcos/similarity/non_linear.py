@@ -109,7 +109,7 @@ class Recos(BaseMeasure):
         return np.multiply(B, factors[:, None], dtype=B.dtype, casting="same_kind")
 
     def precompute(self, B: Rows) -> tuple[Rows, Rows]:
-        """Return the rows, and the rows with their entries in ascending order."""
+        """Return the rows, and a copy in which each row is sorted in ascending order."""
         B = scaled_up_rows(B)
         return B, sorted_rows(B)
 
@@ -141,7 +141,7 @@ class Recos(BaseMeasure):
         return np.where(raw < 0, negative, np.minimum(largest, 1)) + _SLACK
 
     def _cosines(self, ordered: Rows, norms: Floats) -> Floats:
-        """Return the cosines of sorted rows and the axis; 0 for zero rows."""
+        """Return the cosine between each sorted row and the axis; 0 for zero rows."""
         cosines: Floats = np.zeros(len(ordered))
         with parallel.blas_lock():
             products = ordered @ self._axis
@@ -240,10 +240,10 @@ class NormAngleDistance(BaseMeasure):
     distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows differ by g
     and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ (g / λ + θ).
     For a fixed s of at most 2, the pairs (g, θ) with this s form a curve, and g / λ + θ is smallest
-    at one of its two ends. At one end of the curve, g / λ + θ is 2 arcsin(s/2); at the other end,
-    it is s / w, which is never smaller. For an s above 2, g / λ + θ is at least π, and at least the
-    value that g / λ has for θ = π. Pitfall: a suitable λ depends on the units of the rows. Source:
-    You arXiv:2504.16318, corrected.
+    at one of its two ends. At one end of the curve, g / λ + θ is 2 arcsin(s/2). At the other end,
+    it is s / w, which is at least 2 arcsin(s/2). For an s above 2, g / λ + θ is at least π, and at
+    least the value that g / λ has for θ = π. Pitfall: a suitable λ depends on the units of the
+    rows. Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------

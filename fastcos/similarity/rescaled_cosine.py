@@ -21,7 +21,7 @@ class ModelSpectrum(NamedTuple):
 
 
 def _spectrum_of(model: Any) -> ModelSpectrum | None:
-    """Return the spectrum of a fitted LinearMF of objective (1); return None if model is None."""
+    """Return the spectrum of a fitted LinearMF of objective (1), or None if there is no model."""
     if model is None:
         return None
     is_fitted = hasattr(model, "shrinkage_") and hasattr(model, "singular_values_")

@@ -2,11 +2,11 @@
 
 A search compares a transformed query with transformed items by their cosine, their inner product or
 their distance. Most measures of the literature differ from each other only in how they transform
-the rows. A row of the table names one of two functions. The function ``transform`` transforms the
-rows. The function ``centre_and_scale`` computes a centre and a scale from the items; the centre is
-subtracted from each row, and the difference is multiplied by the scale. Measures that have
-parameters, that treat queries and items differently or that are not inner products are classes in
-the other files of this package.
+the rows. Each row of the table names one function, either ``transform`` or ``centre_and_scale``.
+The function ``transform`` transforms the rows. The function ``centre_and_scale`` computes a centre
+and a scale from the items; the centre is subtracted from each row, and the difference is multiplied
+by the scale. Measures that have parameters, that treat queries and items differently or that are
+not inner products are classes in the other files of this package.
 """
 
 from collections.abc import Callable

@@ -52,7 +52,7 @@ Shapes = Mapping[str, tuple[tuple[int, ...], npt.DTypeLike]]
 
 
 def rows_per_block(work_per_row: int, minimum: int) -> int:
-    """Return the number of rows that a run processes between two writes, at least minimum.
+    """Return the number of rows that a run processes between two writes, at least `minimum`.
 
     `work_per_row` is the number of multiplications per row.
     """
@@ -78,8 +78,8 @@ class Checkpoint:
     Only one thread of one process writes a directory at a time. A second writer of the same
     directory issues a warning that names the first writer, and waits until the first writer has
     ended. The second writer then finds the complete result, or resumes the run. A checkpoint is a
-    context manager. At the end of the with block, even after an error, the checkpoint releases its
-    lock, so that the next writer can continue.
+    context manager. At the end of the `with` block, even after an error, the checkpoint releases
+    its lock, so that the next writer can continue.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Checkpoint:
         self.close()
 
     def _lock_or_find_complete(self, request: Mapping[str, Any]) -> None:
-        """Lock the directory of an incomplete run, or set is_complete if the run is complete.
+        """Lock the directory of an incomplete run, or set ``is_complete`` if the run is complete.
 
         If another writer holds the lock, this call waits until the lock is free.
         """

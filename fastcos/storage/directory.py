@@ -192,13 +192,13 @@ def field(fields: Mapping[str, Any], name: str, kind: type[Value]) -> Value:
 
 
 def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
-    """Return the fields and arrays that save_arrays wrote; arrays are read-only memory maps.
+    """Return the fields and arrays that ``save_arrays`` wrote; arrays are read-only memory maps.
 
-    If verify is True, every file is read and compared with its checksum. If verify is False, only
-    the header is read, and only the sizes of the array files are checked. FileNotFoundError is
-    raised if the directory path does not exist. FastcosFormatError is raised if a file is missing
-    or truncated or fails a check, or if the object at path has the wrong kind or the wrong format
-    version.
+    If ``verify`` is True, every file is read and compared with its checksum. If ``verify`` is
+    False, only the header is read, and only the sizes of the array files are checked.
+    FileNotFoundError is raised if the directory `path` does not exist. FastcosFormatError is raised
+    if a file is missing or truncated or fails a check, or if the object at `path` has the wrong
+    kind or the wrong format version.
     """
     directory = validation.as_path("path", path)
     if not directory.exists():
@@ -222,7 +222,7 @@ def load_arrays(path: PathLike, kind: str, *, verify: bool = True) -> Stored:
 
 
 def check_replaceable(name: str, path: Path, mark: str) -> None:
-    """Raise an error if path exists, unless it is an empty directory or contains a file `mark`.
+    """Raise an error if `path` exists, unless it is an empty directory or contains a file `mark`.
 
     A directory counts as empty if it contains only the lock file of a writer. `name` is the name of
     the argument in the error message.
@@ -242,7 +242,7 @@ def check_new_directory(name: str, path: Path) -> None:
 
 
 def _is_empty(path: Path) -> bool:
-    """Return whether path is a directory that is empty or holds only the lock file of a writer."""
+    """Return whether `path` is a directory that is empty apart from the lock file of a writer."""
     return path.is_dir() and all(file.name == LOCK_FILE for file in path.iterdir())
 
 

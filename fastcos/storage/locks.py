@@ -83,10 +83,10 @@ def lock_directory(
     moved_to: Path | None = None,
     on_wait: Callable[[str], None] | None = None,
 ) -> Iterator[bool]:
-    """Hold the lock of a directory during the with block; yield whether it could be locked.
+    """Hold the lock of a directory during the `with` block; yield whether it could be locked.
 
     `wait` says whether to wait if another process or thread holds the lock; with wait=False,
-    LockedError is raised instead. `moved_to` is the path to which the with block may move the
+    LockedError is raised instead. `moved_to` is the path to which the `with` block may move the
     directory. Before this call waits, it calls `on_wait` once with a text that names the process or
     thread that holds the lock. FileNotFoundError is raised if the directory does not exist.
     """
@@ -126,9 +126,9 @@ def brief_lock(directory: Path) -> Iterator[None]:
     """For a few milliseconds, exclude other writers of a directory that cannot be locked.
 
     The lock is a file that this function creates and removes. A process that is killed within the
-    with block leaves the file behind, so other processes ignore and remove a file that is older
-    than 30 s. If the with block took 30 s, other processes would remove the file, so the with block
-    must be much faster.
+    ``with`` block leaves the file behind, so other processes ignore and remove a file that is older
+    than 30 s. If the ``with`` block took 30 s, other processes would remove the file, so the
+    ``with`` block must be much faster.
     """
     path = directory / BRIEF_LOCK_FILE
     while True:
@@ -217,7 +217,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _warn(directory: Path, reason: object) -> None:
-    """Warn that a directory cannot be locked, unless there was a warning with the same reason."""
+    """Warn that a directory cannot be locked, but only once for each reason."""
     if str(reason) not in warned:
         warned.add(str(reason))
         text = (
