@@ -377,8 +377,8 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     Cholesky's elimination in the Gram matrix of the vectors computes the distance of each vector
     from the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
     orthogonal except for rounding errors, so the distance of each vector from the span of the
-    earlier vectors is about 1. If a distance is at least _INDEPENDENT, the residual is not divided
-    by it, so that the residuals of a solver stay unchanged.
+    earlier vectors is about 1. If a distance is at least ``_INDEPENDENT``, the residual is not
+    divided by it, so that the residuals of a solver stay unchanged.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors

@@ -35,10 +35,10 @@ _locks = [threading.RLock() for _ in range(64)]
 def blas_lock() -> threading.RLock:
     """Return the lock that this thread must hold while it calls BLAS or LAPACK.
 
-    A fork of the process waits for the locks of BLAS. While a thread holds a lock of BLAS, it must
-    call only NumPy and SciPy, and no function that may compile a kernel. A fork first keeps all
-    threads from compiling, and then waits for the locks of BLAS. Therefore a fork and a thread that
-    wants to compile while it holds a lock of BLAS would wait for each other.
+    A fork of the process waits until it holds the locks of BLAS. While a thread holds a lock of
+    BLAS, it must call only NumPy and SciPy, and no function that may compile a kernel. A fork first
+    keeps all threads from compiling, and then waits for the locks of BLAS. Therefore a fork and a
+    thread that wants to compile while it holds a lock of BLAS would wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -85,13 +85,13 @@ def one_blas_thread() -> Iterator[None]:
     OpenBLAS has one number of threads for the whole process. Even the OpenBLAS function
     ``openblas_set_num_threads_local``, which is meant for the calling thread, sets the number of
     threads of the whole process in builds without OpenMP. Another thread of the program may change
-    the number of BLAS threads during the with block, for example by
-    ``threadpoolctl.threadpool_limits``. If another thread changed this number, the end of the with
-    block would undo the change, or the other thread would later restore the limit of one thread.
-    Therefore BLAS is limited only if all other threads of the process are daemons; a worker of a
-    ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads do not prevent the limit,
-    because they seldom call BLAS. Examples are the threads of our pool, the threads that draw
-    progress bars, and the threads of a notebook's kernel.
+    the number of BLAS threads during the ``with`` block, for example by
+    ``threadpoolctl.threadpool_limits``. If another thread changed this number, the end of the
+    ``with`` block would undo the change, or the other thread would later restore the limit of one
+    thread. Therefore BLAS is limited only if all other threads of the process are daemons; a worker
+    of a ``ThreadPoolExecutor``, for example, is not a daemon. Daemon threads do not prevent the
+    limit, because they seldom call BLAS. Examples are the threads of our pool, the threads that
+    draw progress bars, and the threads of a notebook's kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

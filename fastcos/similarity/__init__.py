@@ -10,13 +10,13 @@ rows. A measure defines how rows are encoded, and how a raw score becomes the sc
 ``get_measure("cosine")`` returns a measure by name. Every ``measure=`` argument takes a name or an
 object with the members of ``Measure``. A search fits the measure to the items; other data that a
 measure needs (a metric, popularities, the users of a model) are parameters of the measure. ``fit``
-returns a fitted copy and leaves the measure unchanged. An ``UpperBounded`` measure does not
-use the raw score of two encoded rows as their score; it computes an upper bound of the score from
-the raw score. A search
-by an ``UpperBounded`` measure selects candidates by their raw scores, and the method ``rescore`` of
-the measure ranks the candidates by their exact scores. ``measure.capabilities`` states which
-operations of searches and indexes are possible with a measure. The measures without parameters are
-rows of a table in the module ``table``; every other measure is a class.
+returns a fitted copy and leaves the measure unchanged. The score of an ``UpperBounded`` measure
+cannot be computed from the raw score of two encoded rows; the raw score only determines an upper
+bound on the score. A search by an ``UpperBounded`` measure selects candidates by their raw scores,
+and the method ``rescore`` of the measure ranks the candidates by their exact scores.
+``measure.capabilities`` states which operations of searches and indexes are possible with a
+measure. The measures without parameters are rows of a table in the module ``table``; every other
+measure is a class.
 
 You can define your own measure as a small class. The following measure compares only the signs of
 the entries of two rows:

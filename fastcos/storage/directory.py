@@ -111,8 +111,8 @@ def save_arrays(
     checksum of the content that the caller has read. If the content has changed since the caller
     read it, OccupiedError is raised, so that no caller overwrites changes that it has not seen.
     While this writer holds the lock, it calls `check_replaced` with the fields in the directory;
-    the function raises an error if the fields must not be replaced. If check_replaced is passed,
-    the directory must hold an object of the type `kind`, or must not exist.
+    the function raises an error if the fields must not be replaced. If ``check_replaced`` is
+    passed, the directory must hold an object of the type `kind`, or must not exist.
     """
     target = validation.as_path("path", path)
     while True:
