@@ -213,7 +213,7 @@ def working_memory() -> float:
 
 
 def _sklearn_working_memory() -> float:
-    """Return the setting working_memory of scikit-learn, in MiB.
+    """Return the setting ``working_memory`` of scikit-learn, in MiB.
 
     scikit-learn is not imported for this purpose, because its import takes 0.5 s.
     """

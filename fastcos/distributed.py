@@ -250,7 +250,7 @@ def compare(
 def _on_workers(
     client: Client, folder: Path, evaluator: Any, cells: Sequence[Any]
 ) -> Iterator[Any]:
-    """Yield the result of every cell in order; workers read the evaluator from a file in folder."""
+    """Yield the result of every cell in order; workers read the evaluator from ``folder``."""
     file = folder / uuid.uuid4().hex
     joblib.dump(evaluator, file)
     futures = [client.submit(_evaluate, str(file), cell, pure=False) for cell in cells]
@@ -484,7 +484,7 @@ def _identity(value: Any) -> Any:
 
 
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
-    """Return the product of a shard with factor; this function runs on a worker.
+    """Return the product of a shard with ``factor``; this function runs on a worker.
 
     ``product`` is the name of a method of SparseOperator. For "rmatmul", ``factor`` has a row for
     each row of the whole matrix, and ``first`` is the number of the shard's first row in the whole

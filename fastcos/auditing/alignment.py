@@ -49,8 +49,8 @@ class Alignment(Record):
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. The number w of columns is the larger one
-        of the numbers of columns of the two versions.
+        The new items in the coordinates of ``old_items``. The number w of columns is that of the
+        version with more columns.
     users : ndarray (n, w), float64, or None
         The new users in the coordinates of ``old_users``; None if no users were passed. The
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
@@ -60,9 +60,10 @@ class Alignment(Record):
         ``old_vectors_valid`` is false, ``old_items`` and ``old_users`` are the balanced factors of
         the old model.
     map, user_map : ndarray (d, w), float64, or None
-        The maps from the coordinates of the new model to the old coordinates: ``items`` equals the
-        input items @ map, and ``users`` equals the input users @ user_map. To map rows that the new
-        model computes later, multiply item rows by ``map`` and user rows by ``user_map``.
+        The maps from the coordinates of the new model to the old coordinates: ``items`` equals
+        ``new_items @ map``, and ``users`` equals ``new_users @ user_map``, where ``new_items`` and
+        ``new_users`` are the inputs. To map rows that the new model computes later, multiply item
+        rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain comparable with the aligned vectors. If the
         old factors were not balanced, the stored vectors are no longer valid. Replace the stored
@@ -81,11 +82,11 @@ class Alignment(Record):
     self_cosines : ndarray (m,), float64
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
-        The share of shared items that match themselves: after the alignment, and before the
-        alignment. An item matches itself if, among all new vectors, its own has the largest cosine
-        with its old vector. An identical new vector of another item also counts as a match. The
-        self-match rates are computed from at most 2,000 shared items. ``self_match_rate_before`` is
-        None if the two versions have different numbers of columns.
+        Fraction of the shared items that match themselves, after and before the alignment. An item
+        matches itself if, among all new vectors, its own has the largest cosine with its old
+        vector. An identical new vector of another item also counts as a match. The self-match rates
+        are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
+        versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An
         item is listed if Fisher's z of the cosine between its old and its new vector is more than
@@ -400,7 +401,7 @@ def _fit_rotation(new: Floats, old: Floats) -> Floats:
 
 
 def _fit_map(source: Rows, image: Floats) -> Floats:
-    """Return the matrix M with source @ M = image.
+    """Return the matrix M that satisfies ``source @ M = image``.
 
     ``image`` must be a linear image of ``source``.
     """

@@ -114,7 +114,8 @@ def certified_neighbors(
     Raises
     ------
     ValueError
-        items contains NaN or infinity; or k, condition, family or rows is out of range.
+        ``items`` contains NaN or infinity; or ``k``, ``condition``, ``family`` or ``rows`` is out
+        of range.
 
     Notes
     -----
@@ -122,10 +123,10 @@ def certified_neighbors(
     most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
     of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
     items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function asks, for
-    each other item m, whether neighbour j stays nearer to item i than m is. For each ratio of the
-    norms of j and m, a linear programme answers this question. The function solves the linear
-    programmes for the 4,096 items m that are nearest to item i. For all other items m, the function
-    uses the bound 2 ln κ.
+    each other item m, whether neighbour j stays nearer to item i than m is. For a fixed ratio of
+    the norms of j and m, a linear programme answers whether j stays nearer. The function solves
+    these linear programmes for the 4,096 items m that are nearest to item i. For items m that are
+    farther from item i, the function uses the bound 2 ln κ.
 
     Examples
     --------
@@ -197,9 +198,9 @@ def rescaling_radii(
     Each radius is one of the ascending ``levels``, or a number that is computed only from Fisher's
     z of the cosines. Each edge is first examined with a list of the ``first_list`` nearest
     competing items, which suffices for most edges. The edges that the first list does not decide
-    are examined again with longer lists, of up to ``longest_list`` items. For the items outside the
-    list, the code uses a general bound: a map with the condition number κ changes Fisher's z by at
-    most ln κ.
+    are examined again with longer lists, of up to ``longest_list`` items. For items that are not in
+    the list of an edge, the code uses a general bound: a map with the condition number κ changes
+    Fisher's z by at most ln κ.
 
     The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
     longest lists take 128 MiB.

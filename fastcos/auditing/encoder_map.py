@@ -234,7 +234,7 @@ def _as_positions(rows: Any, length: int, n_corpus: int) -> Integers:
 
 
 def _fit(kind: str, source: Floats, target: Floats) -> Floats:
-    """Return the orthogonal matrix, or the matrix of a ridge regression, from source to target."""
+    """Fit an orthogonal matrix, or the matrix of a ridge regression, from `source` to `target`."""
     with parallel.blas_lock():
         products = source.T @ target
         if kind == "orthogonal":

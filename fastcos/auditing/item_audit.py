@@ -119,11 +119,12 @@ def audit(
         The verdict is about rescalings D whose largest entry is at most ``condition`` times the
         smallest entry. The condition number of D is its largest entry divided by its smallest. The
         default of 1.2 is typical of two converged trainings of one model that differ only in their
-        random seed. Two short trainings, or trainings with different initial factors or optimisers,
-        differ by condition numbers of 2 to 30 (``docs/explanation/scale_of_dimensions.md``). In the
-        simulation of the paper, the two special cases of section 2.2 of the paper differ by a
-        condition number of 5. Each of the two special cases of section 2.2 differs from the factors
-        without a rescaling by a condition number of 2.2.
+        random seed. The rescaling between two short trainings, or between trainings with different
+        initial factors or optimisers, has a condition number of 2 to 30
+        (``docs/explanation/scale_of_dimensions.md``). In the simulation of the paper, the rescaling
+        between the two special cases of section 2.2 of the paper has a condition number of 5. The
+        rescaling between the original factors and either special case has a condition number of
+        2.2.
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
@@ -149,8 +150,8 @@ def audit(
     n_threads, working_memory
         As in :func:`fastcos.top_k`.
     progress : callable, optional
-        Function that is called as progress(done, total), with two numbers of items, while the
-        nearest neighbours are searched.
+        Function that is called as progress(done, total) while the nearest neighbours are searched.
+        Both arguments count items.
     random_state : int or Generator
         Seed of the samples.
 
@@ -164,8 +165,9 @@ def audit(
     ------
     ValueError
         An array contains NaN or infinity; users and items have different widths; labels, counts or
-        noise have another length than the items or users to which they belong; k, condition,
-        trained_on or random_state is out of range; or fewer than k + 1 rows are not zero.
+        noise do not have the same length as the items or users to which they belong; ``k``,
+        ``condition``, ``trained_on`` or ``random_state`` is out of range; or fewer than k + 1 rows
+        are not zero.
 
     Notes
     -----

@@ -1,10 +1,11 @@
 """Model diff: how much of the change between two versions of a model is only a change of basis.
 
-A model that is trained again may make the same predictions in other coordinates. The cosines and
-the neighbours of the items may differ although the predictions of the model have not changed.
-Before ``diff_models`` compares the neighbours of the old and the new items, it maps the old items
-to the coordinates of the new items, once by the best rescaling and once by the best linear map. If
-neighbours still differ after the mapping, the difference is a real change of the model.
+If a model is trained again, it may make the same predictions with embeddings that are expressed in
+different coordinates. The cosines and the neighbours of the items may differ although the
+predictions of the model have not changed. Before ``diff_models`` compares the neighbours of the old
+and the new items, it maps the old items to the coordinates of the new items, once by the best
+rescaling and once by the best linear map. If neighbours still differ after the mapping, the
+difference is a real change of the model.
 """
 
 from dataclasses import dataclass
@@ -263,10 +264,10 @@ def diff_models(
 def _fit_linear_map(
     source: validation.Rows, target: validation.Rows
 ) -> tuple[Floats, float, float]:
-    """Fit a linear map from source to target by least squares.
+    """Fit a linear map from ``source`` to ``target`` by least squares.
 
-    Return the image of source under the map, the condition number of the map, and the R² of the
-    map: the share of the sum of squares of target that the map explains.
+    Return the image of ``source`` under the map, the condition number of the map, and the R² of the
+    map. R² is the share of the sum of squares of ``target`` that the map explains.
     """
     # The triangular factor of (source, target) determines the least squares solution.
     R = triangle(np.concatenate([source, target], axis=1, dtype=np.float64))

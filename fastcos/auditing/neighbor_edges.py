@@ -59,7 +59,7 @@ def as_edges(
     items: Any, k: Any, condition: Any, rows: Any = None,
     working_memory: float | None = None, n_threads: int | None = None,
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
-    """Return the validated items, k and condition for a function that uses edges.
+    """Return the validated ``items``, ``k`` and ``condition`` for a function that uses edges.
 
     The items are returned as an ItemRows, whose subset is ``rows`` or, by default, all rows.
     """
@@ -106,7 +106,7 @@ def parts(sample: ItemRows, lists: Integers) -> Iterator[tuple[slice, ItemRows, 
 
 
 def gather_items(sample: ItemRows, lists: Integers) -> tuple[ItemRows, Integers]:
-    """Copy the items of the sampled rows and of the lists to memory; return the copy and the lists.
+    """Copy the sampled items and the listed items to memory; return the copy and the lists.
 
     The entries of the returned lists are row numbers within the copied items.
     """

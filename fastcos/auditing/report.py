@@ -350,8 +350,8 @@ class Audit(Record):
     def _contradiction(self) -> str:
         """Return the explanation of Gram matrices that differ despite weight decay.
 
-        After converged training with weight decay on users and items, their Gram matrices are
-        equal.
+        After converged training with weight decay on users and items, the Gram matrices of users
+        and items are equal.
         """
         condition = self.condition_to_balance
         distance = (

@@ -140,10 +140,10 @@ def invariant_baselines(
 ) -> Iterator[Variant]:
     """Yield the variants whose cosines do not depend on the parametrisation of the model.
 
-    Whitening needs only the moments of the items; the query metric needs the users. If is_ranking
-    is true, the mean of the items is subtracted before the query metric is applied. After the mean
-    has been subtracted, adding the same vector to all items does not change the cosines of the
-    query metric (Theorem 10 of docs/explanation/theorems.md).
+    Whitening needs only the moments of the items; the query metric needs the users. If
+    ``is_ranking`` is true, the mean of the items is subtracted before the query metric is applied.
+    After the mean has been subtracted, adding the same vector to all items does not change the
+    cosines of the query metric (Theorem 10 of docs/explanation/theorems.md).
     """
     if users is not None:
         metric = metric_factor(users)

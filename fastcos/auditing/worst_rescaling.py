@@ -142,7 +142,7 @@ def worst_rescaling(
     weight has either its smallest or its largest allowed value. The search flips one weight at a
     time to its other value, and undoes the flip if fewer neighbours are removed than before the
     flip. If no single flip removes more neighbours, the search returns to the best D so far, flips
-    three random weights, and continues. A starting point has one of two values for each weight. The
+    three random weights, and continues. In a starting point, each weight has one of two values. The
     first starting points follow from the gradient of a smoothed number of removed neighbours; the
     remaining starting points are random. For a linear map G, the search runs in the basis of the
     eigenvectors of the gradient with respect to the metric GG'.

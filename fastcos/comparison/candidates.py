@@ -316,7 +316,7 @@ def representative(candidate: Candidate) -> Candidate:
 
 
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
-    """Return the candidates under every rescaling that may change their scores.
+    """Return each candidate under every rescaling that may change its scores.
 
     If a rescaling does not change the scores of a measure, the measure is evaluated only under the
     first rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq.

@@ -183,7 +183,7 @@ def compare(
     Raises
     ------
     ValueError
-        An argument does not satisfy its rule.
+        An argument is invalid.
 
     Notes
     -----

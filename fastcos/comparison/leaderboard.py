@@ -94,7 +94,7 @@ class Leaderboard(Record):
     recommended : Candidate or None
         The recommended candidate; None if ``beats_chance`` is false.
     gain : BootstrapInterval or None
-        Cross-fitted gain over the baseline of the best candidate that is not the baseline; None if
+        Cross-fitted gain over the baseline, for the best candidate other than the baseline; None if
         the baseline is the only candidate. To compute the gain, each half of the units chooses a
         candidate, and the other half measures the gain of this candidate.
     conclusion : str
@@ -134,7 +134,7 @@ class Leaderboard(Record):
     examples: dict[Candidate, Example] = field(default_factory=dict, repr=False)
 
     def best_per_measure(self) -> list[LeaderboardRow]:
-        """Return the row with the highest score of every measure, by descending score."""
+        """Return the best row of every measure, in descending order of the score."""
         best: dict[str, LeaderboardRow] = {}
         for row in self.rows:
             best.setdefault(row.candidate.measure, row)

@@ -22,7 +22,7 @@ def recommend(
 ) -> Neighbors:
     """Return k recommended items for each user, by user-item scores or by votes of neighbours.
 
-    - `embeddings`: the embeddings of all items, and the embeddings of the users in all rows of X.
+    - `embeddings`: the embeddings of all items, and one user embedding for each row of X.
     - `users` (m,): ascending row numbers of the users who receive recommendations.
     - `X` (n, p): the interactions, which say which items a user has seen.
 

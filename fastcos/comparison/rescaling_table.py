@@ -91,7 +91,7 @@ class RescalingEvaluator:
     def evaluate(self, job: tuple[ModelVariant, bool]) -> tuple[RescalingScores, Lists]:
         """Return the scores and the neighbour lists of the item embeddings under a rescaling.
 
-        `job` is a pair of a variant and a flag. The flag says whether to cluster the items in order
+        `job` is a pair of a variant and a boolean, which says whether to cluster the items in order
         to compute AMI and ARI.
         """
         variant, cluster = job

@@ -172,7 +172,7 @@ class Comparison(Record):
     label_names: list[str] = field(default_factory=list, repr=False)
 
     def item_embeddings(self, row: RescalingScores) -> Items:
-        """Return the item embeddings (p, k) whose cosines have the scores in ``row``."""
+        """Return the item embeddings (p, k) to which the scores in ``row`` belong."""
         return self.models[row.objective].item_embeddings(row.rescaling)
 
     def auc_range(self, *, grid: bool = False) -> float | None:

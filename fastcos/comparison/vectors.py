@@ -47,11 +47,11 @@ def compare_vectors(
 
     With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
     pairs, the task is to agree with people's ratings of pairs. The score is Spearman's correlation
-    between the values of a measure and the ratings. No measure is recommended unless Spearman's
-    correlation is significantly above 0. With held_out, the task is to predict interactions that
-    the model has not seen, as in :func:`fastcos.compare` without labels. No measure is recommended
-    unless the best measure scores higher than a recommendation of the most popular items. With
-    held_out, you can judge a model, such as ALS or BPR in the library implicit, by its
+    between the values of a measure and the ratings. A measure is recommended only if Spearman's
+    correlation of the best measure is significantly above 0. With held_out, the task is to predict
+    interactions that the model has not seen, as in :func:`fastcos.compare` without labels. A
+    measure is recommended only if the best measure scores higher than recommending the most popular
+    items. With held_out, you can judge a model, such as ALS or BPR in the library implicit, by its
     recommendations and by its similar items. Recommendations are ranked by the scores of users and
     items. The lead of the best measure over the cosine is cross-fitted, as in
     :func:`fastcos.compare`.
@@ -71,7 +71,8 @@ def compare_vectors(
         :func:`fastcos.io.read_factors` return; they contain the items, the users and the biases of
         a model.
     labels : sequence (p,) of int or str, optional
-        One label per row; None leaves a row out. Pass exactly one of labels, pairs and held_out.
+        One label per row; None leaves a row out. Pass exactly one of ``labels``, ``pairs`` and
+        ``held_out``.
     pairs : (pairs, ratings), optional
         The array ``pairs`` (m, 2) contains the row numbers of m pairs. The array ``ratings`` (m,)
         contains one rating per pair; more similar pairs have larger ratings.
@@ -106,7 +107,7 @@ def compare_vectors(
     Raises
     ------
     ValueError
-        An argument does not satisfy its rule.
+        An argument is invalid.
 
     Examples
     --------
@@ -226,7 +227,7 @@ def _held_out_question(
 def _label_question(
     labels: Any, rows: Any, task_random: np.random.Generator, example_random: np.random.Generator
 ) -> _Question:
-    """Return the task to find items with the same label; the example items are drawn at random."""
+    """Return the task of finding items with the same label; examples are drawn at random."""
     codes = validation.as_partial_labels("labels", labels, len(rows))
     is_present = np.concatenate([block.any(axis=1) for _, block in blocks_of(rows)])
     task = LabelTask(codes, is_present, task_random, names=label_names(labels))

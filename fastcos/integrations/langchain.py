@@ -38,7 +38,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
     Parameters
     ----------
     embedding : Embeddings
-        The model of LangChain that turns texts into vectors.
+        The LangChain embedding model, which turns texts into vectors.
     measure : str or Measure
         The similarity, as in :func:`fastcos.top_k`. The measure must have the capability
         ``append``.
@@ -189,7 +189,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         return document_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Remove the documents with these ids (unknown ids are ignored), or all if ids is None."""
+        """Remove the documents with these ids, or all if ids is None; unknown ids are ignored."""
         with parallel.writer_lock():
             requested = self._documents if ids is None else ids
             known_ids = [name for name in dict.fromkeys(requested) if name in self._documents]
@@ -309,7 +309,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[Document]:
-        """Return k of the fetch_k documents nearest to a vector, by maximal marginal relevance."""
+        """Return k documents near a vector, chosen by maximal marginal relevance."""
         pairs = self.max_marginal_relevance_search_with_score_by_vector(
             embedding, k=k, fetch_k=fetch_k, lambda_mult=lambda_mult, **kwargs
         )
@@ -324,7 +324,7 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         lambda_mult: float = 0.5,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        """Return k of the fetch_k nearest documents and scores, by maximal marginal relevance."""
+        """Return k near documents with scores, chosen by maximal marginal relevance."""
         pairs = self.similarity_search_with_score_by_vector(embedding, fetch_k, **kwargs)
         if self.index is None or not pairs:
             return []
@@ -407,9 +407,9 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         """Return the store that ``save_local`` wrote; its vectors are memory-mapped.
 
         Documents that another model embedded are refused. If ``model`` is not None, the store must
-        have been saved with this name of a model. If ``model`` is None, the attribute
-        ``model_name`` or ``model`` of the embeddings is compared with the name that was saved with
-        the store, provided that both exist.
+        have been saved with this model name. If ``model`` is None, the attribute ``model_name`` or
+        ``model`` of the embeddings is compared with the name that was saved with the store,
+        provided that both exist.
 
         ``allow_dangerous_deserialization`` has no effect, because the files cannot run code. The
         argument is accepted for calls that were written for the FAISS store of LangChain.

@@ -38,7 +38,7 @@ class MetadataIndex:
         self._values: dict[int, dict[str, Any]] = {}
 
     def put(self, positions: Iterable[int], metadatas: Iterable[Mapping[str, Any]]) -> None:
-        """Store the metadata of the documents at positions, and drop their previous metadata."""
+        """Replace the metadata of the documents at ``positions``."""
         for position, metadata in zip(positions, metadatas, strict=True):
             self.drop([position])
             self._values[position] = dict(metadata)
@@ -50,7 +50,7 @@ class MetadataIndex:
                     self._unhashable.setdefault(key, {})[position] = value
 
     def drop(self, positions: Iterable[int]) -> None:
-        """Remove the documents at positions; positions without a document are ignored."""
+        """Remove the documents at ``positions``; positions without a document are ignored."""
         for position in positions:
             for key, value in self._values.pop(position, {}).items():
                 if not _has_hash(value):

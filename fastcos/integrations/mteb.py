@@ -61,7 +61,7 @@ class FastcosSearchIndex:
         top_ranked: dict[str, list[str]] | None = None,
         query_idx_to_id: dict[int, str] | None = None,
     ) -> tuple[list[list[float]], list[list[int]]]:
-        """Return the scores and numbers of the best documents of each query, in descending order.
+        """Return the scores and positions of the best documents of each query, best first.
 
         `similarity_fn` is not called, because the measure computes the scores. If top_ranked is not
         None, it contains a list of document ids for each query id. Only the documents in the list

@@ -59,7 +59,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
         self._index = SimilarityIndex(_MEASURES[self.arguments.metric]).fit(self._vectors)
 
     def query(self, vectors: npt.NDArray[Any], k: int) -> QueryResult:
-        """Return the numbers and distances of the k nearest vectors of each row.
+        """Return the row numbers and distances of the k vectors nearest to each query.
 
         The vectors are in the order of ascending distance.
         """

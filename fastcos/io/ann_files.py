@@ -31,7 +31,7 @@ _HEADER_BYTES = 8
 
 
 def read_vectors(name: str, path: PathLike, dataset: str) -> Any:
-    """Return the vectors (n, d) of a file as a memory map; HDF5 files hold them under `dataset`."""
+    """Return the vectors (n, d) of a file (HDF5: of the data set `dataset`) as a memory map."""
     file = as_path(name, path)
     as_choice(f"the suffix of {name}", file.suffix, VECTOR_SUFFIXES)
     return _read(file, np.dtype("<f4"), dataset)

@@ -120,7 +120,7 @@ class Column:
 
     @property
     def kind(self) -> str:
-        """The kind of the column: lists, numbers, texts, odd numbers, blanks, other or mixed."""
+        """One of "lists", "numbers", "texts", "odd numbers", "blanks", "other", "mixed"."""
         filled_categories = self._rows.keys() - {"blank", "blank word", "infinity", "empty list"}
         if not filled_categories.isdisjoint(("list", "list with blanks")):
             return "lists"
@@ -254,7 +254,7 @@ def _all_numbers(cells: Sequence[Any]) -> Floats | None:
 
 
 def _all_lists(cells: Sequence[Any]) -> Floats | None:
-    """Return the cells as rows (n, d) if all are lists of equally many numbers, or None."""
+    """Return the cells as rows (n, d) if all are number lists of the same length, else None."""
     if set(map(type, cells)) != {list} or len(widths := set(map(len, cells))) > 1 or 0 in widths:
         return None
     if not set(map(type, chain.from_iterable(cells))) <= {int, float, bool}:

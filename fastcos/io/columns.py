@@ -375,7 +375,7 @@ class Numbers(dict[str, float]):
         return np.fromiter(map(self.__getitem__, cells), np.float64, len(cells))
 
     def finish(self, path: PathLike, name: str, values: Floats, lines: Integers) -> Floats:
-        """Convert booleans in the results of read to 1 and 0.
+        """Convert booleans in the results of ``read`` to 1 and 0.
 
         Cells that are not finite numbers raise FastcosFormatError.
         """

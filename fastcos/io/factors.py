@@ -143,13 +143,14 @@ def read_factors(
     """Read item embeddings and optional user embeddings, without the biases of a model.
 
     The function reads all formats of read_vectors, and recognises the following named arrays:
-    item_factors and user_factors, as implicit saves them; items and users, or item_embeddings and
-    user_embeddings, with or without item_biases and user_biases; the arrays of Surprise and Cornac
-    under the names of their attributes; and components_ (d, p) of scikit-learn, which is
-    transposed. The models BPR and logistic factorisation of implicit append columns of biases and
-    of ones to items and users. If the file contains both items and users, the function recognises
-    the columns of ones, and removes these columns and the columns of biases. If the file contains
-    no users, the items are returned with all of their columns.
+    ``item_factors`` and ``user_factors``, as implicit saves them; ``items`` and ``users``, or
+    ``item_embeddings`` and ``user_embeddings``, with or without ``item_biases`` and
+    ``user_biases``; the arrays of Surprise and Cornac under the names of their attributes; and
+    ``components_`` (d, p) of scikit-learn, which is transposed. The models BPR and logistic
+    factorisation of implicit append columns of biases and of ones to items and users. If the file
+    contains both items and users, the function recognises the columns of ones, and removes these
+    columns and the columns of biases. If the file contains no users, the items are returned with
+    all of their columns.
 
     The returned rows are meant for similarities between items. For recommendations, use
     ``scoring_embeddings()`` of the result, which includes the biases. If the model has biases, the
@@ -164,7 +165,7 @@ def read_factors(
     ids : str or path-like, optional
         Ids of the items, if path does not contain them, in a file that :func:`read_ids` can read.
     vector_column, id_column : str, optional
-        Columns of the items, as in read_vectors. If vector_column is passed, no model is
+        Columns of the items, as in read_vectors. If ``vector_column`` is passed, no model is
         recognised, and no column is removed.
 
     Raises
@@ -254,10 +255,10 @@ def for_similarity(
     item_biases: Any = None,
     user_biases: Any = None,
 ) -> Factors:
-    """Return the factors of a model without its biases; scoring_embeddings will include them.
+    """Return the factors of a model without its biases, which ``scoring_embeddings`` will add.
 
-    The biases are item_biases (p,) and user_biases (n,) or, if both are None, the columns that
-    strip_biases finds.
+    The biases are ``item_biases`` (p,) and ``user_biases`` (n,) or, if both are None, the columns
+    that ``strip_biases`` finds.
     """
     plain_items, plain_users, bias_notes = strip_biases(items, users)
     with_biases: Any = (users, items)
@@ -280,11 +281,11 @@ def for_similarity(
 def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tuple[str, ...]]:
     """Return items and users without columns of biases and of ones, and a note on these columns.
 
-    The logistic factorisation of implicit appends the columns (bias, 1) to items and the columns
-    (1, bias) to users. The model BPR of implicit appends the column (bias) to items and the column
-    (1) to users. If a row of items or of users is zero, its entry in the column of ones is 0. If
-    there are no users, items are returned with all columns, because a column of ones in the items
-    alone may be data.
+    The logistic factorisation of implicit appends a column of biases and a column of ones to the
+    items, and the same two columns in the opposite order to the users. The BPR model of implicit
+    appends a column of biases to the items and a column of ones to the users. If a row of items or
+    of users is zero, its entry in the column of ones is 0. If there are no users, items are
+    returned with all columns, because a column of ones in the items alone may be data.
     """
     d = items.shape[1]
     if users is None:

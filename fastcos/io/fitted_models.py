@@ -146,12 +146,12 @@ def _sides(
 
 
 def _rows(name: str, factors: Any) -> Rows:
-    """Convert factors to rows; implicit's matrices on a GPU have a method to_numpy."""
+    """Convert factors to rows; implicit's matrices on a GPU have a method ``to_numpy``."""
     return as_rows(name, factors.to_numpy() if hasattr(factors, "to_numpy") else factors)
 
 
 def _hint(model: Any) -> str:
-    """Return a hint that lists the arrays or embeddings of a model, or that says to fit it."""
+    """Return a hint: the arrays or embeddings of a model, or the advice to fit the model."""
     arrays = {
         key: value.shape
         for key, value in getattr(model, "__dict__", {}).items()

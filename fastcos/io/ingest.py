@@ -69,11 +69,12 @@ def ingest_interactions(
     duplicates : {"sum", "last", "max"}
         How to combine several rows with the same user and item.
     entries_per_shard : int
-        Number of rows of the table after which a shard is full. A shard contains all rows of each
-        of its users, so it may have more rows than ``entries_per_shard``.
+        Approximate number of table rows per shard. A shard contains all rows of each of its users,
+        so it may have more rows than ``entries_per_shard``.
     progress : callable, optional
-        Called as progress(done, total). While a text file is read, done and total count bytes of
-        the file. While the shards are written, done and total start from 0 again, and count rows.
+        Called as progress(done, total). While a text file is read, ``done`` and ``total`` count
+        bytes of the file. While the shards are written, ``done`` starts from 0 again, and both
+        numbers count rows.
 
     Returns
     -------

@@ -226,8 +226,7 @@ def read_texts(path: PathLike, column: str) -> Texts:
 def _item_names(ids: Texts, positions: Integers, column: TextColumn, rows: Integers) -> list[str]:
     """Return the name of each item, or the id of an item without a name.
 
-    For every i, row rows[i] of the column contains a name of the item with the position
-    positions[i].
+    Row ``rows[i]`` of the column contains a name of the item at position ``positions[i]``.
     """
     names: list[str] = ids.tolist()
     codes = column.codes[rows]
@@ -264,8 +263,8 @@ def read_popularity(
 
     ``column`` and ``item`` are the columns of numbers and of ids; by default, the columns are
     recognised by their names. ``path`` and ``item_ids`` are the same arguments as in
-    :func:`read_labels`, and the same errors are raised. A negative number, or an item in two rows,
-    also raises FastcosFormatError.
+    :func:`read_labels`, and the same errors are raised. FastcosFormatError is also raised if a
+    number is negative, or if an item occurs in two rows.
     """
     path = as_path("path", path)
     positions = _Positions(item_ids)
@@ -294,7 +293,7 @@ class ItemPairs(NamedTuple):
     Attributes
     ----------
     pairs : ndarray (m, 2), int64
-        Positions of the items of each pair in the ids.
+        Positions of the two items of each pair in the list of ids.
     ratings : ndarray (m,), float64
         Rating of each pair.
     n_unknown : int

@@ -21,7 +21,7 @@ _SIDE_PER_ENTRY = 64
 
 
 def read_npz_matrix(path: Path) -> sp.csr_array:
-    """Read the matrix of a scipy.sparse.save_npz file, or of arrays indptr, indices, data, shape.
+    """Read a sparse matrix from an .npz file, such as a file of scipy.sparse.save_npz.
 
     The layouts csr, csc and coo of save_npz are supported.
     """
@@ -56,7 +56,7 @@ def read_npz_matrix(path: Path) -> sp.csr_array:
 
 
 def read_mtx_matrix(path: Path) -> sp.csr_array:
-    """Read a Matrix Market file, which may be compressed; the entries of a pattern become 1."""
+    """Read a Matrix Market file, which may be compressed; entries without a value become 1."""
     from scipy.io import mminfo, mmread  # deferred, because the import takes 0.1 s
 
     with open_bytes(path) as stream:

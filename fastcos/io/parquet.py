@@ -118,7 +118,7 @@ class ArrowTable:
         return [cell if is_filled else None for is_filled in column.is_valid().to_pylist()]
 
     def _rows(self, column: Any) -> Any:
-        """Return lists as rows (n, d) if all contain the same number of numbers, else None."""
+        """Return lists of numbers as rows (n, d) if all lists have the same length, else None."""
         if column.null_count or not self._is(column.type.value_type, "integer", "floating"):
             return None
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)

@@ -121,7 +121,7 @@ class _Transcoder(io.RawIOBase):
 def open_text(
     path: Path, member: str | None = None, progress: Progress | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a file of text, in the same way as open_bytes, as UTF-8 without a byte order mark.
+    """Open a text file, in the same way as ``open_bytes``, as UTF-8 without a byte order mark.
 
     Text with a byte order mark of UTF-16 or UTF-32, which spreadsheets write, is converted.
     """

@@ -68,8 +68,9 @@ class Table(Protocol):
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
         """Yield chunks of rows: the number of each row's line, and the cells of each column.
 
-        In files without lines, the rows are numbered from 1. If names is None, the cells of all
-        columns that have occurred so far are returned; the attribute ``names`` lists these columns.
+        In formats that are not text, the row numbers, which start from 1, replace the line numbers.
+        If ``names`` is None, the cells of all columns that have occurred so far are returned; the
+        attribute ``names`` lists these columns.
         """
 
 
@@ -337,8 +338,8 @@ def open_table(
 ) -> Iterator[Table]:
     """Open a table in the format of its suffix, and read its header.
 
-    While a text file is read, progress is called with the number of bytes read so far. If header is
-    None, the content decides whether the first line of delimited text is a header.
+    While a text file is read, ``progress`` is called with the number of bytes read so far. If
+    ``header`` is None, the content decides whether the first line of delimited text is a header.
     """
     if header is not None:
         header = as_flag("header", header)

@@ -257,7 +257,7 @@ def vectors_of_arrays(
 
 
 def _cells_of_array(values: Array) -> Cells:
-    """Return an array as the cells of a column, which are numbers, texts, bytes or days."""
+    """Return an array as the cells of a column."""
     if values.dtype.kind in "iufb":
         return values
     if values.dtype.kind in "US" or values.dtype == "datetime64[D]":
@@ -290,7 +290,7 @@ def _read_table(path: Path, vector_column: str | None, id_column: str | None) ->
 def _read_columns(
     table: Table, names: Collection[str] | None, id_column: str | None
 ) -> tuple[dict[str, Column], Integers]:
-    """Read the columns with the given names, or all columns if names is None.
+    """Read the columns with these names, or all columns if ``names`` is None.
 
     Return the columns and, for every cell, the number of its line in the file.
     """
@@ -366,11 +366,11 @@ def _vectors_of_columns(
 def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
     """Read ids: one id per row if a length is passed, and otherwise the distinct ids.
 
-    The ids are returned in the order of the file. The file may be .npy; .npz with an array ids; a
-    table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header and one column, or with one column
+    The ids are returned in the order of the file. The file may be .npy; .npz with an array ``ids``;
+    a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header and one column, or with one column
     that has a name such as id or item; or text with one id per line. Text may have blank lines at
     its end and, if no length is passed, also between ids. The function raises FastcosFormatError if
-    the file is damaged, an id is missing, or the number of distinct ids differs from length.
+    the file is damaged, an id is missing, or the number of distinct ids differs from ``length``.
     """
     path = as_path("path", path)
     if length is not None:

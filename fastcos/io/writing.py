@@ -18,7 +18,7 @@ _FORMULAS = ("=", "+", "-", "@", "\t")
 
 
 def write_json(path: PathLike, value: Any) -> None:
-    """Write value as indented JSON, atomically.
+    """Write ``value`` as indented JSON, atomically.
 
     The function raises OSError in the same cases as :func:`atomic_path`. Values that have no JSON
     form, such as NaN and infinity, raise TypeError or ValueError. Values without a JSON form can be
@@ -76,9 +76,9 @@ def write_csv(
     """Write a header and rows as UTF-8 csv, atomically.
 
     None becomes an empty field. Floats are written with enough digits to restore them exactly. If
-    for_spreadsheets is true, texts are changed so that no spreadsheet runs them as a formula. An
-    apostrophe is put in front of every text that starts with ``=``, ``+``, ``-``, ``@`` or a tab,
-    and carriage returns become spaces. The function raises OSError in the same cases as
+    ``for_spreadsheets`` is true, texts are changed so that no spreadsheet runs them as a formula.
+    An apostrophe is put in front of every text that starts with ``=``, ``+``, ``-``, ``@`` or a
+    tab, and carriage returns become spaces. The function raises OSError in the same cases as
     :func:`atomic_path`. A row that is longer or shorter than the header raises ValueError.
     """
     header = as_list("header", header)

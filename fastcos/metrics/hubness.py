@@ -92,7 +92,7 @@ class PopularityBias(NamedTuple):
         Correlation of the log popularity of an item with the norm of its row.
     hubness_correlation : float
         Correlation of the log popularity of an item with the number of lists that contain it. A
-        correlation is NaN if one of the two correlated quantities is constant, within 1e-13 of its
+        correlation is NaN if one of the two correlated quantities is constant up to 1e-13 times its
         largest value.
     decile_cosines : tuple of 10 float
         For each decile of popularity, starting with the least popular items, the mean cosine of the

@@ -190,8 +190,8 @@ class BestTest(NamedTuple):
 
     The deviation of a similarity is its value minus the mean of its values over the permutations,
     divided by the standard deviation of these values. The best similarity in a test is the one with
-    the largest deviation. ``of_pairs`` is the index of the similarity with the value ``auc``, and
-    ``of_neighbors`` is the index of the similarity with the value ``precision``. ``of_classes``
+    the largest deviation. ``of_pairs`` is the index of the similarity to which ``auc`` belongs, and
+    ``of_neighbors`` is the index of the similarity to which ``precision`` belongs. ``of_classes``
     contains, for each label in ``classes``, the index of the best similarity.
     """
 
@@ -249,9 +249,10 @@ def permute_labels(
     """Return the results of permutation tests of whether the best similarity recovers the labels.
 
     - `rankings`: one ``Ranking`` (neighbour lists and ranks) per similarity.
-    - `queries` (n,), `units` (m,): the ascending indices of the items to which the neighbour lists
-      and the ranks belong. The queries and the units may be chosen by their labels, because the
-      labels of the queries, of the other listed items, and of the units are permuted separately.
+    - `queries` (n,), `units` (m,): the ascending indices of the items that have neighbour lists,
+      and of the items that have ranks. Three groups of labels are permuted separately: the labels
+      of the queries, of the other listed items, and of the units. The queries and the units may
+      therefore be chosen by their labels.
     - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
       permutations.
     - `names`: the names of the labels, indexed by label code.
@@ -316,7 +317,7 @@ def _shares(
     generator: np.random.Generator,
     n_threads: int | None,
 ) -> Floats:
-    """Return the share of neighbours with the label of the query, for each label of queries.
+    """Return, for each label of a query, the share of neighbours that have the same label.
 
     The shape of the result is (rankings, permutations, labels).
     """
@@ -348,8 +349,8 @@ def _aucs(
 ) -> Floats:
     """Return, for each permutation, the AUC of same-label pairs against other pairs.
 
-    The AUC is a mean over labels; labels without same-label pairs or without other pairs are left
-    out.
+    The AUC is a mean over labels; a label is left out if it has no same-label pairs, or no pairs
+    with other labels.
     """
     n, sizes = len(ranks), np.bincount(permuted[0])
     n_same, n_other = sizes - 1.0, n - sizes.astype(float)

@@ -28,7 +28,7 @@ _MIN_WORK = 2**21
 def as_shared_labels(codes: Integers) -> Integers:
     """Return the label codes of non-zero rows, renumbered from 0 without gaps.
 
-    Raise ValueError unless some pairs of rows have the same label and others have different labels.
+    Raise ValueError if all rows have the same label, or if no two rows have the same label.
     """
     values, renumbered = np.unique(codes, return_inverse=True)
     if not 2 <= len(values) < len(codes):

@@ -18,7 +18,7 @@ def jaccard_at_k(first: Any, second: Any, *, k: int | None = None) -> float:
     """Return the mean over queries of the Jaccard index of two sets A and B of k nearest items.
 
     The Jaccard index of a query is #(A and B) / #(A or B), which lies between 0 and 1. If both
-    lists have k items and the overlap o = #(A and B) / k, the Jaccard index is o / (2 - o).
+    lists have k items and their overlap is o = #(A and B) / k, the Jaccard index is o / (2 - o).
 
     Source: Wendlandt, Kummerfeld and Mihalcea, NAACL 2018, arXiv:1804.09692 (stability of
     embeddings as overlap of neighbour lists).
@@ -145,7 +145,7 @@ def _residuals(q: float, k: int) -> Floats:
     Entry i of the result belongs to two lists that share i of their first k items. The entry is the
     difference between the largest and the smallest contribution that the depths beyond k can make
     to the RBO. The depths beyond k contribute most if each further item of one list also occurs in
-    the other list. In this case, both lists contain the same items at depth 2k - overlap.
+    the other list, so that both lists contain the same items at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps

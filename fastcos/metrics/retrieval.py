@@ -291,7 +291,7 @@ def ndcg_at_k(
     recommended, held_out, k
         As in :func:`recall_at_k`.
     graded : bool, default False
-        Whether the values of held_out are the gains; graded gains must be greater than 0.
+        Whether the values of ``held_out`` are the gains; graded gains must be greater than 0.
 
     Examples
     --------

@@ -137,7 +137,7 @@ class FactorModel(
         n_threads : int, optional
             Number of threads. Default: the setting ``n_threads``.
         progress : callable, optional
-            Function that is called as progress(done, total), with two numbers of users.
+            Function that is called as progress(done, total), where both arguments count users.
 
         Returns
         -------

@@ -156,7 +156,7 @@ def _user_blocks(indptr: Integers, n_pool: int) -> parallel.Blocks:
 
 
 def _kernel_csr(X: sp.csr_array) -> tuple[Integers, npt.NDArray[np.int32]]:
-    """Return the arrays indptr and indices of X in the types that the kernels require."""
+    """Return the arrays ``indptr`` and ``indices`` of X in the types that the kernels require."""
     return read_only(X.indptr.astype(np.int64)), read_only(X.indices.astype(np.int32))
 
 

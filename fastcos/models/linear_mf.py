@@ -190,7 +190,7 @@ class LinearMF(FactorModel):
         y : None, not used
         progress : callable, optional
             Function that is called as progress(done, total); :func:`fastcos.randomized_svd`
-            describes the calls. The solver "direct" calls progress only once, at the end.
+            describes the calls. The solver "direct" calls ``progress`` only once, at the end.
         """
         validation.check_progress(progress)
         X = self._as_matrix(X, reset=True)
@@ -225,9 +225,9 @@ class LinearMF(FactorModel):
     def reregularized(self, objective: str, regularization: float) -> "LinearMF":
         """Return a model with another objective or another λ, computed from the SVD of this model.
 
-        The parameters objective and regularization have the same meaning as in the constructor.
-        Only the shrinkage is computed again, which takes O(k) time; the returned model and this
-        model share the array ``components_``.
+        The parameters ``objective`` and ``regularization`` have the same meaning as in the
+        constructor. Only the shrinkage is computed again, which takes O(k) time; the returned model
+        and this model share the array ``components_``.
 
         Examples
         --------

@@ -29,8 +29,8 @@ _BYTES_PER_PRODUCT = 64
 class Biases(NamedTuple):
     """The vectors row_center (n,) and center (p,), which are arguments of ``matmul`` and the SVD.
 
-    If row_center and center are passed, ``matmul`` and the SVD use the matrix
-    X - row_center 1' - 1 center' instead of X.
+    If ``row_center`` and ``center`` are passed, ``matmul`` and the SVD use the matrix X -
+    row_center 1' - 1 center' instead of X.
     """
 
     row_center: Floats | None
@@ -41,8 +41,8 @@ def biases(X: Any, rows: bool = True, columns: bool = True) -> Biases:
     """Return the row means and the column means of a validated matrix or of InteractionShards.
 
     The call ``matmul(X, A, **biases(X)._asdict())`` subtracts the means without making X dense.
-    Subtracting row means r and column means m is called double centring. If mean is the overall
-    mean, the rows and columns of X - r 1' - 1 m' + mean sum to 0. If the function returns both row
+    Subtracting row means r and column means m is called double centring. Every row and every column
+    of X - r 1' - 1 m' + μ sums to 0, where μ is the overall mean. If the function returns both row
     means and column means, only the row means contain the overall mean; the overall mean is
     subtracted from the column means. Source: arXiv:2403.05440, footnote 1.
 

@@ -124,13 +124,13 @@ def simulate_interactions(
     """Simulate interactions of users with items, as in section 4 of the paper.
 
     Items are assigned to clusters at random. Every cluster c has an exponent β_c, which is drawn
-    from the uniform distribution over the interval item_exponent. The popularity p_i of every item
-    i of cluster c is drawn from a power law with the exponent β_c. Every user u has random cluster
-    preferences p_uc, and interacts with k_u different items. The items of a user u are drawn one
-    after another, without replacement. The probability of item i is proportional to p_uc p_i, where
-    c is the cluster of item i. The number k_u follows a power law with the exponent user_exponent.
-    The preset chooses the details that the paper does not specify. The arguments from
-    cluster_probabilities to activity_distribution override choices of the preset.
+    from the uniform distribution over the interval ``item_exponent``. The popularity p_i of every
+    item i of cluster c is drawn from a power law with the exponent β_c. Every user u has random
+    cluster preferences p_uc, and interacts with k_u different items. The items of a user u are
+    drawn one after another, without replacement. The probability of item i is proportional to p_uc
+    p_i, where c is the cluster of item i. The number k_u follows a power law with the exponent
+    ``user_exponent``. The preset chooses the details that the paper does not specify. The arguments
+    from cluster_probabilities to activity_distribution override choices of the preset.
 
     All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p
@@ -159,11 +159,11 @@ def simulate_interactions(
         Probabilities with which items are assigned to the clusters: all equal ("uniform"), drawn
         from a Dirichlet distribution of concentration 1 ("dirichlet"), or proportional to an array.
     popularity_distribution : str, optional
-        The distribution of the popularities in a cluster with the exponent β. With "rank_zipf", the
-        items of the cluster are ranked at random, and the popularity is rank^-β. With
-        "pareto_draw", the popularity is U^(-1/β), and with "power_draw", it is U^(1/β), where U is
-        uniformly distributed from 0 to 1. With "bounded_pareto_draw", the popularity is U^(-1/β),
-        where U is uniformly distributed from 0.01 to 1.
+        The distribution of the item popularities in a cluster. The exponent of the cluster is β.
+        With "rank_zipf", the items of the cluster are ranked at random, and the popularity is
+        rank^-β. With "pareto_draw", the popularity is U^(-1/β), and with "power_draw", it is
+        U^(1/β), where U is uniformly distributed from 0 to 1. With "bounded_pareto_draw", the
+        popularity is U^(-1/β), where U is uniformly distributed from 0.01 to 1.
     popularity_scale : {"unscaled", "cluster_sum"}, optional
         With "cluster_sum", the popularities of the items in every cluster are scaled such that
         their sum is 1.
@@ -187,7 +187,7 @@ def simulate_interactions(
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
-        Function that is called as progress(done, total), with two numbers of users.
+        Function that is called as progress(done, total), where both arguments count users.
 
     Returns
     -------
@@ -373,8 +373,8 @@ def _draw_items(
 ) -> sp.csr_array:
     """Return a binary CSR matrix with activity[u] items for each user u, drawn at random.
 
-    The weight of item i for user u is preference[u, item_cluster[i]] popularity[i]. If fewer than
-    activity[u] items have a positive weight, the user gets all items of positive weight. The
+    The weight of item i for user u is ``preference[u, item_cluster[i]] * popularity[i]``. If fewer
+    than activity[u] items have a positive weight, the user gets all items of positive weight. The
     function takes time proportional to the number of interactions, not to n p.
 
     - `preference` (n, C): the cluster preferences of the users.

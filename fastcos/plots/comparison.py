@@ -275,7 +275,7 @@ class ExponentGridDisplay(Display):
         Pairwise AUC under D = S^a Σ^b. A row contains the values for one a, and a column the values
         for one b.
     shrinkage, spectrum : list of float
-        The values of a and b.
+        The values of the exponents a and b.
 
     Examples
     --------

@@ -48,7 +48,7 @@ _STYLE: Any = {
 def figure_style(**changes: Any) -> Iterator[None]:
     """Set the style of fastcos during the with block.
 
-    changes: further rc parameters, in whose names "_" stands for ".".
+    changes: further rc parameters. Write "_" for each "." in the name of a parameter.
     """
     from matplotlib import rc_context
 

@@ -89,7 +89,7 @@ def _safe_repr(value: Any) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return value as a short text of one line for an error message; show only an array's shape."""
+    """Return ``value`` as one short line for an error message; show only an array's shape."""
     try:
         text = _Shortener().repr(value)
     # The __repr__ of another library's class may raise any error, and Python refuses to print an
@@ -102,7 +102,7 @@ def format_value(value: Any) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """Return text; if it has more than `length` characters, "..." replaces its middle."""
+    """Return ``text``; if it has more than `length` characters, "..." replaces its middle."""
     if len(text) <= length:
         return text
     end = (length - 3) // 3
@@ -115,7 +115,7 @@ def one_line(message: str, length: int = LONGEST_MESSAGE) -> str:
 
 
 def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
-    """Return value as an int; raise ValueError unless it is a whole number from low to high."""
+    """Return ``value`` as an int; raise ValueError unless it is whole, from `low` to `high`."""
     count = None
     if isinstance(value, (float, np.floating)):
         count = int(value) if float(value).is_integer() else None
@@ -129,12 +129,12 @@ def as_count(name: str, value: Any, low: int = 1, high: int | None = None) -> in
 
 
 def as_thread_count(name: str, value: Any) -> int:
-    """Return value as an int; raise ValueError unless it is from 1 to MAX_THREADS."""
+    """Return ``value`` as an int; raise ValueError unless it is from 1 to ``MAX_THREADS``."""
     return as_count(name, value, high=MAX_THREADS)
 
 
 def check_progress(progress: Any) -> None:
-    """Raise TypeError if progress is neither None nor callable.
+    """Raise TypeError if ``progress`` is neither None nor callable.
 
     Public functions call this function before they start to compute.
     """
@@ -143,13 +143,13 @@ def check_progress(progress: Any) -> None:
 
 
 def check_callable(name: str, function: Any) -> None:
-    """Raise TypeError if function is not callable."""
+    """Raise TypeError if ``function`` is not callable."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, got {format_value(function)}")
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raise TypeError unless value is None or a string that is not empty."""
+    """Raise TypeError unless ``value`` is None or a string that is not empty."""
     if value is not None and not (isinstance(value, str) and value):
         raise TypeError(f"{name} must be a string or None, got {format_value(value)}")
 
@@ -162,7 +162,7 @@ def as_list(name: str, values: Any) -> list[Any]:
 
 
 def as_number(name: str, text: Any) -> float:
-    """Return text from an environment variable or the command line as a float."""
+    """Convert text from an environment variable or the command line to a float."""
     try:
         return float(text)
     except (TypeError, ValueError):
@@ -188,10 +188,10 @@ def as_real(
     high: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return value as a finite float; raise ValueError if it is outside the bounds.
+    """Return ``value`` as a finite float; raise ValueError if it is outside the bounds.
 
-    The bounds that are not None must hold: value >= low, value > above, value <= high and
-    value < below.
+    The bounds are ``value >= low``, ``value > above``, ``value <= high`` and ``value < below``. A
+    bound that is None is not checked.
     """
     bounds = (
         (">=", low, operator.ge), (">", above, operator.gt), ("<=", high, operator.le),
@@ -213,7 +213,7 @@ def as_real(
 
 
 def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """Return value if it is one of choices; otherwise raise ValueError, which lists the choices."""
+    """Return ``value`` if it is one of ``choices``; else raise ValueError, which lists them."""
     if not isinstance(value, str) or value not in choices:
         got = f"{format_value(value)}{did_you_mean(value, choices)}"
         room = LONGEST_MESSAGE - len(f"{name} must be one of , got {got}")
@@ -222,7 +222,7 @@ def as_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def listed(choices: Collection[str], room: int) -> str:
-    """Return choices, separated by commas, as a text of at most `room` characters.
+    """Return ``choices``, separated by commas, as a text of at most `room` characters.
 
     If there is no room for all choices, the text ends with their number.
     """
@@ -234,7 +234,7 @@ def listed(choices: Collection[str], room: int) -> str:
 
 
 def did_you_mean(value: Any, choices: Collection[str]) -> str:
-    """Return " (did you mean 'x'?)" with the choice that is spelled most similarly to value.
+    """Return " (did you mean 'x'?)" with the choice spelled most like ``value``.
 
     The result is "" if no choice is spelled similarly.
     """
@@ -243,7 +243,7 @@ def did_you_mean(value: Any, choices: Collection[str]) -> str:
 
 
 def is_float_array(X: Any) -> bool:
-    """Return whether X is a float32 or float64 array in memory, like every result of as_rows."""
+    """Return whether X is a float32 or float64 array in memory, like results of ``as_rows``."""
     return type(X) is np.ndarray and X.dtype.char in "fd"
 
 
@@ -320,10 +320,10 @@ def as_row_shape(name: str, X: Any, *, or_vector: bool = False) -> npt.NDArray[A
 
 
 def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
-    """Return X as as_rows returns it, and set or check the estimator's feature attributes.
+    """Return X converted by ``as_rows``, and set or check the estimator's feature attributes.
 
-    The feature attributes are n_features_in_ and feature_names_in_, as in scikit-learn. With
-    reset=True, the function sets these attributes; otherwise, it compares X with them.
+    The feature attributes are ``n_features_in_`` and ``feature_names_in_``, as in scikit-learn.
+    With reset=True, the function sets the feature attributes; otherwise, it compares X with them.
     """
     from sklearn.utils.validation import validate_data
 
@@ -341,13 +341,13 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
 
 
 def _convert(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return array in C order and of this dtype; numbers that are too large become infinite."""
+    """Return ``array`` in C order and of this dtype; too large numbers become infinite."""
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array, dtype=dtype)
 
 
 def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
-    """Raise ValueError if rows and other differ in their numbers of columns."""
+    """Raise ValueError if ``rows`` and ``other`` have different numbers of columns."""
     check_width(name, rows, other_name, other.shape[1])
 
 
@@ -359,7 +359,7 @@ def check_width(name: str, rows: Any, other_name: str, width: int) -> None:
 
 
 def check_length(name: str, rows: Rows, length: int, of: str) -> None:
-    """Raise ValueError if the number of rows is not length.
+    """Raise ValueError if the number of rows is not ``length``.
 
     `of` is the name of the argument or object that has `length` rows; the error message contains
     this name.
@@ -369,7 +369,7 @@ def check_length(name: str, rows: Rows, length: int, of: str) -> None:
 
 
 def check_enough(name: str, count: int, minimum: int, unit: str) -> int:
-    """Return count; raise ValueError if it is below minimum.
+    """Return ``count``; raise ValueError if it is below ``minimum``.
 
     `count` is the size of the argument, and `unit` is a noun for what is counted, such as "rows".
     """
@@ -379,7 +379,7 @@ def check_enough(name: str, count: int, minimum: int, unit: str) -> int:
 
 
 def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[np.float64]:
-    """Return values as a finite, read-only float64 vector; check its length unless it is None."""
+    """Return ``values`` as a finite, read-only float64 vector (length,); None allows any length."""
     array = containers.as_array(name, values)
     if array.ndim != 1 or (length is not None and len(array) != length):
         rule = "1-dimensional" if length is None else f"of shape ({length},)"
@@ -392,7 +392,7 @@ def as_vector(name: str, values: Any, length: int | None = None) -> npt.NDArray[
 
 
 def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return values as a float64 vector (length,) of positive numbers, the diagonal of a matrix."""
+    """Return ``values``, a diagonal, as a float64 vector (length,) of positive numbers."""
     diagonal = as_vector(name, values, length)
     if not (diagonal > 0).all():
         position = int(np.flatnonzero(~(diagonal > 0))[0])
@@ -402,7 +402,7 @@ def as_positive_diagonal(name: str, values: Any, length: int) -> npt.NDArray[np.
 
 
 def as_weights(name: str, values: Any, length: int) -> npt.NDArray[np.float64]:
-    """Return values as float64 weights (length,), which must be at least 0 and not all 0."""
+    """Return ``values`` as float64 weights (length,), which must be at least 0 and not all 0."""
     weights = as_vector(name, values, length)
     if weights.min() < 0 or not weights.max() > 0:
         got = f"values from {weights.min():g} to {weights.max():g}"
@@ -457,7 +457,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return the codes that as_labels returns, and -1 for each label None; (length,) int64."""
+    """Return the codes of ``as_labels``, with -1 for each label that is None; (length,) int64."""
     array = np.asarray(containers.from_container(name, labels), dtype=object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")
@@ -479,14 +479,14 @@ def as_generator(name: str, seed: Any) -> np.random.Generator:
 
 
 def as_flag(name: str, value: Any) -> bool:
-    """Return value as a bool; raise ValueError if it is neither True nor False."""
+    """Return ``value`` as a bool; raise ValueError if it is neither True nor False."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {format_value(value)}")
     return bool(value)
 
 
 def check_none(name: str, value: Any, reason: str) -> None:
-    """Raise ValueError if value is not None.
+    """Raise ValueError if ``value`` is not None.
 
     ``reason`` completes "<name> must be None", for example "with allowed_ids".
     """
@@ -498,14 +498,14 @@ def check_none(name: str, value: Any, reason: str) -> None:
 
 
 def as_path(name: str, value: Any) -> Path:
-    """Return value as a Path; raise TypeError unless it is a path or a string that is not empty."""
+    """Return ``value`` as a Path; raise TypeError unless it is a path or a non-empty string."""
     if not isinstance(value, (str, os.PathLike)) or not str(value):
         raise TypeError(f"{name} must be a path, got {format_value(value)}")
     return Path(value)
 
 
 def as_instance(name: str, value: Any, kind: type[Kind], rule: str) -> Kind:
-    """Return value if it is an instance of kind; otherwise raise TypeError.
+    """Return ``value`` if it is an instance of ``kind``; otherwise raise TypeError.
 
     ``rule`` describes the kind in the error message "<name> must be <rule>".
     """
@@ -567,7 +567,7 @@ def as_item_mask(name: str, items: Any, n_items: int) -> npt.NDArray[np.bool_]:
 
 
 def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]:
-    """Return items as an array: a mask of booleans (n_items,), or item numbers in any order."""
+    """Return ``items`` as an array: either a boolean mask (n_items,) or item numbers."""
     array = np.asarray(containers.from_container(name, items))
     if is_empty_list(array) and array.dtype.kind != "b":  # NumPy converts an empty list to float64
         return np.empty(0, np.int64)
@@ -591,7 +591,7 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
 
 
 def is_empty_list(values: Any) -> bool:
-    """Return whether values is an empty list, tuple or set, or an array of shape (0,)."""
+    """Return whether ``values`` is an empty list, tuple or set, or an array of shape (0,)."""
     shape = getattr(values, "shape", None)
     if shape is None:
         return isinstance(values, (list, tuple, set, frozenset)) and not len(values)
@@ -599,7 +599,7 @@ def is_empty_list(values: Any) -> bool:
 
 
 def distinct_numbers(numbers: npt.NDArray[Any], n_items: int) -> npt.NDArray[np.int64]:
-    """Return the distinct values of numbers in ascending order, as int64.
+    """Return the distinct values of ``numbers`` in ascending order, as int64.
 
     All numbers must be from 0 to n_items - 1.
     """
@@ -634,7 +634,7 @@ def check_fitted(name: str, state: Kind | None) -> Kind:
 
 
 def read_only(array: Array) -> Array:
-    """Return a read-only view of array; if array is None, return None.
+    """Return a read-only view of ``array``, or None if ``array`` is None.
 
     Input arrays are passed to kernels as read-only views for two reasons: kernels are compiled only
     for read-only inputs, and no code of fastcos can change the caller's array by mistake.

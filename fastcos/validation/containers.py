@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 
 def as_array(name: str, values: Any) -> Array:
-    """Return values as an array of any shape with a boolean, integer or floating-point dtype."""
+    """Return ``values`` as an array of any shape with a boolean, integer or float dtype."""
     array = _as_numpy(name, from_container(name, values))
     kind = array.dtype.kind
     if kind == "O":
@@ -35,9 +35,9 @@ def as_array(name: str, values: Any) -> Array:
 
 
 def is_sparse(values: Any) -> bool:
-    """Return whether values is a sparse matrix of SciPy, without importing scipy.sparse.
+    """Return whether ``values`` is a sparse matrix of SciPy, without importing scipy.sparse.
 
-    If scipy.sparse has not been imported yet, values cannot be a sparse matrix.
+    If scipy.sparse has not been imported yet, ``values`` cannot be a sparse matrix.
     """
     if "scipy.sparse" not in sys.modules:
         return False
@@ -200,7 +200,7 @@ def _as_numpy(name: str, values: Any) -> Array:
 
 
 def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
-    """Raise ValueError if a row differs from row 0 in shape; `shapes` holds the shapes."""
+    """Raise ValueError if a row differs from row 0 in shape; `shapes` holds all row shapes."""
     if all(len(shape) == 1 for shape in shapes):
         _common_length(name, np.array(shapes).ravel())
     for row, shape in enumerate(shapes):
@@ -212,7 +212,8 @@ def _check_shapes(name: str, shapes: list[tuple[int, ...]]) -> None:
 def _common_length(name: str, lengths: Array) -> int:
     """Return the common length of all rows, or 0 if there are none.
 
-    lengths holds the length of each row. ValueError is raised if not all rows have the same length.
+    ``lengths`` contains the length of each row. ValueError is raised if not all rows have the same
+    length.
     """
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):

@@ -31,7 +31,7 @@ _BYTES_PER_STRING = 64
 
 
 def are_strings(ids: Ids) -> bool:
-    """Return whether ids are strings: an array of fixed-width strings, or of Python strings."""
+    """Return whether ``ids`` are strings: an array of fixed-width strings, or of Python strings."""
     return ids.dtype.kind in "UO"
 
 
@@ -42,7 +42,7 @@ def format_id(value: Any) -> str:
 
 
 def as_ids(name: str, ids: Any, length: int | None = None, *, distinct: bool = True) -> Ids:
-    """Return ids as a new array (n,) of int64 or strings.
+    """Return ``ids`` as a new array (n,) of int64 or strings.
 
     ValueError is raised if the number of ids is not `length`, or if an id is -1 or "". With
     distinct=True, a repeated id also raises ValueError. Ids that are neither whole numbers nor

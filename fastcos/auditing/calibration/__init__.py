@@ -1,4 +1,4 @@
-"""Calibration: the meaning of a score, as the share of random pairs that reach the score.
+"""Calibration of scores: the share of random pairs whose score is at least as high.
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. Instead of a
 cosine, you specify the false-positive rate that you accept. A calibration computes the threshold

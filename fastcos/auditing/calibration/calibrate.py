@@ -79,8 +79,8 @@ def calibrate(
         the model is stored with the result. An index may also store the name of its model; such an
         index raises an error if you pass a calibration of another model.
     progress : callable, optional
-        Function that is called as progress(done, total), with two numbers of queries, each summed
-        over all passes.
+        Function that is called as progress(done, total). Both arguments count queries, summed over
+        all passes.
     random_state : int or Generator
         Seed of the sample.
 
@@ -93,9 +93,9 @@ def calibrate(
     Raises
     ------
     ValueError
-        An array contains NaN or infinity; queries and items have different widths; fpr, sample,
-        condition or random_state is out of range; or fewer than two items (with queries, fewer than
-        one item) are not zero.
+        An array contains NaN or infinity; queries and items have different widths; ``fpr``,
+        ``sample``, ``condition`` or ``random_state`` is out of range; or there are fewer than two
+        non-zero items (with queries, no non-zero item).
 
     Examples
     --------

@@ -27,9 +27,9 @@ _BYTES_PER_SCORE = 48
 class Bins(NamedTuple):
     """Bins of equal width, with the edges low + b width for b from 0 to N_BINS.
 
-    The width is a power of two and low is a multiple of the width, so the edges are exact floats.
-    Because the edges are exact, rounding moves no score across an edge. The last bin includes its
-    upper edge.
+    The width is a power of two and ``low`` is a multiple of the width, so the edges are exact
+    floats. Because the edges are exact, rounding moves no score across an edge. The last bin
+    includes its upper edge.
     """
 
     low: float
@@ -53,7 +53,7 @@ COSINE_BINS = Bins(-1.0, 2.0 / N_BINS)
 
 
 def queries_per_block(n_items: int) -> int:
-    """Return the number of queries in a block of scores that fits into working_memory."""
+    """Return the number of queries in a block of scores that fits into ``working_memory``."""
     n_queries = config.working_memory() * 2**20 / (_BYTES_PER_SCORE * n_items)
     return max(1, min(_BLOCK, int(n_queries)))
 
@@ -98,8 +98,8 @@ class Pairs:
 def bins_of(pairs: Pairs) -> Bins:
     """Return bins that cover all scores.
 
-    The bins of cosines are fixed. To find the bins of scores that are not cosines, the function
-    makes a pass over all pairs.
+    The bins of cosines are fixed. For any other measure, the function first makes a pass over all
+    pairs to find the range of the scores.
     """
     kind = type(pairs.measure)
     if (
@@ -158,9 +158,9 @@ def independent_pairs(query_counts: Integers, item_counts: Integers, *, self_joi
     ``query_counts`` (n,) and ``item_counts`` (m,) contain, for each query and for each item, how
     many of its scores reach the threshold. The result is t² / v, where t is the total count, and v
     is the variance of t in a bootstrap that draws rows with replacement. The variance v is computed
-    to first order: if the bootstrap draws a row w times, t changes by w - 1 times the count of the
-    row. The noise of a single pair enters the variance twice, once for each of its rows. Intervals
-    that are computed from the result are therefore too wide rather than too narrow.
+    to first order: if the bootstrap draws a row w times, t changes by (w - 1) times the count of
+    the row. The noise of a single pair enters the variance twice, once for each of its rows.
+    Intervals that are computed from the result are therefore too wide rather than too narrow.
     """
     total = float(query_counts.sum())
     sides = (query_counts + item_counts,) if self_join else (query_counts, item_counts)

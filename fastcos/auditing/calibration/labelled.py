@@ -56,7 +56,7 @@ class LabelledCalibration(Record):
 
     @property
     def verdict(self) -> str:
-        """The AUC of the scores in one sentence."""
+        """A sentence that states the AUC of the scores."""
         return (
             f"A relevant pair has a higher score than an irrelevant pair with probability "
             f"{self.auc:.3f}, according to {self.n_relevant:,} relevant and {self.n_other:,} "

@@ -96,7 +96,7 @@ class HeldOutTask:
         return self._scores(neighbors.indices)
 
     def score_factors(self, users: Any, items: Any) -> UserScores:
-        """Return the scores of ranking items (p, k) by their inner products with users (n, k)."""
+        """Rank items (p, k) by inner products with users (n, k), and return the scores."""
         neighbors = top_k(
             users[self.users], items, self._k, measure="dot", exclude=self._training_rows
         )

@@ -18,9 +18,9 @@ def tie_groups(values: Floats) -> Integers:
 def weighted_spearman(first: Integers, second: Integers, weights: Floats) -> float:
     """Return the weighted Spearman correlation of two vectors, each given by its tie groups.
 
-    Entry i of each vector has the weight weights[i]. Entries in the same tie group have the same
-    rank: the mean of the places that they occupy in ascending order. If one of the two vectors is
-    constant, the correlation is 0.
+    Entry i of each vector has the weight ``weights[i]``. Entries in the same tie group have the
+    same rank: the mean of the places that they occupy in ascending order. If one of the two vectors
+    is constant, the correlation is 0.
     """
     x, y = (_mean_ranks(groups, weights) for groups in (first, second))
     total = weights.sum()

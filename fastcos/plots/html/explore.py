@@ -290,7 +290,7 @@ def items_page(
     popularity : array_like (p,), optional
         The page shows the most popular items if not all items fit.
     rows : array_like, optional
-        Numbers of the items of the page, in place of the most popular items.
+        Row numbers of the items that the page shows. By default, it shows the most popular items.
     name : str
         A name for the set of items, such as a file name.
     condition : float
@@ -400,7 +400,7 @@ def items_page(
 
 
 def _page_items(p: int, max_items: int, popularity: Any, rows: Any) -> tuple[Integers, str]:
-    """Return the numbers of the items of the page, and a sentence about their choice."""
+    """Return the row numbers of the items on the page, and a sentence about their choice."""
     if rows is not None:
         numbers = validation.as_item_numbers("rows", rows, p)
         if not 2 <= len(numbers) <= max_items:
@@ -428,7 +428,7 @@ def _max_items(d: int, users: bool) -> int:
 
 
 def _map_stride(n: int, width: int) -> tuple[int, str]:
-    """Return s such that the heat map shows every s-th of n items, and the caption of the map."""
+    """Return the stride and the caption of the heat map, which shows every stride-th of n items."""
     stride = math.ceil(n / math.sqrt(2 * _MAP_WORK / width))
     return stride, f"Cosines of all pairs of {'items' if stride == 1 else f'one item in {stride}'}"
 

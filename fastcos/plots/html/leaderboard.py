@@ -150,7 +150,7 @@ def _headline(leaderboard: Leaderboard) -> str:
 def _row(
     row: LeaderboardRow, leaderboard: Leaderboard, is_best: bool, page_items: Integers
 ) -> dict[str, Any]:
-    """Return the data of a row for the script; page_items (ascending) are the items of the page."""
+    """Return the data of a row for the script; `page_items` are the ascending items of the page."""
     candidate = row.candidate
     example = leaderboard.examples.get(candidate)
     sorted_by = {"score": row.score.value, "gain": row.gain.value, **row.other_scores}

@@ -45,7 +45,7 @@ def audit_page(
     diff : ModelDiff, optional
         The result of :func:`fastcos.auditing.diff_models`, which the page shows before the report.
     calibration : Calibration, optional
-        The result of :func:`fastcos.calibrate`, of which the page shows the table of thresholds.
+        The result of :func:`fastcos.calibrate`. The page shows its table of thresholds.
     provenance : mapping, optional
         Parameters, versions and machine, which are printed at the foot of the page.
 
