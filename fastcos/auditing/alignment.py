@@ -66,8 +66,8 @@ class Alignment(Record):
         rows by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain comparable with the aligned vectors. If the
-        old factors were not balanced, the stored vectors are no longer valid. Replace the stored
-        vectors once, by ``old_items`` and ``old_users`` or by the new vectors.
+        old factors were not balanced, the stored vectors are no longer valid. Replace these stored
+        vectors once, either with ``old_items`` and ``old_users`` or with the new vectors.
     shared, old_shared : ndarray (m,), int64
         Row numbers of the items that both versions contain, in ``items`` and in ``old_items``.
     n_new, n_removed : int
@@ -83,10 +83,10 @@ class Alignment(Record):
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
         Fraction of the shared items that match themselves, after and before the alignment. An item
-        matches itself if, among all new vectors, its own has the largest cosine with its old
-        vector. An identical new vector of another item also counts as a match. The self-match rates
-        are computed from at most 2,000 shared items. ``self_match_rate_before`` is None if the two
-        versions have different numbers of columns.
+        matches itself if the new vector with the largest cosine to the item's old vector is the
+        item's own new vector, or equals that vector. The self-match rates are computed from at most
+        2,000 shared items. ``self_match_rate_before`` is None if the two versions have different
+        numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An
         item is listed if Fisher's z of the cosine between its old and its new vector is more than
@@ -393,7 +393,7 @@ def _pad(rows: Floats, width: int) -> Floats:
 
 
 def _fit_rotation(new: Floats, old: Floats) -> Floats:
-    """Return the orthogonal matrix R that minimises the Frobenius norm of new @ R - old."""
+    """Return the orthogonal matrix R that minimises the Frobenius norm of ``new @ R - old``."""
     with parallel.blas_lock():
         U, _, Vt = np.linalg.svd(new.T @ old)
         rotation: Floats = U @ Vt

@@ -123,7 +123,7 @@ def map_encoder(
     old_corpus : array_like (p, d')
         Vectors of the old encoder for all texts, with p > k.
     rows : array_like (m,), int
-        Row number in old_corpus of each text of the sample. All row numbers must be different.
+        Row number of each sampled text in ``old_corpus``. All row numbers must be different.
     kind : {"orthogonal", "linear"}
         Whether to fit an orthogonal map, or any linear map. An orthogonal map has fewer degrees of
         freedom than a linear map. In our measurements, orthogonal maps were more accurate than

@@ -129,7 +129,7 @@ def search_rescalings(
 
 
 def _has_both_kinds_of_pairs(codes: npt.NDArray[np.int64]) -> bool:
-    """Return whether some pairs of items have the same label and others have different labels."""
+    """Return whether there are at least two labels, one of which occurs more than once."""
     return 1 < len(np.unique(codes)) < len(codes)
 
 

@@ -25,7 +25,7 @@ def robustness_curve(
     condition: float,
     generator: np.random.Generator,
 ) -> tuple[RobustnessPoint, ...]:
-    """Return the points of the robustness curve at CONDITIONS and at ``condition``.
+    """Return the points of the robustness curve at the conditions CONDITIONS and ``condition``.
 
     ``sample`` contains all items, and the row numbers of the items whose edges are certified and
     attacked under rescalings. ``linear`` (p, k) contains the certified radii of the edges of all

@@ -225,7 +225,7 @@ def _condition(factor: Floats) -> float | None:
 
 
 def _center_and_map(factor: Floats, mean: Floats | None = None) -> Map:
-    """Return a function that computes (rows - mean) @ factor in float64.
+    """Return a function that computes ``(rows - mean) @ factor`` in float64.
 
     The returned function maps float32 rows to float32 rows, and equal rows to equal rows. Equal
     rows are therefore ranked in the same order in all variants.

@@ -170,7 +170,7 @@ class Candidate:
 
     @property
     def requires(self) -> str:
-        """The data that the measure requires besides the rows, such as "popularity", or ""."""
+        """The data that the measure requires besides the rows, such as "popularity"; may be ""."""
         if isinstance(self._source, str):
             return _OPTIONAL_MODEL.get(self.name, str(self._class.needs))
         needs = str(getattr(self._class, "needs", ""))

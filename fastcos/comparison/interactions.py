@@ -171,8 +171,8 @@ def compare(
         Seed of the solver, the clustering for AMI and ARI, the choice of queries or held-out
         interactions, and the bootstrap.
     executor : callable, optional
-        A function executor(evaluator, jobs) that returns evaluator.evaluate(job) for every job, in
-        the order of the jobs. By default, the jobs run in this process;
+        A function ``executor(evaluator, jobs)`` that returns ``evaluator.evaluate(job)`` for every
+        job, in the order of the jobs. By default, the jobs run in this process;
         :func:`fastcos.distributed.compare` evaluates them on workers.
 
     Returns

@@ -45,15 +45,15 @@ def compare_vectors(
 ) -> Leaderboard:
     """Compare similarity measures for your vectors or for your model, and recommend one measure.
 
-    With labels, the task is to find rows with the same label, as in :func:`fastcos.compare`. With
-    pairs, the task is to agree with people's ratings of pairs. The score is Spearman's correlation
-    between the values of a measure and the ratings. A measure is recommended only if Spearman's
-    correlation of the best measure is significantly above 0. With held_out, the task is to predict
-    interactions that the model has not seen, as in :func:`fastcos.compare` without labels. A
-    measure is recommended only if the best measure scores higher than recommending the most popular
-    items. With held_out, you can judge a model, such as ALS or BPR in the library implicit, by its
-    recommendations and by its similar items. Recommendations are ranked by the scores of users and
-    items. The lead of the best measure over the cosine is cross-fitted, as in
+    With ``labels``, the task is to find rows with the same label, as in :func:`fastcos.compare`.
+    With ``pairs``, the task is to agree with people's ratings of pairs. The score is Spearman's
+    correlation between the values of a measure and the ratings. A measure is recommended only if
+    Spearman's correlation of the best measure is significantly above 0. With ``held_out``, the task
+    is to predict interactions that the model has not seen, as in :func:`fastcos.compare` without
+    labels. A measure is recommended only if the best measure scores higher than recommending the
+    most popular items. With ``held_out``, you can judge a model, such as ALS or BPR in the library
+    implicit, by its recommendations and by its similar items. Recommendations are ranked by the
+    scores of users and items. The lead of the best measure over the cosine is cross-fitted, as in
     :func:`fastcos.compare`.
 
     Memory-mapped vectors (``np.load(path, mmap_mode="r")``) that do not fit into the setting
@@ -80,18 +80,20 @@ def compare_vectors(
         Interactions of n users with p items that were not used to train the model. Every non-zero
         marks an item to predict, whatever its value is. At most 5,000 users are evaluated.
     interactions : sparse matrix or array_like (n, p), optional
-        The items that each user had seen before the held-out interactions; required with held_out.
-        A user's earlier items vote for similar items, and are never recommended to the user.
+        The items that each user had seen before the held-out interactions; required with
+        ``held_out``. A user's earlier items vote for similar items, and are never recommended to
+        the user.
     users : array_like (n, d), optional
         Embeddings of the users. ``query_metric_cosine`` requires embeddings of the users. With
-        held_out, other measures, such as ``user_item_dot``, also require embeddings of the users.
+        ``held_out``, other measures, such as ``user_item_dot``, also require embeddings of the
+        users.
     measures : sequence of str or Measure, or "default", optional
         The measures to compare, or "default" for twelve measures that rank items differently. If
         omitted, all measures are compared for which you have passed the required data.
     n_examples : int, default 0
-        Number of example rows, as in :func:`fastcos.compare`. With labels, the example rows are
-        drawn at random from each label; with pairs, the example rows are those that occur in the
-        most pairs.
+        Number of example rows, as in :func:`fastcos.compare`. With ``labels``, the example rows are
+        drawn at random from each label; with ``pairs``, the example rows are those that occur in
+        the most pairs.
     progress : callable, optional
         Called as progress(done, total), where both numbers count measures.
     random_state : int, default 0

@@ -43,7 +43,7 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
     def from_vectors(
         cls, vectors: npt.NDArray[Any], metric: str | Metric = "cosine", **kwargs: Any
     ) -> "FastcosBackend":
-        """Return a backend that holds these vectors; metric is "cosine" or "euclidean"."""
+        """Return a backend that holds these vectors; `metric` is "cosine" or "euclidean"."""
         parsed_metric = Metric.from_string(metric)
         if parsed_metric not in _MEASURES:
             names = ", ".join(metric.value for metric in _MEASURES)
@@ -82,5 +82,5 @@ class FastcosBackend(BasicVectorStore, AbstractBackend[BasicArgs]):  # type: ign
 
     @classmethod
     def load(cls, path: Path) -> "FastcosBackend":
-        """Return the backend that save has written to a directory."""
+        """Return the backend that ``save`` has written to a directory."""
         return cls(cls._load_vectors(path), BasicArgs.load(path / "arguments.json"))

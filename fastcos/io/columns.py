@@ -72,7 +72,7 @@ class Unsupported(NamedTuple):
 
 
 class TextColumn(NamedTuple):
-    """A column of texts, in which the text of row r is texts[codes[r]]; the texts are distinct."""
+    """A column of distinct texts, in which the text of row r is ``texts[codes[r]]``."""
 
     texts: list[str]
     codes: Integers

@@ -89,7 +89,7 @@ class Factors:
 
     @property
     def has_biases(self) -> bool:
-        """Whether the scores of the model include biases, which the items and users omit."""
+        """Whether the scores of the model include biases; ``items`` and ``users`` contain none."""
         return self._with_biases is not None
 
     def scoring_embeddings(self) -> ScoringEmbeddings:
@@ -161,9 +161,10 @@ def read_factors(
     path : str or path-like
         File of the items, or of a model with items and users.
     users : str or path-like, optional
-        File of users or queries, if path does not contain them.
+        File of users or queries, if ``path`` does not contain them.
     ids : str or path-like, optional
-        Ids of the items, if path does not contain them, in a file that :func:`read_ids` can read.
+        Ids of the items, if ``path`` does not contain them, in a file that :func:`read_ids` can
+        read.
     vector_column, id_column : str, optional
         Columns of the items, as in read_vectors. If ``vector_column`` is passed, no model is
         recognised, and no column is removed.

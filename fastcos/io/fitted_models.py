@@ -38,8 +38,8 @@ def from_model(model: Any, users: Any = None, *, ids: Any = None) -> Factors:
         The users, if the model does not contain them: an nn.Embedding or KeyedVectors, or rows
         (n, d) such as ``svd.transform(X)``.
     ids : array_like (p,), int64 or str, optional
-        Ids of the items in the order of the model, if the model has no ids. For example, implicit
-        numbers the items from 0, in the order of the columns of its matrix.
+        Ids of the items, in the order in which the model numbers them, for a model without ids. For
+        example, implicit numbers the items from 0, in the order of the columns of its matrix.
 
     Returns
     -------

@@ -88,13 +88,14 @@ def read_interactions(
     path : str or path-like
     user, item : str, optional
         Names of the columns of users and items. Default: the only column with a known name, such as
-        user or customer for users, and item, movie or product for items. Names are recognised
-        regardless of case, punctuation and endings such as Id.
+        ``user`` or ``customer`` for users, and ``item``, ``movie`` or ``product`` for items. Names
+        are recognised regardless of case, punctuation and endings such as Id.
     value : str, optional
         Name of the column of values. The values are finite numbers, or true (for 1) and false (for
         0).
-        Default: the only column with a known name, such as rating, quantity or count. If the table
-        has no column of values, or if ``value`` is the empty string, every row counts as 1.
+        Default: the only column with a known name, such as ``rating``, ``quantity`` or ``count``.
+        If the table has no column of values, or if ``value`` is the empty string, every row counts
+        as 1.
     duplicates : {"sum", "last", "max", "error"}
         How to combine several rows with the same user and item; "last" uses the last row of the
         file.

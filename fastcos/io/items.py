@@ -99,11 +99,11 @@ def read_labels(
     column : str
         Name of the column of labels.
     item : str, optional
-        Name of the column of ids. By default, the column is recognised by its name, such as item,
-        movieId or StockCode.
+        Name of the column of ids. By default, the column is recognised by its name, such as
+        ``item``, ``movieId`` or ``StockCode``.
     name : str, optional
-        Name of the column of names. By default, names are read from a column called name, title or
-        description, if the table has one.
+        Name of the column of names. By default, names are read from a column called ``name``,
+        ``title`` or ``description``, if the table has one.
     separator : str or None
         The text that separates several labels in one cell; None if every cell contains one label.
     only : collection of str, optional

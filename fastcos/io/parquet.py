@@ -145,7 +145,7 @@ class ArrowTable:
         return any(test is not None and test(kind) for test in tests)
 
     def _refuse_bomb(self, metadata: Any) -> None:
-        """Raise FastcosFormatError if the columns of a file expand too far.
+        """Raise FastcosFormatError if decompression would make a file too large.
 
         A column of equal values takes almost no bytes in a file, but many bytes in memory.
         """

@@ -77,7 +77,7 @@ class Table(Protocol):
 class DelimitedTable:
     """Text with delimiters, read as a stream; every row has as many fields as the first row.
 
-    If the argument header is None, :func:`_is_header` decides whether the first line names the
+    If the argument ``header`` is None, :func:`_is_header` decides whether the first line names the
     columns.
     """
 

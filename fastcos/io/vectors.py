@@ -121,10 +121,11 @@ def read_vectors(
         one column per dimension.
     id_column : str, optional
         The column or array of ids; "" for no ids. By default, the ids are read from the only column
-        with a name such as id, item, ids or words. If no column has such a name for ids, the ids
-        are read from the index that pandas, polars or R has written. If a table has neither a
-        column with a name for ids nor an index, the ids are read from the only column of texts. If
-        the vectors are in a column of lists, the ids may be whole numbers instead of texts.
+        with a name such as ``id``, ``item``, ``ids`` or ``words``. If no column has such a name for
+        ids, the ids are read from the index that pandas, polars or R has written. If a table has
+        neither a column with a name for ids nor an index, the ids are read from the only column of
+        texts. If the vectors are in a column of lists, the ids may be whole numbers instead of
+        texts.
 
     Returns
     -------
@@ -190,7 +191,7 @@ def read_vectors(
 
 
 def check_columns(vector_column: Any, id_column: Any) -> None:
-    """Raise an error if a column name is neither None nor a text; only id_column may be ""."""
+    """Raise an error if a column name is neither None nor a text; only `id_column` may be ""."""
     check_text("vector_column", vector_column)
     check_text("id_column", None if id_column == "" else id_column)
 
@@ -368,9 +369,10 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
 
     The ids are returned in the order of the file. The file may be .npy; .npz with an array ``ids``;
     a table (.csv, .tsv, .jsonl, .parquet, .arrow) with a header and one column, or with one column
-    that has a name such as id or item; or text with one id per line. Text may have blank lines at
-    its end and, if no length is passed, also between ids. The function raises FastcosFormatError if
-    the file is damaged, an id is missing, or the number of distinct ids differs from ``length``.
+    that has a name such as ``id`` or ``item``; or text with one id per line. Text may have blank
+    lines at its end and, if no length is passed, also between ids. The function raises
+    FastcosFormatError if the file is damaged, an id is missing, or the number of distinct ids
+    differs from ``length``.
     """
     path = as_path("path", path)
     if length is not None:

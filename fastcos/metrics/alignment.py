@@ -264,7 +264,7 @@ def rsa(
     method : {"pearson", "spearman"}
         The correlation coefficient.
     n_pairs : int
-        Number of pairs of items that are sampled if method is "spearman".
+        Number of pairs of items that are sampled if ``method`` is "spearman".
     random_state : int or Generator
         Seed of the sample of pairs.
 

@@ -156,10 +156,10 @@ def _histograms(
 def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float]:
     """Return the middle and the two ends of an interval that contains the AUC.
 
-    counts[0] (bins,) is the histogram of the cosines of pairs with different labels, and counts[1]
-    is the histogram of the cosines of pairs with the same label. `near` (2, 1) contains, for each
-    histogram, how many cosines may belong to a neighbouring bin. If a histogram contains n cosines,
-    each of these cosines affects 1/n of the comparisons.
+    ``counts[0]`` (bins,) is the histogram of the cosines of pairs with different labels, and
+    ``counts[1]`` is the histogram of the cosines of pairs with the same label. `near` (2, 1)
+    contains, for each histogram, how many cosines may belong to a neighbouring bin. If a histogram
+    contains n cosines, each of these cosines affects 1/n of the comparisons.
     """
     other_counts, same_counts = counts
     below = np.concatenate([[0], np.cumsum(other_counts)[:-1]])

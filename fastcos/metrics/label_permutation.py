@@ -69,10 +69,10 @@ class LabelTest(Record):
         Result of the test over all pairs: the AUC, in which all labels have the same weight, and
         its p-value.
     precision, chance, precision_p : float
-        Result of the test among neighbours. ``precision`` is the mean over the labels of their
-        precisions. The precision of a label is the share of same-label neighbours among all
-        labelled neighbours of the items with this label. ``chance`` is the mean of ``precision``
-        over the permutations of the labels, and ``precision_p`` is the p-value of ``precision``.
+        Result of the test among neighbours. ``precision`` is the mean precision of all labels. The
+        precision of a label is the share of same-label neighbours among all labelled neighbours of
+        the items with this label. ``chance`` is the mean of ``precision`` over the permutations of
+        the labels, and ``precision_p`` is the p-value of ``precision``.
     classes : tuple of ClassTest
         The labels whose recovery is significant, in descending order of precision divided by
         chance.

@@ -127,7 +127,7 @@ class LabelledRows(NamedTuple):
     - `rows` (n, d): the unit rows.
     - `codes` (n,): the label codes of the rows in ascending order. With C labels, all codes from 0
       to C - 1 occur.
-    - `starts` (C + 1,): rows[starts[c] : starts[c + 1]] are the rows with the label code c.
+    - `starts` (C + 1,): ``rows[starts[c] : starts[c + 1]]`` are the rows with the label code c.
     - `row_numbers` (n,): the indices of the unit rows in the input.
     - `n_left_out`: the number of input rows that are zero or that the mask excludes.
     """

@@ -279,9 +279,9 @@ def ndcg_at_k(
     this sum.
 
     The NDCG lies between 0 and 1. In the formula, gain(i) is the gain of the item at rank i. The
-    gain of a held-out item is 1 or, if graded is true, its value in held_out; the gain of every
-    other item is 0. The sum of the discounted gains is largest if the list starts with the held-out
-    items of the user in descending order of their gains.
+    gain of a held-out item is 1 or, if ``graded`` is true, its value in ``held_out``; the gain of
+    every other item is 0. The sum of the discounted gains is largest if the list starts with the
+    held-out items of the user in descending order of their gains.
 
     Source: Järvelin and Kekäläinen, ACM TOIS 20 (2002). To use the gains 2^value - 1 of Burges et
     al. (ICML 2005), pass 2^value - 1 as the values of ``held_out``.
@@ -362,7 +362,7 @@ def gains_of(recommended: Integers, held_out: sp.csr_array, *, graded: bool = Fa
 
 
 def _gains_by_item(held_out: sp.csr_array, graded: bool) -> Floats:
-    """Return the gain of every stored entry of held_out, in the order of the entries."""
+    """Return the gain of every stored entry of ``held_out``, in the order of the entries."""
     return held_out.data.astype(np.float64) if graded else np.ones(held_out.nnz)
 
 

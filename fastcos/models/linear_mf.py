@@ -108,8 +108,8 @@ class LinearMF(FactorModel):
     residuals_ : ndarray (k,), float64
         Relative residual of each singular triplet, as ``svd_residuals`` defines it.
     mean_ : ndarray (p,), float64, or None
-        The vector that is subtracted from every row of X: the column means or, if center is "both",
-        the column means minus the overall mean.
+        The vector that is subtracted from every row of X: the column means or, if ``center`` is
+        "both", the column means minus the overall mean.
 
     n_features_in_, feature_names_in_
         As in scikit-learn.

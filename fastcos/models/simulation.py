@@ -130,7 +130,7 @@ def simulate_interactions(
     drawn one after another, without replacement. The probability of item i is proportional to p_uc
     p_i, where c is the cluster of item i. The number k_u follows a power law with the exponent
     ``user_exponent``. The preset chooses the details that the paper does not specify. The arguments
-    from cluster_probabilities to activity_distribution override choices of the preset.
+    from ``cluster_probabilities`` to ``activity_distribution`` override choices of the preset.
 
     All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p

@@ -534,7 +534,7 @@ def check_scorable(name: str, rows: Rows, other: Rows, width: int | None = None)
 
 
 def check_squarable(name: str, values: npt.NDArray[Any]) -> None:
-    """Raise ValueError if the Gram matrix of values, or its square, could overflow or underflow.
+    """Raise ValueError if the Gram matrix of `values`, or its square, could overflow or underflow.
 
     The largest allowed magnitude is lower for float32 values than for float64 values.
     """
