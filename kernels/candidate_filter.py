@@ -43,13 +43,13 @@ unit rows, a = alpha c + a' and b = beta c + b' with alpha = a · c and beta = b
 
     a · b = a' · b' + alpha (beta - 1) + alpha.
 
-So a · b is the sum of three terms: a' · b', which is the inner product of the shifted rows; the
-product of alpha, the weight of the query, and beta - 1, the offset of the item; and alpha itself.
-Offsets and their weights may be positive or negative. The equation for a · b leaves out the terms
-that contain a' · c or b' · c. The products a' · c and b' · c are 0 except for rounding errors. The
-field `shift_error` of the queries, which ``fastcos.search.packing`` computes, is a bound on the
-rounding errors that the shift causes. Squared distances do not change if c is subtracted from both
-rows.
+So a · b is the sum of three terms. The first term a' · b' is the inner product of the shifted rows.
+The second term is the weight alpha of the query times the offset beta - 1 of the item. The third
+term is alpha. Offsets and their weights may be positive or negative. The equation for a · b leaves
+out the terms that contain a' · c or b' · c. The products a' · c and b' · c are 0 except for
+rounding errors. The field `shift_error` of the queries, which ``fastcos.search.packing`` computes,
+is a bound on the rounding errors that the shift causes. Squared distances do not change if c is
+subtracted from both rows.
 """
 
 import numpy as np

@@ -55,7 +55,7 @@ def has_instruction(feature):
 
     The feature is either fma (computes a b + c with one rounding) or f16c (converts float16 to
     float32). Intel introduced f16c in 2012 and fma in 2013. A CPU that is not x86 is assumed to
-    have both instructions.
+    have both fma and f16c.
     """
     is_x86 = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
     return not is_x86 or feature in cpu_features()

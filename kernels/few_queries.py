@@ -46,16 +46,16 @@ scored is computed in float64 from the original rows (``pair_scores``). Third, e
 fixed order (``select``).
 
 To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
-``candidate_filter``. The definitions of Items and Queries in ``records``, and of the statistics and
-bound terms in ``simd.panel``, are also needed. For the other functions that this file calls, it is
-enough to know their first lines. ``items_at`` and ``scaled_queries`` build records,
+``candidate_filter``. A reader also needs the definitions of Items and Queries in ``records``, and
+of the statistics and bound terms in ``simd.panel``. For the other functions that this file calls,
+it is enough to know their first lines. ``items_at`` and ``scaled_queries`` build records,
 ``encode_query`` quantises one row, ``score_pairs`` computes float64 scores, and the functions of
 ``select`` partition and sort short lists. Each function of ``simd`` contains the vector
 instructions of one operation. The docstring of ``fastcos.search`` describes one search as an
 example, with the number of panels and products of each step.
 
-If the items have a projection, ``projected_queries`` takes the same steps, except that in step 3 it
-skips the codes of most slots.
+If the items have a projection, ``projected_queries`` takes the steps of this kernel, except that
+step 3 skips the codes of most slots.
 """
 
 from typing import Any, NamedTuple
@@ -193,7 +193,7 @@ def empty_buffers(n_panels, k):
 
 @borrowing_kernel
 def write_best_rows(n_best, buffers, scores, rows):
-    """Sort the first n_best entries of buffers.best_rows, and write the best k to scores and rows.
+    """Sort the `n_best` best rows in `buffers`, and write the best k to `scores` and `rows`.
 
     The arrays `scores` and `rows` have the shape (k,).
     """
@@ -243,7 +243,7 @@ def repeated_words(words):
 def multiply_codes(
     first, last, lo, first_query, last_query, items, codes, products, largest_products
 ):
-    """Multiply the codes of every slot of panels first to last by the codes of some queries.
+    """Multiply the codes of every slot of panels `first` to `last` by the codes of some queries.
 
     The products are written to `products`, and the largest product of each panel is written to
     `largest_products`. In `products` and `largest_products`, panel lo is the first panel. A run of

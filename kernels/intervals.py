@@ -20,7 +20,7 @@ COLLINEAR = (4 * 2.0**-52) ** 2
 
 @kernel
 def unit_row(row, norm, unit):
-    """Write row (d,) divided by its norm to `unit` (d,) float64, or zeros if the norm is 0."""
+    """Write `row` (d,) divided by its norm to `unit` (d,) float64, or zeros if the norm is 0."""
     scale = 1.0 / norm if norm > 0.0 else 0.0
     for j in range(row.shape[0]):
         unit[j] = row[j] * scale
@@ -143,7 +143,7 @@ def tangent(sums, t):
 
 @kernel
 def highest_envelope(left, right, low, high):
-    """Return the t from low to high at which the lower of two tangents is highest.
+    """Return the t from `low` to `high` at which the lower of two tangents is highest.
 
     `left` and `right` are the weighted sums that define the two tangents; each tangent is a
     function of t (see ``tangent``). Each tangent has one peak. The peak of the tangent `left` must

@@ -3,9 +3,9 @@
 Numba documents no way to store compiled code outside of its own cache, and no way to compile a
 function only for its callers. Except for one name in ``simd/emit.py``, only this file uses names
 that Numba or llvmlite may change without notice. The first table below lists names in groups. If a
-release of Numba lacks one of these names, this package uses the fall-back of the group, which gives
-the same results. ``tests/kernels/test_numba_internals.py`` renames each name of the first table
-within Numba and checks the results.
+release of Numba lacks a listed name, this package uses the fall-back of its group, which gives the
+same results. ``tests/kernels/test_numba_internals.py`` renames each name of the first table within
+Numba and checks the results.
 
 =================== ========================================= =====================================
 group               names                                     without them
@@ -74,7 +74,7 @@ def _optional(module, *names):
 
 
 def _have(owner, *names):
-    """Return whether an object has attributes of all these names."""
+    """Return whether an object has an attribute for each of the `names`."""
     return all(hasattr(owner, name) for name in names)
 
 
@@ -370,7 +370,7 @@ def emit_call(context, builder, compiled, values):
 
 
 def emit_call_at(context, builder, address, signature, values):
-    """Emit a call of the code at an address, and a return of the error if the call fails."""
+    """Emit code that calls the code at an address, and that returns the error if the call fails."""
     convention = context.call_conv
     function_type = convention.get_function_type(types.none, signature).as_pointer()
     function = builder.inttoptr(address, function_type)

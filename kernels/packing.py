@@ -9,14 +9,14 @@ most 15 passes of butterflies each, two further roundings, and the rounding when
 SLACK is more than three times as large as 2^-17.8.
 
 The rotation is random and orthogonal, so inner products do not change. If one coordinate of a row
-is much larger than the others, the rotation distributes this coordinate over the row. The largest
-entry of the row then becomes smaller, which reduces the quantisation step. For rows of the Magic:
-The Gathering decks, the rotation reduces the norm of the quantisation error from 0.020 to 0.011.
-The rotation multiplies the coordinates by random signs and applies the fast Hadamard transform, in
-vectors of 16 float32 numbers (``simd.hadamard``). A transform covers as many coordinates as the
-largest power of two that is at most d. If d is not a power of two, a first transform covers the
-first coordinates and a second transform covers the last coordinates, so no padding is needed. Rows
-of fewer than 16 coordinates are padded to 16.
+is much larger than the others, the rotation distributes this coordinate over the row, which reduces
+the largest entry and thus the quantisation step. For rows of the Magic: The Gathering decks, the
+rotation reduces the norm of the quantisation error from 0.020 to 0.011. The rotation multiplies the
+coordinates by random signs and applies the fast Hadamard transform, in vectors of 16 float32
+numbers (``simd.hadamard``). A transform covers as many coordinates as the largest power of two that
+is at most d. If d is not a power of two, a first transform covers the first coordinates and a
+second transform covers the last coordinates, so no padding is needed. Rows of fewer than 16
+coordinates are padded to 16.
 
 Rotating a row of 768 columns takes 0.2 us on one thread; with plain loops, it would take 1.9 us.
 """
@@ -87,8 +87,8 @@ def load_row(rows, row, factor, coefficient, shift, out):
 def _transform(x, first, size):
     """Complete the Hadamard transform of x[first : first + size].
 
-    Each vector of 16 numbers in x[first : first + size] must already be transformed, and size must
-    be 16 times a power of two.
+    Each vector of 16 numbers in x[first : first + size] must already be transformed, and `size`
+    must be 16 times a power of two.
     """
     step = LANES
     end = first + size
@@ -104,7 +104,7 @@ def _transform(x, first, size):
 
 @borrowing_kernel
 def rotate_row(x, width, signs):
-    """Rotate x[:width] in place in O(width log width) time; width must be at least 16.
+    """Rotate x[:width] in place in O(width log width) time; `width` must be at least 16.
 
     `signs` (2, width) float32 holds the random signs, +1 or -1, of the two transforms.
     """

@@ -164,7 +164,7 @@ def rank_excess(scores, self_row, neighbors):
 
 @kernel
 def rank_excess_rows(lo, hi, X, X_panels, Y, Y_panels, k, excess):
-    """For rows lo to hi, write the rank excess of the neighbours in Y and in X to excess (n, 2).
+    """For rows lo to hi, write the rank excess of the neighbours in Y and in X to `excess` (n, 2).
 
     `excess` is int64. The entry excess[i, 0] is the result of rank_excess for the scores in X and
     the k rows that are nearest to row i in Y. The entry excess[i, 1] is the result of rank_excess

@@ -105,7 +105,7 @@ def _two_scores(metric_type, queries, query_starts, items, item_starts, depth):
 
 @kernel
 def cosine(product, norm):
-    """Return the cosine of two rows: product / norm clipped to [-1, 1], or 0 if norm is 0.
+    """Return the cosine of two rows: product / norm clipped to [-1, 1], or 0 if `norm` is 0.
 
     `product` is the inner product of the rows, and `norm` is the product of the norms of the rows.
     """
@@ -143,7 +143,7 @@ def order_by_item(rows, n_items):
 def _score_by_twos(metric_type, query_numbers, rows, order, queries, items, depth, scores):
     """Write the inner products or negative squared distances of pairs, two pairs at a time.
 
-    The arguments are described in score_pairs_by_item; queries and items are flat arrays.
+    The arguments are described in score_pairs_by_item; `queries` and `items` are flat arrays.
     """
     if rows.shape[0] == 0:
         return

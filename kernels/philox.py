@@ -32,8 +32,8 @@ def philox(word_0, word_1, word_2, word_3, key_0, key_1):
 def uniform_pair(step, stream, row, key_0, key_1):
     """Return two independent uniform numbers with 52 random bits each, strictly between 0 and 1.
 
-    The numbers depend only on (step, stream, row, key), where step and stream must be below 2^32,
-    and row must be below 2^63.
+    The numbers depend only on (step, stream, row, key), where `step` and `stream` must be below
+    2^32, and `row` must be below 2^63.
     """
     a, b, c, d = philox(step, stream, row & _WORD, row >> 32, key_0, key_1)
     scale = 2.0**-52

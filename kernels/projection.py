@@ -50,8 +50,8 @@ class ProjectedQueries(NamedTuple):
     Attributes
     ----------
     packed, corrections
-        Class Block also has the fields `packed` and `corrections`. Here, they are those of the
-        projected codes instead of the full codes.
+        The same as the fields `packed` and `corrections` of Block, but for the projected codes
+        instead of the full codes.
     bound_terms : float32 array (panels, 5, 32)
         The bound terms of the projected codes. Module ``simd.panel`` describes the five rows of
         each panel of bound terms.
@@ -232,7 +232,7 @@ def pack_projected_queries(lo, hi, batch, queries, items, n_projected, packed, b
 def project_queries(
     first, last, lo, hi, batch, queries, items, packed, bound_terms, steps, projected
 ):
-    """Project panels first to last of the queries batch[lo:hi], and write them to `projected`."""
+    """Project panels `first` to `last` of the queries batch[lo:hi]; write them to `projected`."""
     for panel in range(first, last):
         start = panel * PANEL
         count = min(PANEL, hi - lo - start)

@@ -2,7 +2,8 @@
 
 Most of the norm of an embedding lies in few directions. The codes of the coordinates along p axes
 (``projection``), called projected codes, are multiplied first and suffice to drop most pairs. The
-full codes are multiplied only for the remaining pairs (``candidate_filter``).
+full codes are multiplied only for pairs that the projected codes do not drop
+(``candidate_filter``).
 
 Bound. As in ``candidate_filter``, a' is the scaled query, b' is the scaled item, K is the score,
 and tau is a threshold. The axes are the columns of V (d, p), which are nearly orthonormal: |V'V -

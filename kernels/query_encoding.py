@@ -74,7 +74,7 @@ def scaled_queries(rows, filters, addresses, shift):
 
     `filters` is a QueryFilters, whose arrays may be empty. `addresses` is the ItemAddresses of the
     items, and `shift` is the shift of the items. The function allocates 44 bytes per query if
-    filters has self_rows, and otherwise 60 bytes per query.
+    `filters` has self_rows, and otherwise 60 bytes per query.
     """
     n, depth, flat = rows.shape[0], rows.shape[1], rows.reshape(-1)
     norms, units = np.empty(n), addresses.units

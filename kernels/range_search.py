@@ -94,9 +94,9 @@ def _multiply_by_projection(
 ):
     """Multiply queries by the full codes of slots that the projected codes do not rule out.
 
-    The kernel processes the queries lo to hi and the slots of panels first to last. A slot is ruled
-    out if its projected codes show that it does not reach the threshold of the query. The kernel
-    returns the number of pairs of a query and a slot that are multiplied.
+    The kernel processes the queries lo to hi and the slots of panels `first` to `last`. A slot is
+    ruled out if its projected codes show that it does not reach the threshold of the query. The
+    kernel returns the number of pairs of a query and a slot that are multiplied.
     """
     n_hits = 0
     for panel in range(first, last):
@@ -114,7 +114,7 @@ def _list_reaching(
 ):
     """Append to the list of a query the rows that may reach the threshold of the query.
 
-    Only rows in panels first to last are examined.
+    Only rows in panels `first` to `last` are examined.
     """
     bound_terms, row_of_slot = codes.bound_terms, items.row_of_slot
     for panel in range(first, last):

@@ -619,8 +619,8 @@ class Attacks(NamedTuple):
 
     `n_targets` is the number of competitors that an attack tries to bring nearer to the row, one
     after another. `certified` (n, k) holds the condition up to which each neighbour is certified to
-    remain a neighbour. Attacks on an edge need not be tried up to its certified condition. `levels`
-    and `depth` are described in CertificateSearch.
+    remain a neighbour. An attack on an edge is tried only above the certified condition of the
+    edge. `levels` and `depth` are described in CertificateSearch.
     """
 
     n_targets: Any

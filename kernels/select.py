@@ -149,7 +149,7 @@ def _sort_by_counting(keys, rows, count):
 
 @borrowing_kernel
 def select_best(keys, rows, count, k, scratch):
-    """Move the best k of the first `count` entries to the front, in any order; count must be >= k.
+    """Move the best k of the first `count` >= k entries to the front, in any order.
 
     The function returns the k-th best key. A key that is NaN is replaced with -inf. `scratch` (>=
     count,) has the type of the keys and is overwritten.
@@ -228,7 +228,7 @@ def _nth_lowest_row(keys, rows, count, bound, n):
 
 @borrowing_kernel
 def write_best(scores, rows, count, scores_out, rows_out):
-    """Copy count <= k sorted entries to scores_out and rows_out (k,), padded with -inf and -1."""
+    """Copy `count` <= k sorted entries to scores_out and rows_out (k,), padded with -inf and -1."""
     for j in range(rows_out.shape[0]):
         if j < count:
             scores_out[j], rows_out[j] = scores[j], rows[j]

@@ -92,7 +92,7 @@ def validated_matmul_rows(lo, hi, X, columns, A, Y, is_streamed, is_rejected):
 
 @kernel
 def _multiply_ahead(first, last, X, A, Y, is_streamed):
-    """Multiply rows first to last as _multiply does, and prefetch the non-zeros of later rows.
+    """Multiply rows `first` to `last` as _multiply does, and prefetch the non-zeros of later rows.
 
     Before it multiplies a group of _ROWS_AT_ONCE rows, the kernel prefetches as many non-zeros as
     the group contains. The prefetched non-zeros lie _VALIDATED_AT_ONCE positions after the
@@ -121,7 +121,7 @@ def _prefetched(indices, is_large):
 
 @kernel
 def _plus(total, data, t, factor):
-    """Return total + data[t] * factor, rounded once; data[t] counts as 1 if data is None."""
+    """Return total + data[t] * factor, rounded once; data[t] counts as 1 if `data` is None."""
     return total + factor if data is None else multiply_add(data[t], factor, total)
 
 
@@ -147,9 +147,9 @@ def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
     1,) int64 holds the column of Y at which each group of columns begins. Task t computes column
     group t % groups of part t // groups. The result is written to the first columns of Z[task]. `Z`
     (tasks, p, w) has the type of Y, and w is at least the number of columns of every group. If
-    accumulate is true, the result is added to Z[task]; otherwise, it replaces Z[task]. The products
-    of the rows of a part are added in the order of the rows, so the result does not depend on the
-    division into groups. The kernel takes O(nnz w) time.
+    `accumulate` is true, the result is added to Z[task]; otherwise, it replaces Z[task]. The
+    products of the rows of a part are added in the order of the rows, so the result does not depend
+    on the division into groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):

@@ -154,7 +154,7 @@ def _keep_positive(
     is_cosine, norm, self_row, excluded, norms, factors, minimum, k, sums, bound, scores, columns,
     scratch,
 ):  # fmt: skip
-    """Write the best k items of positive score to scores and columns; return how many were written.
+    """Write the best k items of positive score to `scores` and `columns`; return their number.
 
     An item is written only if its scaled sum reaches `bound` and its score reaches `minimum`.
     `scores`, `columns` and `scratch` are buffers of 2 k + 64 entries.

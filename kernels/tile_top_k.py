@@ -8,9 +8,9 @@ candidates are collected. A candidate of a query is a slot (the position of a pa
 tile score reaches tau, and each query has a buffer of candidates. When the buffer of a query is
 full, and at the end of the search, the k candidates with the best tile scores are scored in
 float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
-the next tau. The tau that is found in this way is close to the k-th best score, because the
-candidates with the best tile scores are nearly the best k. After this increase of tau, any other
-candidate in the buffer is scored in float64 only if its upper bound reaches tau. If there are many
+the next tau. The next tau is close to the k-th best of all scores, because the candidates with the
+best tile scores are nearly the best k. After tau has risen, a candidate in the buffer that has not
+been scored is scored in float64 only if its upper bound reaches tau. If there are many
 near-duplicates, more than half of the candidates of a full buffer may reach the increased tau; all
 candidates of the buffer are then scored. If few candidates remain at the end of a block, all of
 them are scored. At the end of a search, the k-th best score of a query shows whether the estimate
@@ -169,7 +169,7 @@ def _buffers(n, k, capacity, packed):
 
 @inlined_kernel
 def _estimate(i, query, queries, items, block, candidates, scratch):
-    """Drop the candidates of a query that a filter excludes, and estimate K of the remaining ones.
+    """Drop the candidates of a query that a filter excludes; estimate K of the other candidates.
 
     The estimates are written to scratch.estimates.
     """
@@ -446,7 +446,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
     Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
     the largest scores of the panels in the second half of the sample, and collects the candidates
     in these panels. Stage 2 collects the candidates of all panels except those of stage 1.
-    Thresholds only rise, so every slot of stage 1 that reaches the last threshold has been
+    Thresholds never fall, so every slot of stage 1 that reaches the last threshold has been
     collected. Stage 1 of the sweep uses projected codes only for the first 32 queries, as a trial.
     If the trial in stage 1 shows that projected codes are not too costly, stage 2 uses projected
     codes for all queries.
@@ -625,13 +625,13 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
 def _search_whole_block(
     first, last, first_panel, last_panel, addresses, items, queries, settings, scores, rows
 ):
-    """Find the best k rows of a range of panels for queries first to last, without running Python.
+    """Find the best k rows of a range of panels for queries `first` to `last`, without Python code.
 
     In other searches of blocks, Python performs some of the steps of this kernel. The kernel
     computes the norms and the scaling of the queries, searches with estimated thresholds, and
     searches again for queries whose estimates were too high. For 33 queries among 1,000 rows of 64
     columns, computing norms and scaling in Python would take longer than the search. The results
-    are written to positions first to last of `scores` (n, k) and `rows` (n, k). If
+    are written to positions `first` to `last` of `scores` (n, k) and `rows` (n, k). If
     settings.must_check is true and the norm of any of the n queries is not ordinary, rows[first, 0]
     becomes STATUS_NOT_ORDINARY and nothing is searched. The kernel allocates as much memory as
     search_block, and 72 bytes more for each of the n queries.

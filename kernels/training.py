@@ -69,8 +69,8 @@ class LossInputs(NamedTuple):
     """All inputs of the loss except the interactions.
 
     `model` holds the float32 arrays A (p, d), B (p, d) and bias (p,); the rows of B have norm 1 if
-    unit is true. `seen` holds the indptr and the indices of a CSR matrix that lists, for each user,
-    the items to mask in the pool. `pool` is a Pool, and `objective` is an Objective.
+    `unit` is true. `seen` holds the indptr and the indices of a CSR matrix that lists, for each
+    user, the items to mask in the pool. `pool` is a Pool, and `objective` is an Objective.
     """
 
     model: Any
@@ -136,7 +136,7 @@ def dot(x, y):
 
 @relaxed_kernel
 def add(factor, x, y):
-    """Add factor times the vector x to the vector y."""
+    """Add `factor` times the vector x to the vector y."""
     for k in range(len(x)):
         y[k] += factor * x[k]
 
@@ -198,7 +198,7 @@ def prepare_pool(softmax, counts, logits):
     """Return the largest logit of the pool, and the sum of the pool's terms in the softmax.
 
     The terms of the sum are counts * exp(logit - largest), and each logit is replaced with
-    exp(logit - largest). If softmax is false, the sum is 0 and the logits stay unchanged. If the
+    exp(logit - largest). If `softmax` is false, the sum is 0 and the logits stay unchanged. If the
     whole pool is masked, the largest logit is -inf.
     """
     largest, total = MASKED, ZERO
@@ -215,9 +215,9 @@ def prepare_pool(softmax, counts, logits):
 def positive_loss(softmax, logit, largest, negatives_total, weight):
     """Return the loss, its derivative with respect to the logit, and a factor for the negatives.
 
-    The loss is -weight * ln(e^logit / (e^logit + negatives_total * e^largest)) if softmax is true,
-    and otherwise -weight * ln sigmoid(logit). The factors of all interactions of a user are added,
-    and ``negative_loss`` multiplies the terms of the user's negatives by this sum.
+    The loss is -weight * ln(e^logit / (e^logit + negatives_total * e^largest)) if `softmax` is
+    true, and otherwise -weight * ln sigmoid(logit). The factors of all interactions of a user are
+    added, and ``negative_loss`` multiplies the terms of the user's negatives by this sum.
     """
     if not softmax:
         small = math.exp(-abs(logit))

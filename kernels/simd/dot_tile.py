@@ -24,8 +24,8 @@ LANES = 8
 def dot_products(typing, rows, first_row, panels, panel, column, out):
     """Set out[r, c] to the dot product of row first_row + r with column c of a panel.
 
-    The number r runs from 0 to 5, and c runs from column to column + WIDTH - 1. Column c of a panel
-    is panels[panel, :, c]. If there is no row first_row + r, the last row is read instead.
+    The number r runs from 0 to 5, and c runs from `column` to `column` + WIDTH - 1. Column c of a
+    panel is panels[panel, :, c]. If there is no row first_row + r, the last row is read instead.
     """
 
     def codegen(context, builder, signature, arguments):

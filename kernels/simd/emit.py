@@ -94,8 +94,8 @@ def loop(builder, count, carried, step):
 def while_loop(builder, end, carried, step, condition=None, first=None, stride=1):
     """Emit the loop `for k in range(first, end, stride): carried = step(k, carried)`.
 
-    The function returns the last `k` and the last `carried`. If first is None, k begins with 0. If
-    a condition is given, the loop ends at the first k for which condition(k) is false.
+    The function returns the last `k` and the last `carried`. If `first` is None, k begins with 0.
+    If a condition is given, the loop ends at the first k for which condition(k) is false.
     """
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))

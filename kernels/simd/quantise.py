@@ -32,7 +32,7 @@ _CODES = ir.VectorType(I8, LANES)
 def load_elements(typingctx, row, start, factor, coefficient, shift, out, depth):
     """Set out[j] to factor * row[start + j] - coefficient * shift[j], for every j below `depth`.
 
-    `row` and `out` are flat arrays. If shift is the empty tuple (), nothing is subtracted.
+    `row` and `out` are flat arrays. If `shift` is the empty tuple (), nothing is subtracted.
     """
 
     def codegen(context, builder, sig, a):

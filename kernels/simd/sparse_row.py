@@ -132,8 +132,8 @@ class _RowCode:
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
         prefetches rows: while it processes a non-zero, it prefetches the row of the panel for the
-        non-zero AHEAD places later. The non-zero AHEAD places later may belong to a later row of
-        the CSR matrix. The method returns the last carried values.
+        non-zero AHEAD places later. The non-zero that lies AHEAD places later may belong to another
+        row of the CSR matrix. The method returns the last carried values.
         """
         builder, outcomes = self._builder, []
 
@@ -273,9 +273,9 @@ def bounded_row_sum(width):
     """Return an intrinsic that adds the sum of data[t] * A[indices[t]] to a row of Y.
 
     The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound, where A and
-    Y have `width` columns. The sum is over all t from first to last, but ends at the first t with
-    indices[t] >= bound. The intrinsic returns the t at which the sum ends. If bound is None, the
-    sum is over all t from first to last, and Y[row] is set to the sum.
+    Y have `width` columns. The sum is over all t from `first` to `last`, but ends at the first t
+    with indices[t] >= bound. The intrinsic returns the t at which the sum ends. If bound is None,
+    the sum is over all t from first to last, and Y[row] is set to the sum.
     """
 
     @intrinsic
