@@ -37,7 +37,7 @@ class Ritz(NamedTuple):
     """Approximate eigenpairs of X'X: orthonormal vectors (p, k) and descending values (k,).
 
     `residuals` (k,) contains estimates of ||X'Xv - value v|| / value. `is_limited` says whether the
-    rounding errors of the working precision keep the residuals above tol.
+    rounding errors of the working precision keep the residuals above `tol`.
     """
 
     vectors: Matrix
@@ -117,8 +117,8 @@ def leading_eigenpairs(
 
     Each product multiplies X'X by a block of columns. The iteration stops when every estimated
     residual is at most `tol`, or when rounding prevents the residuals from becoming smaller. The
-    number p of columns of X must be larger than largest_basis(k) + 2 block_width(k), because the
-    iteration stores largest_basis(k) vectors and a few blocks.
+    number p of columns of X must be larger than ``largest_basis(k) + 2 * block_width(k)``, because
+    the iteration stores ``largest_basis(k)`` vectors and a few blocks.
     """
     basis = _Basis(gram_matmul, p, k, np.dtype(dtype), generator, n_threads)
     report.start(tol, max_iter)

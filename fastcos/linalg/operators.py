@@ -586,7 +586,7 @@ def product_memory(n_rows: int, A: Matrix) -> tuple[Matrix, bool]:
 
 
 def kernel_arrays(X: sp.csr_array) -> Any:
-    """Return the Csr record of a validated array for kernels; data is None if all values are 1."""
+    """Return the Csr record of a validated array; its `data` is None if all values are 1."""
     indptr, indices, data = csr_arrays(X)
     if indices.dtype == np.int64 and X.shape[1] <= LARGEST_INT32:
         indices = validation.read_only(indices.astype(np.int32))
@@ -636,5 +636,5 @@ def is_plain() -> bool:
 
 
 def kernel_body(module: Any, kernel: str) -> Any:
-    """Return the kernel with this name in a module, or its plain version if is_plain() is true."""
+    """Return a module's kernel with this name; if ``is_plain()`` is true, its plain version."""
     return getattr(module, f"{kernel}_plain" if is_plain() else kernel)

@@ -53,8 +53,8 @@ class SVD(NamedTuple):
     s : ndarray (k,), float64
         Singular values in descending order; values of at most 1e-7 s[0] are returned as 0.
     Vt : ndarray (k, p)
-        Right singular vectors as rows. The entry of the largest magnitude of each row is positive;
-        if several entries have this magnitude, the first of them is positive.
+        Right singular vectors as rows. In each row, the entry with the largest magnitude is
+        positive; if several entries have this magnitude, the first of them is positive.
     residuals : ndarray (k,), float64
         The certificate: X has a singular value whose distance from ``s[i]`` is at most
         ``residuals[i] * s[i]``. If s[i] is 0, X has a singular value of at most ``residuals[i] *
@@ -123,16 +123,16 @@ def randomized_svd(
     n_threads : int, optional
         Number of threads. Default: the setting ``n_threads``.
     progress : callable, optional
-        Called once per pass as progress(done, total), where ``done`` counts the columns by which
-        X'X has been multiplied. ``total`` is extrapolated from the decrease of the residual, and is
-        exact at the end.
+        Called once per pass as ``progress(done, total)``, where ``done`` counts the columns by
+        which X'X has been multiplied. ``total`` is extrapolated from the decrease of the residual,
+        and is exact at the end.
 
     Returns
     -------
     SVD
         A named tuple (U, s, Vt, residuals). U and Vt are float32 if X is float32 and this precision
-        suffices for tol; otherwise, they are float64. In every row of Vt, the entry of the largest
-        magnitude is positive.
+        suffices for tol; otherwise, they are float64. In every row of Vt, the entry with the
+        largest magnitude is positive.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def randomized_svd(
     Warns
     -----
     ConvergenceWarning
-        The residual of at least one triplet is above tol; the warning states the residual.
+        The residual of at least one triplet is above ``tol``; the warning states the residual.
 
     Notes
     -----
@@ -423,15 +423,15 @@ def _dense_eigenvectors(side: Operator, k: int) -> Matrix:
 
 
 def _signs(V: Matrix) -> Matrix:
-    """Return, for every column, the sign (+1 or -1) of its entry of the largest magnitude."""
+    """Return, for every column, the sign (+1 or -1) of the entry with the largest magnitude."""
     largest = np.argmax(np.abs(V), axis=0)
     return np.where(V[largest, np.arange(V.shape[1])] < 0, -1, 1).astype(V.dtype)
 
 
 def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> Matrix:
-    """Return product(vectors) / s; orthonormal vectors replace the columns whose s is 0.
+    """Return ``product(vectors) / s``; orthonormal vectors replace the columns whose s is 0.
 
-    `product` maps the vectors to their images product(vectors), whose lengths are the singular
+    `product` maps the vectors to their images ``product(vectors)``, whose lengths are the singular
     values s. Vectors with non-zero singular values come first, so a direction that is orthogonal to
     all of their images lies in the null space. The function divides the vectors by s before the
     product, and does not divide the images: the images have more entries than the vectors, so their

@@ -92,7 +92,7 @@ class _Block:
 
 
 def _take(size: int) -> _Block | None:
-    """Return a free block of at least size and at most 2 * size bytes, or None."""
+    """Return a free block of `size` to 2 * `size` bytes, or None."""
     for _ in range(len(_free_blocks)):
         try:
             block = _free_blocks.popleft()

@@ -135,7 +135,7 @@ def as_bits(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_bits(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the rows from which as_bits made its result, as a view of the same bits."""
+    """Return the rows from which `as_bits` made its result, as a view of the same bits."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16)
     if rows.dtype == np.int16:
@@ -202,7 +202,7 @@ def take_rows(
 
 
 def _copy(lo: int, hi: int, X: npt.NDArray[Any], rows: npt.NDArray[Any]) -> None:
-    """Copy rows [lo, hi) of the map X to rows, and release their pages."""
+    """Copy rows [lo, hi) of the map X to `rows`, and release their pages."""
     np.copyto(rows[lo:hi], X[lo:hi])
     _release_copied(X[lo:hi])
 

@@ -225,7 +225,7 @@ def row_blocks(n_rows: int, rows_per_block: int) -> Blocks:
 def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -> Blocks:
     """Return the boundaries of blocks of consecutive rows that take about the same work.
 
-    cumulative[i] is the total work of the rows before row i, for i from 0 to n. For example, if
+    `cumulative[i]` is the total work of the rows before row i, for i from 0 to n. For example, if
     `cumulative` is the indptr of a CSR matrix, the work of a row is its number of stored entries.
     One unit of work is added for every row, so that rows without work are also divided among the
     blocks. The boundaries depend only on the arguments, and not on the number of threads.

@@ -154,7 +154,7 @@ def use_numpy(dtype: npt.DTypeLike) -> bool:
 
 
 def request(dtype: npt.DTypeLike) -> None:
-    """Have another process compile the search kernels for a row type, if needed and possible."""
+    """Let another process compile the search kernels for a row type, if needed and possible."""
     if not is_ready(dtype):
         background.start(np.dtype(dtype).name)
 

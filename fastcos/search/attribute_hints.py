@@ -21,7 +21,7 @@ class _MissingAttribute:
 
 
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a class decorator after which access to any attribute in ``replacements`` is an error.
+    """Return a class decorator that makes access to any attribute in ``replacements`` an error.
 
     ``replacements`` maps the name of each missing attribute to the attribute that the error message
     suggests. The error is an AttributeError, so ``hasattr`` returns False for these names, on the

@@ -217,7 +217,7 @@ def explain_source(
     options: ExecutionOptions,
     allowed_positions: Integers | None = None,
 ) -> SearchExplanation:
-    """Explain a search of the items at allowed_positions; None stands for all items."""
+    """Explain a search of the items at ``allowed_positions``; None stands for all items."""
     n_columns = items.rows.shape[1] if items.n_live else 0
     n_allowed = items.n_live if allowed_positions is None else len(allowed_positions)
     k = min(k, n_allowed)

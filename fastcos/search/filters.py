@@ -89,7 +89,7 @@ class AllowedRows:
 
 
 def allow_rows(row_numbers: Integers, n_rows: int) -> AllowedRows:
-    """Return AllowedRows that allow the rows with these ascending numbers, out of n_rows rows."""
+    """Return AllowedRows that allow the rows with these ascending numbers among `n_rows` rows."""
     mask = np.zeros(n_rows, np.uint8)
     mask[row_numbers] = 1
     return AllowedRows(mask, row_numbers)
@@ -354,7 +354,7 @@ def _with_pairs(exclude: Any, pairs: tuple[Integers, Integers], n_positions: int
 
 
 def _with_columns(matrix: Any, n_columns: int) -> Any:
-    """Append empty columns to a sparse matrix, so that the result has n_columns columns."""
+    """Append empty columns to a sparse matrix, so that the result has ``n_columns`` columns."""
     if not validation.is_sparse(matrix) or matrix.shape[1] >= n_columns:
         return matrix
     import scipy.sparse as sp

@@ -434,7 +434,7 @@ class SimilarityIndex:
         groups: Any = None,
         n_threads: int | None = None,
     ) -> IndexNeighbors:
-        """For each id, return the k items most similar to its item, except the item itself.
+        """For each id, return the k items that are most similar to the item with this id.
 
         Parameters
         ----------
@@ -655,8 +655,8 @@ class SimilarityIndex:
         -------
         Rescored
             indices (n, k) int64, which are positions; scores (n, k) float32; and missing (n,)
-            int64. For each query, missing contains how many of its k nearest items are not in
-            indices.
+            int64. For each query, ``missing`` contains the number of its k nearest items that are
+            not in ``indices``.
 
         Raises
         ------
@@ -894,7 +894,7 @@ class SimilarityIndex:
         Returns
         -------
         ndarray, int64 or str
-            The ids, in the shape of positions.
+            The ids, in an array with the shape of ``positions``.
         """
         array = validation.as_array("positions", positions)
         if array.dtype.kind not in "iu":

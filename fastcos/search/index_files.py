@@ -202,7 +202,7 @@ class _PartArrays:
         return array
 
     def distinct(self, name: str, size: int, count: int, *, ascending: bool) -> Any:
-        """Return an array (count,), which must hold distinct whole numbers from 0 to size - 1."""
+        """Return an array (count,), which must hold distinct integers from 0 to ``size`` - 1."""
         array = self.of_shape(name, (count,), _INTEGER_TYPES)
         low, high = array.min(initial=0), array.max(initial=0)
         if low < 0 or high >= max(size, 1):
@@ -230,7 +230,7 @@ class _PartArrays:
         return array
 
     def statistics(self, name: str, n_panels: int) -> Any:
-        """Return the statistics of n_panels panels, whose scales must be at least _MIN_SCALE."""
+        """Return the statistics of `n_panels` panels; the scales must be at least `_MIN_SCALE`."""
         array = self.finite(name, (n_panels, N_STATISTICS), "f")
         if not (array[:, INVERSE_STEP] >= _MIN_SCALE).all():
             raise self.damage(name, f"must hold scales of at least {_MIN_SCALE}")

@@ -269,7 +269,7 @@ def packed_arrays(packed: PackedItems) -> dict[str, npt.NDArray[Any]]:
 
 
 def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> IndexPart:
-    """Encode and pack these items, and return them as a part; measure must already be fitted."""
+    """Encode and pack these items, and return them as a part; ``measure`` must be fitted."""
     positions = contents.positions
     first = int(positions[0])
     are_consecutive = int(positions[-1]) - first + 1 == len(positions)

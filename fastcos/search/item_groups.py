@@ -102,8 +102,8 @@ def _short_codes(codes: Integers, n_groups: int) -> Integers:
 class ItemGroups:
     """The group of the item at each position; an object of this class never changes.
 
-    labels (g,) contains the distinct groups in ascending order. codes (p,) contains, for each
-    position, the index in labels of the group of its item.
+    ``labels`` (g,) contains the distinct groups in ascending order. ``codes`` (p,) contains, for
+    each position, the index of its item's group in ``labels``.
     """
 
     def __init__(

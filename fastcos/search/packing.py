@@ -281,7 +281,7 @@ def packed_items(
     """Return PackedItems of ``row_of_slot``, packed rows, small offsets, statistics and shift.
 
     These five arrays are the entries of ``arrays``, in this order. ``projection`` is a
-    kernels.records.Projection, or None.
+    ``kernels.records.Projection``, or None.
     """
     row_of_slot, packed, small_offsets, statistics, shift = map(validation.read_only, arrays)
     if projection is None:
@@ -368,7 +368,7 @@ def pair_scoring(metric_type: str, queries: EncodedRows, items: EncodedRows) -> 
 
 
 def _power_of_two(size: float) -> float:
-    """Return the reciprocal of the power of two above size, at most 2^1000; 1 if size is 0."""
+    """Return the reciprocal of the power of two above `size`, at most 2^1000; 1 if `size` is 0."""
     return 2.0 ** min(1000, -math.frexp(size)[1]) if size > 0 else 1.0
 
 
@@ -458,7 +458,7 @@ def _common_direction(rows: Rows, factors: Floats, numbers: Integers) -> Floats:
 
 
 def _shift_products(rows: Rows, factors: Floats, shift: Floats, n_threads: int | None) -> Floats:
-    """Return the inner products (n,) of shift and factor * row - shift, in O(n d) time."""
+    """Return the inner products (n,) of ``shift`` and ``factor * row - shift``, in O(n d) time."""
     shift_products = parallel.unfilled(len(rows), np.float64)
     blocks = parallel.row_blocks(len(rows), max(1, 1_000_000 // rows.shape[1]))
     parallel.run(

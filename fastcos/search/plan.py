@@ -126,8 +126,8 @@ class RequestSizes:
     ----------
     n_queries, k : int
     n_allowed : int or None
-        The number of rows of the segment that are allowed in the results; None if all live rows
-        are.
+        The number of rows of the segment that are allowed in the results; None if all live rows are
+        allowed.
     excludes_pairs : bool
         Whether pairs of a query and a row are excluded, other than the pair of a query with itself.
     """
@@ -406,7 +406,7 @@ def _plan_unpacked(
     costs: CostModel,
     reasons: list[str],
 ) -> SearchPlan | None:
-    """Plan float32 tiles of unpacked rows, or return None and append the reason to reasons."""
+    """Plan float32 tiles of unpacked rows, or return None and append the reason to `reasons`."""
     n, work = request.n_queries, request.n_queries * segment.n_rows * segment.n_columns
     is_large = work >= costs.min_work_unpacked
     if not (costs.min_queries_unpacked <= n <= costs.max_queries_unpacked and is_large):
@@ -752,7 +752,7 @@ def work_to_project(layout: TileLayout, k: int, costs: CostModel) -> float:
 
 
 def gains_by_projection(n_queries: int, layout: TileLayout) -> bool:
-    """Return whether a projection could make a search with n_queries queries faster."""
+    """Return whether a projection could make a search with ``n_queries`` queries faster."""
     return n_queries == 1 or not INSTRUCTION_SETS[layout.isa].has_tile_registers
 
 

@@ -258,8 +258,8 @@ def with_axes(
 def as_axes(V: npt.NDArray[Any], largest_k: npt.ArrayLike = (ANY_K, ANY_K)) -> Axes:
     """Convert p axes, the columns of V (d, p), to the format that kernels read.
 
-    The columns of V should be orthonormal. The bound eta covers the rounding errors of projected
-    rows, and the effect of the difference between V'V and the identity.
+    The columns of V should be orthonormal. The bound ``eta`` covers the rounding errors of
+    projected rows, and the effect of the difference between V'V and the identity.
     """
     depth, p = V.shape
     n_panels = -(-p // PANEL)

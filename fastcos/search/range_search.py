@@ -72,8 +72,8 @@ def neighbors_above(
         The memory in MiB for the result and for the buffers that are needed to compute it. Default:
         the setting ``working_memory``.
     progress : callable, optional
-        Called as progress(done, total), where both arguments count queries: first while the pairs
-        are counted, and again while the pairs are scored.
+        Called as ``progress(done, total)``, where both arguments count queries: first while the
+        pairs are counted, and again while the pairs are scored.
 
     Returns
     -------
@@ -345,7 +345,7 @@ def _scores_of_pairs(
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return the smallest raw scores of pairs whose float32 score is at least min_score."""
+    """Return the smallest raw scores of pairs whose float32 score is at least ``min_score``."""
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 

@@ -108,8 +108,8 @@ class SearchRequest(NamedTuple):
     ) -> QueryBatch:
         """Read, validate and encode the queries with these numbers, and return them as a batch.
 
-        ``measure`` must already be fitted to the items, and segments contains the items in memory.
-        ``first_query`` is the number of queries in all earlier batches.
+        ``measure`` must already be fitted to the items, and ``segments`` contains the items in
+        memory. ``first_query`` is the number of queries in all earlier batches.
         """
         if isinstance(numbers, slice):
             rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
@@ -170,7 +170,7 @@ def as_exclude_self(exclude_self: Any, n_queries: int, n_items: int, *, has_item
 
 
 def as_min_score(value: Any, measure: Measure, model: str | None = None) -> float | None:
-    """Return min_score as ``as_threshold`` does, or None if min_score is None."""
+    """Validate ``min_score`` by ``as_threshold`` and return it; None stays None."""
     return None if value is None else as_threshold("min_score", value, measure, model)
 
 

@@ -39,7 +39,7 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
         better. The scorer may, for example, call a model that compares two texts, or compute a
         distance between two sets of vectors.
     progress : callable, optional
-        Called as progress(done, total), where both arguments count queries.
+        Called as ``progress(done, total)``, where both arguments count queries.
 
     Returns
     -------
@@ -107,9 +107,9 @@ class STSScorer:
     Raises
     ------
     FileNotFoundError
-        model is a path to a folder that does not exist.
+        ``model`` is a path to a folder that does not exist.
     ImportError
-        model is a folder, and sentence-transformers is not installed.
+        ``model`` is a folder, and sentence-transformers is not installed.
 
     Examples
     --------
@@ -156,9 +156,9 @@ class WordRotatorsScorer:
     If each bag contains a single vector, the distance is therefore 1 - cosine. An empty bag has the
     distance 1 from every bag. The distance between two bags of m vectors is computed by a linear
     programme in O(m^3 log m) time, which is usually a few milliseconds. To find candidates, search
-    the rows that ``directions`` returns with measure="neg_euclidean". By Jensen's inequality, half
-    the squared Euclidean distance between the rows of two bags is a lower bound on the distance
-    between these bags.
+    the rows that ``directions`` returns with ``measure="neg_euclidean"``. By Jensen's inequality,
+    half the squared Euclidean distance between the rows of two bags is a lower bound on the
+    distance between these bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 

@@ -69,7 +69,7 @@ def rescore(
     n_threads: int | None = None,
     working_memory: float | None = None,
 ) -> Rescored:
-    """Return the k best of each query's candidates, by their exact scores.
+    """Return the k candidates of each query that have the highest exact scores.
 
     The candidates may come from an approximate index, from a vector database, or from a search by
     binary codes. If the measure has the capability ``append`` (cosine, dot, neg_euclidean,
@@ -150,7 +150,7 @@ def rescore(
 
 
 def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
-    """Return upper_bounds as a float64 array (n,), which may contain infinity but not NaN."""
+    """Return ``upper_bounds`` as a float64 array (n,), which may contain infinity but not NaN."""
     bounds = validation.as_array("upper_bounds", upper_bounds).astype(np.float64)
     validation.check_shape("upper_bounds", bounds.shape, (n,))
     if np.isnan(bounds).any():
@@ -160,7 +160,7 @@ def _as_upper_bounds(upper_bounds: Any, n: int) -> Floats:
 
 
 def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
-    """Return candidates as an int64 array (n, c) of item numbers, ascending in each row.
+    """Return ``candidates`` as an int64 array (n, c) of item numbers, ascending in each row.
 
     A repeated item number is replaced by -1, which stands for no candidate.
     """

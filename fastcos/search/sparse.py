@@ -186,7 +186,7 @@ def sparse_neighbors_above(
 def _as_both_rows(
     queries: Any, items: Any, measure: str, n_threads: int | None
 ) -> tuple[SparseRows, SparseRows]:
-    """Return the validated queries and items, which are the same object if items is None."""
+    """Return the validated queries and items, which are the same object if ``items`` is None."""
     query_rows = as_sparse_rows("queries", queries, measure, n_threads)
     if items is None:
         (rows,) = without_unused_columns(query_rows)

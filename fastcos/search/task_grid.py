@@ -305,8 +305,9 @@ def guess_rank(
     """Return the rank of the first threshold among the best scores of the sampled panels.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
-    panels are. Among the ``needed_rows`` best rows, k are allowed in the results; ``needed_rows``
-    may exceed the number of rows in the range. The rank is at most the number of sampled panels.
+    panels are sampled. Among the ``needed_rows`` best rows, k are allowed in the results;
+    ``needed_rows`` may exceed the number of rows in the range. The rank is at most the number of
+    sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
     query is too high, the next step depends on the kernel. The kernel "few_queries" scores more

@@ -92,7 +92,7 @@ def top_k(
         The memory in MiB that the search may use in addition to its inputs and outputs. Default:
         the setting ``working_memory``.
     progress : callable, optional
-        Called as progress(done, total), where both arguments count queries.
+        Called as ``progress(done, total)``, where both arguments count queries.
     out : path-like, optional
         A new directory to which the results are written batch by batch: indices.npy, scores.npy and
         run.json. If the search is interrupted, or the process crashes, the same call resumes the

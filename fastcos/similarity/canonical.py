@@ -88,8 +88,8 @@ def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     Returns
     -------
     CanonicalFactors
-        users, items and ``singular_values``. If the product has a rank below k, the columns beyond
-        the rank are zero, and a UserWarning is issued.
+        ``users``, ``items`` and ``singular_values``. If the product has a rank below k, the columns
+        beyond the rank are zero, and a UserWarning is issued.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def query_metric(
     Returns
     -------
     QueryMetric
-        metric, factor, and ``transform(items)``.
+        ``metric``, ``factor`` and ``transform(items)``.
 
     Raises
     ------

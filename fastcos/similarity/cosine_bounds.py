@@ -86,10 +86,10 @@ class Sensitivity(NamedTuple):
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps G whose condition number is limited.
 
-    The range is exact: for each end of the range, there is an invertible G with condition(G) <=
-    condition under which the cosine equals that end. In terms of Fisher's z = artanh(cosine), the
-    range extends from z - ln condition to z + ln condition, for every pair of vectors with the
-    given cosine.
+    The range is exact: for each end of the range, the cosine equals that end under some invertible
+    G whose condition number is at most ``condition``. In terms of Fisher's z = artanh(cosine), the
+    range extends from z - ln(``condition``) to z + ln(``condition``), for every pair of vectors
+    with the given cosine.
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
 
@@ -202,7 +202,8 @@ def cosine_interval(
     Returns
     -------
     CosineInterval
-        low and high, and the diagonals of two rescalings D that attain low and high.
+        ``low`` and ``high``, and the diagonals of two rescalings D that attain ``low`` and
+        ``high``.
 
     Notes
     -----

@@ -288,7 +288,7 @@ def _squares_and_counts(
 
 
 def _weighted_gram(rows: Floats, weights: Floats | None) -> Floats:
-    """Return the sum of weight times xx' over all rows x; if weights is None, all weights are 1."""
+    """Return the sum of weight times xx' over all rows x; by default, all weights are 1."""
     weighted = rows if weights is None else rows * weights[:, None]
     with parallel.blas_lock():
         return weighted.T @ rows

@@ -67,7 +67,7 @@ def _sort(lo: int, hi: int, rows: Rows, result: Rows) -> None:
 
 @register
 class Recos(BaseMeasure):
-    """x·y divided by the most extreme x·y of the same sign that reordering the entries can give.
+    """x·y, divided by its most extreme value of the same sign over all orders of the entries.
 
     The value is x·y / |sort(x)·sort(y)|, where the entries of the second row are sorted in
     descending order if x·y < 0. The value is 1 if x·y > 0 and the same permutation sorts the
@@ -163,7 +163,8 @@ class MutualProximity(BaseMeasure):
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute the cosine moments of the items, and the largest standardised values on _GRID."""
+        """Compute the cosine moments of the items, and the largest standardised values on a
+        grid."""
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)
@@ -242,8 +243,8 @@ class NormAngleDistance(BaseMeasure):
     For a fixed s of at most 2, the pairs (g, θ) with this s form a curve, and g / λ + θ is smallest
     at one of its two ends. At one end of the curve, g / λ + θ is 2 arcsin(s/2). At the other end,
     it is s / w, which is at least 2 arcsin(s/2). For an s above 2, g / λ + θ is at least π, and at
-    least the value that g / λ has for θ = π. Pitfall: a suitable λ depends on the units of the
-    rows. Source: You arXiv:2504.16318, corrected.
+    least the value of g / λ at θ = π. Pitfall: a suitable λ depends on the units of the rows.
+    Source: You arXiv:2504.16318, corrected.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ class RadialCosine(BaseMeasure):
     """Cosine times |x|^γ |y|^γ: the cosine for γ = 0, the inner product for γ = 1.
 
     Pitfall: if popular items have large norms, a larger γ favours popular items. The value has no
-    fixed range. The article by You (arXiv:2504.16318) gives the name but no formula; the formula
-    comes from this project.
+    fixed range. The name is from an article by K. You (arXiv:2504.16318), which gives no formula;
+    the formula comes from this project.
 
     Parameters
     ----------

@@ -48,8 +48,8 @@ class RescaledCosine(Mapped):
     rescaling : str, Rescaling or array_like (d,), default "identity"
         D, in any form that a ``rescaling=`` argument accepts.
     model : LinearMF, optional
-        The fitted model of the objective "dropout" whose ``item_embeddings()`` are the rows.
-        A model is required unless rescaling is "identity" or an array.
+        The fitted model of the objective "dropout" whose ``item_embeddings()`` are the rows. A
+        model is required unless ``rescaling`` is "identity" or an array.
     """
 
     name = "rescaled_cosine"

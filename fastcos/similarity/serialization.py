@@ -16,7 +16,7 @@ _OF_MODEL = "measure_of_model_"
 
 
 def label_of(measure: Measure) -> str:
-    """Return the name of a measure and its non-default parameters, such as csls:n_neighbors=5."""
+    """Return the name of a measure and its non-default parameters, such as "csls:n_neighbors=5"."""
     label = measure.name
     for name, parameter in inspect.signature(type(measure)).parameters.items():
         value = getattr(measure, name, parameter.default)

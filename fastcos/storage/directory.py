@@ -236,7 +236,7 @@ def check_replaceable(name: str, path: Path, mark: str) -> None:
 
 
 def check_new_directory(name: str, path: Path) -> None:
-    """Raise an error if path exists, unless it is an empty directory."""
+    """Raise an error if ``path`` exists, unless it is an empty directory."""
     if path.exists() and not _is_empty(path):
         raise OccupiedError(f"{name} must be a new or an empty directory, got {str(path)!r}")
 
@@ -335,7 +335,7 @@ def _write(
 
 
 def _remove_unnamed(directory: Path, current: Collection[str]) -> None:
-    """Remove the array files and temporary files that are not in current.
+    """Remove the array files and temporary files that are not in `current`.
 
     `current` contains the names of all files that the header names.
     """
@@ -372,7 +372,7 @@ def _write_array(directory: Path, name: str, array: npt.NDArray[Any]) -> dict[st
 
 
 def replace_file(path: Path, parts: Sequence[bytes | memoryview]) -> None:
-    """Write the parts to a temporary file, flush the file to the disk, and rename it to path."""
+    """Write the parts to a temporary file, flush the file to the disk, and rename it to `path`."""
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:
@@ -518,7 +518,7 @@ def _read_array(directory: Path, entry: Mapping[str, Any], verify: bool) -> npt.
 
 
 def _canonical(header: Mapping[str, Any]) -> bytes:
-    """Return the bytes of the header of which the checksum is computed."""
+    """Return the bytes of the header from which its checksum is computed."""
     return json.dumps(
         header, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     ).encode()

@@ -41,7 +41,7 @@ def provenance(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_ready(value: Any) -> Any:
-    """Return value as Python lists, dicts and scalars for JSON; NaN and infinity become None."""
+    """Return `value` as Python lists, dicts and scalars for JSON; NaN and infinity become None."""
     if isinstance(value, dict):
         return {str(key): json_ready(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
