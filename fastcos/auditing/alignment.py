@@ -113,7 +113,7 @@ class Alignment(Record):
 
     @property
     def verdict(self) -> str:
-        """The self-match rate and the residual in one sentence."""
+        """The self-match rate and the residual, in one sentence."""
         before = ""
         if self.self_match_rate_before is not None:
             before = f" ({self.self_match_rate_before:.1%} before the alignment)"

@@ -75,7 +75,7 @@ class EncoderMap(Record):
 
     @property
     def verdict(self) -> str:
-        """The predicted overlap in one sentence."""
+        """The predicted overlap, in one sentence."""
         return (
             f"A mapped query of the new encoder will find about {self.overlap:.0%} of the {self.k} "
             "nearest neighbours that the old encoder finds (95 % interval "

@@ -103,7 +103,7 @@ class ModelDiff(Record):
 
     @property
     def verdict(self) -> str:
-        """The share of changed neighbours in one sentence.
+        """The share of changed neighbours, in one sentence.
 
         The verdict contains an interval if only a sample of the items was compared.
         """

@@ -188,7 +188,7 @@ class Audit(Record):
 
     @property
     def headline(self) -> str:
-        """The result of the audit in one sentence."""
+        """The result of the audit, in one sentence."""
         replaced = 1 - self.at_condition.worst_rescaling
         rescaling = f"rescaling with factors between 1 and {self.condition:g}"
         if self.is_free:

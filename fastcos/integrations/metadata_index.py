@@ -38,7 +38,7 @@ class MetadataIndex:
         self._values: dict[int, dict[str, Any]] = {}
 
     def put(self, positions: Iterable[int], metadatas: Iterable[Mapping[str, Any]]) -> None:
-        """Replace the metadata of the documents at ``positions``."""
+        """Set the metadata of the documents at ``positions``, replacing any older metadata."""
         for position, metadata in zip(positions, metadatas, strict=True):
             self.drop([position])
             self._values[position] = dict(metadata)

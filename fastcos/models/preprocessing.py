@@ -27,8 +27,7 @@ _BYTES_PER_PRODUCT = 64
 
 
 class Biases(NamedTuple):
-    """The vectors ``row_center`` (n,) and ``center`` (p,), which are arguments of ``matmul`` and
-    the SVD.
+    """The vectors ``row_center`` (n,) and ``center`` (p,): arguments of ``matmul`` and the SVD.
 
     If ``row_center`` and ``center`` are passed, ``matmul`` and the SVD use the matrix X -
     row_center 1' - 1 center' instead of X.

@@ -88,7 +88,7 @@ class Display(NotebookFigure):
     ax_: Any = None
 
     def plot(self, ax: "Axes | None" = None) -> Self:
-        """Draw the figure on ``ax`` (by default, on the axes of a new figure); return the display."""
+        """Draw the figure on ``ax``, by default on the axes of a new figure; return the display."""
         from matplotlib.figure import Figure
 
         with figure_style():

@@ -124,9 +124,9 @@ class PairDistribution(Record):
         Returns
         -------
         ndarray, float64
-            Probabilities in the shape of scores, at least ``smallest_fpr``. If at least 100 pairs
-            are above the lower edge of the bin of a score, the probability is the share of these
-            pairs; otherwise the tail model determines the probability.
+            Probabilities in the shape of ``scores``, at least ``smallest_fpr``. If at least 100
+            pairs are above the lower edge of the bin of a score, the probability is the share of
+            these pairs; otherwise the tail model determines the probability.
         """
         values = as_scores(scores)
         above = self.pairs_above

@@ -65,7 +65,7 @@ class ThresholdRange(Record):
 
     @property
     def verdict(self) -> str:
-        """The range of the threshold in one sentence."""
+        """The range of the threshold, in one sentence."""
         return (
             f"Rescalings D of condition {self.condition:g} move the threshold for a rate of "
             f"{self.fpr:g} from {self.given:.3f} to between {self.low:.3f} and {self.high:.3f} "
