@@ -163,8 +163,7 @@ class MutualProximity(BaseMeasure):
     name = "mutual_proximity"
 
     def _fit(self, items: Rows, users: Rows | None) -> None:
-        """Compute the cosine moments of the items, and the largest standardised values on a
-        grid."""
+        """Compute cosine moments of the items, and the largest standardised values on a grid."""
         units = unit_rows(items)
         self._lookup = RowLookup(items)
         self._moments = cosine_moments(units)

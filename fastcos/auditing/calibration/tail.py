@@ -60,7 +60,7 @@ class Tail(Record):
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that a share ``share`` of all pairs reaches, according to the model."""
+        """Return the score that the fraction ``share`` of all pairs reaches in the model."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)

@@ -117,11 +117,12 @@ def threshold_range(
 ) -> ThresholdRange:
     """Search for the range in which rescalings D move the threshold for a false-positive rate.
 
-    The threshold for the rate ``fpr`` is the cosine that a share ``fpr`` of all pairs reaches.
-    Among all rescalings D with a condition number of at most ``condition``, the function searches
-    for the one with the lowest threshold and for the one with the highest threshold. The true range
-    is at least as wide as the range that the search finds. The function also returns bounds of the
-    threshold, which hold for every linear map with a condition number of at most ``condition``.
+    The threshold for the rate ``fpr`` is the cosine that is reached by the fraction ``fpr`` of all
+    pairs. Among all rescalings D with a condition number of at most ``condition``, the function
+    searches for the one with the lowest threshold and for the one with the highest threshold. The
+    true range is at least as wide as the range that the search finds. The function also returns
+    bounds of the threshold, which hold for every linear map with a condition number of at most
+    ``condition``.
 
     The logarithms of the entries of all allowed D form a box. The derivatives of the cosines of the
     pairs near the threshold determine the direction of a step towards a vertex of the box of all
