@@ -131,7 +131,7 @@ def randomized_svd(
     -------
     SVD
         A named tuple (U, s, Vt, residuals). U and Vt are float32 if X is float32 and this precision
-        suffices for tol; otherwise, they are float64. In every row of Vt, the entry with the
+        suffices for ``tol``; otherwise, they are float64. In every row of Vt, the entry with the
         largest magnitude is positive.
 
     Raises

@@ -417,7 +417,7 @@ class _Job:
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
     """Put a task into the queue `copies` times, so that this number of threads of the pool run it.
 
-    If the pool has fewer than size - 1 threads, the missing threads are started first.
+    If the pool has fewer than `size` - 1 threads, the missing threads are started first.
     """
     state = _state
     if state.n_threads < size - 1:

@@ -3,8 +3,8 @@
 The search first ranks items by a raw score, which is an inner product. The raw score of an item
 determines an upper bound on its exact score. The search then computes the exact scores of the few
 items with the best raw scores. A query is finished if its k-th best exact score exceeds the upper
-bounds of all items that have not been scored exactly. For a query that is not finished, every item
-whose upper bound reaches the k-th best exact score is scored exactly as well.
+bounds of all items that have not been scored exactly. For a query that is not finished, the search
+also computes the exact score of every item whose upper bound reaches the k-th best exact score.
 
 Source: Seidl and Kriegel, Optimal multi-step k-nearest neighbor search, SIGMOD 1998.
 """

@@ -170,7 +170,7 @@ class IndexPart:
         return self.segment.positions_of(self.segment.live_row_numbers)
 
     def without(self, row_numbers: Integers) -> "IndexPart":
-        """Return a part that contains the same rows, but whose searches skip the given rows."""
+        """Return a part with the same rows; its searches skip the given rows."""
         segment = self.segment.without(row_numbers)
         if len(segment.live_row_numbers):
             segment.pack()

@@ -146,11 +146,11 @@ class SearchPlan:
     ----------
     method : str
         "numpy" computes matrix products in NumPy, while the kernels are not compiled. "score_all"
-        computes the float64 scores of every pair. "unpacked" multiplies unpacked rows by
-        float32 tiles. "packed" multiplies packed rows, drops most pairs by bounds that follow from
-        these products, and scores the other pairs in float64. "distinct" searches one row of each
-        group of duplicates, by the plan ``inner``. "repack" packs only the allowed rows, for this
-        search alone, and searches them by the plan ``inner``.
+        computes the float64 scores of every pair. "unpacked" multiplies unpacked rows by float32
+        tiles. "packed" multiplies packed rows, drops most pairs by bounds that follow from these
+        products, and scores the other pairs in float64. "distinct" searches one row of each group
+        of duplicates, according to the plan ``inner``. "repack" packs only the allowed rows, for
+        this search alone, and searches them according to the plan ``inner``.
     needs : str or None
         A fact that must be looked up before the search can be planned. The caller looks up this
         fact and calls ``plan_search`` again with sizes that contain it.

@@ -156,7 +156,7 @@ class WordRotatorsScorer:
     If each bag contains a single vector, the distance is therefore 1 - cosine. An empty bag has the
     distance 1 from every bag. The distance between two bags of m vectors is computed by a linear
     programme in O(m^3 log m) time, which is usually a few milliseconds. To find candidates, search
-    the rows that ``directions`` returns with ``measure="neg_euclidean"``. By Jensen's inequality,
+    the rows that ``directions`` returns, by the measure "neg_euclidean". By Jensen's inequality,
     half the squared Euclidean distance between the rows of two bags is a lower bound on the
     distance between these bags.
 

@@ -148,7 +148,7 @@ class Segment:
     def allow(self, positions: Integers | None) -> AllowedRows | None:
         """Return the allowed rows of this segment if only these ascending positions are allowed.
 
-        positions=None allows all positions. The result is None if all packed rows are allowed.
+        ``positions=None`` allows all positions. The result is None if all packed rows are allowed.
         """
         if positions is None:
             return self.live

@@ -126,7 +126,7 @@ def one_by_one_is_faster(
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
-    """Return how many threads can search few queries, so that each thread reads enough codes."""
+    """Return how many threads to use for few queries; each thread must read enough codes."""
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
     # The bytes of the codes, multiplied by the number of times that the search reads them.
@@ -338,7 +338,7 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return the capacity of a query's buffer in candidates; few buffers of this size become full.
+    """Return how many candidates the buffer of a query holds; few such buffers become full.
 
     For example, an out-of-distribution query among 30,000 rows of 1,536 columns has 650 candidates
     if k is 10, and 1,100 candidates if k is 100.

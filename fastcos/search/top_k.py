@@ -85,7 +85,8 @@ def top_k(
         passed, all rows must be dense and are read into memory, and ``allowed`` must be a mask or
         item numbers.
     query_groups : array_like (n,), int or str, or one group for all queries, optional
-        The group of each query. This argument is required if you pass both groups and items.
+        The group of each query. This argument is required if you pass both ``groups`` and
+        ``items``.
     n_threads : int, optional
         The number of threads. Default: the setting ``n_threads``.
     working_memory : float, optional

@@ -20,7 +20,7 @@ from fastcos.validation import Floats, Rows
 
 @as_table
 class CanonicalFactors(NamedTuple):
-    """The balanced factors of the product users @ items.T.
+    """The balanced factors of the product ``users @ items.T``.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class QueryMetric(NamedTuple):
     factor: Floats
 
     def transform(self, items: Any) -> Rows:
-        """Return items @ L, (p, r), in the dtype of items.
+        """Return ``items @ L``, (p, r), in the dtype of ``items``.
 
         Any index that compares rows by their cosine can search the result. The inner product of two
         rows of the result is x'Cy for the corresponding items x and y. An item in the null space of
@@ -73,9 +73,9 @@ class QueryMetric(NamedTuple):
 def canonicalize(users: Any, items: Any) -> CanonicalFactors:
     """Return the balanced factors of a model, which depend only on the predictions of the model.
 
-    The balanced factors have the smallest norm of all factors of users @ items.T. Training with
-    weight decay on users and items converges to the balanced factors, and gradient descent from
-    small initial factors ends near them. The signs are chosen such that, in each column of the
+    Of all factors of ``users @ items.T``, the balanced factors have the smallest norm. Training
+    with weight decay on users and items converges to the balanced factors, and gradient descent
+    from small initial factors ends near them. The signs are chosen such that, in each column of the
     items, the entry with the largest magnitude is positive. If several singular values are equal,
     their columns are determined only up to a rotation among these columns.
 

@@ -104,7 +104,7 @@ def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     Returns
     -------
     Interval
-        low and high, float or (n,) float64.
+        ``low`` and ``high``, float or (n,) float64.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     Returns
     -------
     Interval
-        low and high, float or (n,) float64; NaN for a pair with a zero row.
+        ``low`` and ``high``, float or (n,) float64; NaN for a pair with a zero row.
 
     Examples
     --------
