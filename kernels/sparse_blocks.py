@@ -101,7 +101,7 @@ def _add_row(data, indices, first, last, A, Y, row, bound):
 
 @kernel
 def _multiply_block(first, last, X, panel, item_rows, places, Y):
-    """Set Y[i - first] to the product X[i] @ panel, for the rows i from first to last.
+    """Set Y[i - first] to the product X[i] @ panel, for the rows i from `first` to `last`.
 
     The rows of the panel are processed in ranges of item_rows rows. For all rows i of X, the
     products with one range of the panel are added before the products with the next range.

@@ -222,7 +222,7 @@ def _for_each_panel(context, builder, signature, arguments, element, n_columns, 
 
 @intrinsic
 def sum_row(typing, data, indices, first, last, A, Y, row, is_streamed, is_ahead):
-    """Set Y[row] to the sum of data[t] * A[indices[t]] over t from first to last.
+    """Set Y[row] to the sum of data[t] * A[indices[t]] over t from `first` to `last`.
 
     The intrinsic returns one entry of Y[row], or 0 if Y has no columns. If is_streamed is true,
     stores of panels of 64 columns bypass the caches. If is_streamed is true, the panels must also
@@ -272,10 +272,10 @@ def fence(typing):
 def bounded_row_sum(width):
     """Return an intrinsic that adds the sum of data[t] * A[indices[t]] to a row of Y.
 
-    The arguments of the intrinsic are data, indices, first, last, A, Y, row and bound, where A and
-    Y have `width` columns. The sum is over all t from `first` to `last`, but ends at the first t
-    with indices[t] >= bound. The intrinsic returns the t at which the sum ends. If bound is None,
-    the sum is over all t from first to last, and Y[row] is set to the sum.
+    The arguments of the intrinsic are `data`, `indices`, `first`, `last`, `A`, `Y`, `row` and
+    `bound`; A and Y have `width` columns. The sum is over all t from `first` to `last`, but ends at
+    the first t with indices[t] >= bound. The intrinsic returns the t at which the sum ends. If
+    bound is None, the sum is over all t from `first` to `last`, and Y[row] is set to the sum.
     """
 
     @intrinsic
@@ -298,7 +298,7 @@ def bounded_row_sum(width):
 
 @intrinsic
 def scatter_row(typing, data, indices, first, last, Y, row, column, Z, width, is_ahead):
-    """Add data[t] * Y[row, column + c] to Z[indices[t], c], for t from first to last and c < width.
+    """Add data[t] * Y[row, column + c] to Z[indices[t], c], for first <= t < last and c < width.
 
     If is_ahead is true, rows of Z are prefetched, which requires last <= len(indices) - AHEAD.
     """
@@ -321,9 +321,9 @@ def scatter_row(typing, data, indices, first, last, Y, row, column, Z, width, is
 
 @intrinsic
 def gram_row(typing, data, indices, first, last, Q, column, Z, width, is_ahead):
-    """Add data[t] * s[c] to Z[indices[t], c], for t from first to last and c < width.
+    """Add data[t] * s[c] to Z[indices[t], c], for t from `first` to `last` and c < width.
 
-    Here, s[c] is the sum of data[t] * Q[indices[t], column + c] over t from first to last. If
+    Here, s[c] is the sum of data[t] * Q[indices[t], column + c] over t from `first` to `last`. If
     is_ahead is true, rows of Q and Z are prefetched, which requires last <= len(indices) - AHEAD.
     """
 
