@@ -178,7 +178,9 @@ def commands_after(out):
     ("words", "expected"),
     [
         pytest.param(["--measures", "user_item_dot"], "recommend", marks=pytest.mark.slow),
-        (["--measures", "project_back_users", "--seed", "3"], "recommend"),
+        pytest.param(
+            ["--measures", "project_back_users", "--seed", "3"], "recommend", marks=pytest.mark.slow
+        ),
         (["--measures", "zscore_cosine,csls:n_neighbors=5"], "neighbors"),
         (["--objective", "weight_decay", "--weight-decay", "1.5"], "neighbors"),
     ],

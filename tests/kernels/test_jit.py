@@ -49,7 +49,8 @@ def driven(rows_kernel, *arguments):
     return out
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+# Each combination of types compiles a loop: one in the default tests, with that of two kernels.
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 @pytest.mark.parametrize("shifted", [False, True])
 def test_prange_driver_passes_arguments_of_every_type(dtype, shifted):
     rows, low, high = np.random.default_rng(0).random((3, 40)).astype(dtype)
@@ -57,6 +58,7 @@ def test_prange_driver_passes_arguments_of_every_type(dtype, shifted):
     np.testing.assert_allclose(result, rows * 3.0 + low - high + 7 + 0.5 * shifted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_prange_driver_passes_views():
     values = np.arange(80.0)
     frozen = values[:40].view()

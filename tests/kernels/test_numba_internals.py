@@ -82,8 +82,7 @@ NAMES = {
     "entries": ["entry_point"],
 }  # fmt: skip
 CASES = [
-    # one representative in the default tests
-    pytest.param(group, name, marks=[] if name in ("_reduce", "_finalized") else pytest.mark.slow)
+    pytest.param(group, name, marks=pytest.mark.slow)
     for group, names in NAMES.items()
     for name in names
 ]

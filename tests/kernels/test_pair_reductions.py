@@ -110,6 +110,7 @@ def test_pairs_at_most_counts_sums():
         )
 
 
+@pytest.mark.slow
 def test_products_rows_is_the_same_on_both_backends():
     rows = units(5, 300, 12)
     panels = packed(rows)

@@ -63,13 +63,13 @@ def test_best_rows_equals_dense_search(kind, is_cosine):
     excluded = csr(barred.astype(float), None, np.int32)[:2]
     q_indptr, q_indices, q_values = csr(Q, dtype, np.int32)
     queries = Queries(
-        q_indptr, q_indices, q_values, frozen(np.linalg.norm(Q, axis=1)), frozen(own), *excluded
+        q_indptr, q_indices, q_values, frozen(np.linalg.norm(Q, axis=1)), own, *excluded
     )
     norms = np.linalg.norm(B, axis=1)
     factors = np.zeros(-(-M // STRIP) * STRIP, np.float32 if sum_type == np.int32 else np.float64)
     factors[:M] = np.divide(1, norms, out=np.zeros(M), where=norms > 0) if is_cosine else 1
     items = Items(
-        *csr(B.T, dtype, np.uint16), frozen(norms), frozen(factors), is_cosine,
+        *csr(B.T, dtype, np.uint16), frozen(norms), factors, is_cosine,
         np.empty(0, sum_type),
     )  # fmt: skip
     scores, columns = np.full((8, K), np.nan), np.full((8, K), -7)
@@ -93,11 +93,11 @@ def test_best_rows_pads_short_results():
     factors = np.zeros(STRIP, np.float32)
     factors[:3] = 1
     queries = Queries(
-        *csr(Q, None, np.int32), frozen(np.ones(2)), frozen(np.array([-1, 1])),
+        *csr(Q, None, np.int32), frozen(np.ones(2)), np.array([-1, 1]),
         *csr(np.zeros((2, 3)), None, np.int32)[:2],
     )  # fmt: skip
     items = Items(
-        *csr(B.T, None, np.uint16), frozen(np.ones(3)), frozen(factors), False,
+        *csr(B.T, None, np.uint16), frozen(np.ones(3)), factors, False,
         np.empty(0, np.int32),
     )  # fmt: skip
     scores, columns = np.full((2, K), np.nan), np.full((2, K), -7)

@@ -77,8 +77,18 @@ def laid_out(isa, items, queries):
     return *words, width // 4
 
 
-@pytest.mark.parametrize("isa", ["amx", "vnni", "avxvnni", "avx2"])
-@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MAX_CODED_COLUMNS])
+def coded_cases(*isas):
+    """Instruction sets and numbers of columns; the largest number, which takes long, with one."""
+    best = next((isa for isa in isas if isa in cpu.supported_isas()), None)
+    many = tiles.MAX_CODED_COLUMNS
+    return [
+        pytest.param(isa, depth, marks=[pytest.mark.slow] * (depth == many and isa != best))
+        for isa in isas
+        for depth in (1, 4, 5, 63, 64, 65, 300, many)
+    ]
+
+
+@pytest.mark.parametrize(("isa", "depth"), coded_cases("amx", "vnni", "avxvnni", "avx2"))
 def test_score_panel_int8_is_exact(isa, depth):
     if isa not in cpu.supported_isas():
         pytest.skip(f"this CPU has no {isa}")
@@ -95,8 +105,7 @@ def test_score_panel_int8_is_exact(isa, depth):
         np.testing.assert_array_equal(found[:, :used], expected, err_msg=f"{used} queries")
 
 
-@pytest.mark.parametrize("isa", ["vnni", "avxvnni", "avx2"])
-@pytest.mark.parametrize("depth", [1, 4, 5, 63, 64, 65, 300, tiles.MAX_CODED_COLUMNS])
+@pytest.mark.parametrize(("isa", "depth"), coded_cases("vnni", "avxvnni", "avx2"))
 @pytest.mark.parametrize("by_item", [False, True])
 def test_multiply_run_is_exact(isa, depth, by_item):
     """Two panels of a run, with another between them."""

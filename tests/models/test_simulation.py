@@ -99,15 +99,21 @@ def test_parameters_simulate_the_same_again():
         assert bytes_of(simulate_interactions(**first.parameters)) == bytes_of(first)
 
 
-def test_simulation_is_bit_identical_over_threads(monkeypatch):
-    # six tasks
-    arguments = {"n_users": 9000, "n_items": 200, "random_state": 4}
-    alone = bytes_of(simulate_interactions(**arguments, n_threads=1))
+SIX_TASKS = {"n_users": 9000, "n_items": 200, "random_state": 4}
+
+
+def test_simulation_is_bit_identical_over_threads():
+    alone = bytes_of(simulate_interactions(**SIX_TASKS, n_threads=1))
     for n_threads in (2, 3, 8):
-        assert bytes_of(simulate_interactions(**arguments, n_threads=n_threads)) == alone
+        assert bytes_of(simulate_interactions(**SIX_TASKS, n_threads=n_threads)) == alone
+    assert bytes_of(simulate_interactions(**(SIX_TASKS | {"random_state": 5}))) != alone
+
+
+@pytest.mark.slow
+def test_simulation_is_bit_identical_with_prange(monkeypatch):
+    alone = bytes_of(simulate_interactions(**SIX_TASKS, n_threads=1))
     monkeypatch.setenv("FASTCOS_BACKEND", "prange")
-    assert bytes_of(simulate_interactions(**arguments)) == alone
-    assert bytes_of(simulate_interactions(**(arguments | {"random_state": 5}))) != alone
+    assert bytes_of(simulate_interactions(**SIX_TASKS)) == alone
 
 
 def test_choices_have_independent_random_streams():

@@ -22,6 +22,7 @@ def blas_threads():
     return {one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()}
 
 
+# Each program takes a second of processor time: one of each kind in the default tests
 def run_alone(code):
     """Run a program that starts with one thread, which a test worker does not, and two of BLAS."""
     if config.count_cpus() < 2:
@@ -62,6 +63,7 @@ def another_thread(*steps, is_daemon=False):
         thread.join()
 
 
+@pytest.mark.slow
 def test_one_blas_thread_until_the_last_of_nested_calls_ends():
     run_alone("""
 with parallel.one_blas_thread():
@@ -93,6 +95,7 @@ def limit():
 """
 
 
+@pytest.mark.slow
 def test_a_limit_that_another_thread_sets_is_not_undone():
     run_alone(f"""{USER}
 with another_thread(limit, user.close) as do_next:
@@ -114,6 +117,7 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
+@pytest.mark.slow
 def test_threads_may_limit_blas_after_it_was_limited_here():
     run_alone(f"""{USER}
 with parallel.one_blas_thread():
@@ -124,6 +128,7 @@ with another_thread(limit, user.close) as do_next:
 """)
 
 
+@pytest.mark.slow
 def test_daemon_threads_do_not_prevent_the_limit():
     run_alone("""
 with another_thread(lambda: None, is_daemon=True) as do_next:
@@ -168,12 +173,14 @@ def test_a_forked_child_does_not_wait_for_the_lock():
     run_alone(FORK.format(around="parallel.blas._state.lock", check="assert blas_threads() == {2}"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_keeps_the_limit_of_the_thread_that_forks():
     check = "assert blas_threads() == {1}"
     run_alone(FORK.format(around="parallel.one_blas_thread()", check=check))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_lifts_the_limit_of_a_thread_that_it_lacks():
     fork = FORK.format(around="contextlib.nullcontext()", check="assert blas_threads() == {2}")

@@ -99,17 +99,18 @@ def test_rows_are_kept_without_a_copy_where_asked():
         SimilarityIndex().fit(rows, copy="no")
 
 
-def test_copies_of_memory_maps_are_rows_in_memory(mapped, tmp_path):
-    for number, rows in enumerate((mapped.copy(), mapped.astype("f8"), mapped.astype("f2"))):
-        assert isinstance(rows, np.memmap)  # NumPy keeps the type
-        index = SimilarityIndex().fit(rows, ids=NAMES)
-        assert_neighbors_of(index, np.array(rows), NAMES)
-        assert index.memory_.codes > 0
-        index.add(rows[:1], ids=["new"])
-        index.save(tmp_path / f"index{number}")
-        result = fastcos.top_k(QUERIES, rows, 5, out=tmp_path / f"out{number}")
-        expected = fastcos.top_k(QUERIES, np.array(rows), 5)
-        np.testing.assert_array_equal(result.indices, expected.indices)
+@pytest.mark.parametrize("kind", ["f4", "f8", pytest.param("f2", marks=pytest.mark.slow)])
+def test_copies_of_memory_maps_are_rows_in_memory(mapped, tmp_path, kind):
+    rows = mapped.astype(kind)
+    assert isinstance(rows, np.memmap)  # NumPy keeps the type
+    index = SimilarityIndex().fit(rows, ids=NAMES)
+    assert_neighbors_of(index, np.array(rows), NAMES)
+    assert index.memory_.codes > 0
+    index.add(rows[:1], ids=["new"])
+    index.save(tmp_path / "index")
+    result = fastcos.top_k(QUERIES, rows, 5, out=tmp_path / "out")
+    expected = fastcos.top_k(QUERIES, np.array(rows), 5)
+    np.testing.assert_array_equal(result.indices, expected.indices)
 
 
 @pytest.mark.parametrize("names", [NAMES, np.arange(700)[::-1] + 7, None], ids=type)
@@ -148,7 +149,9 @@ def test_memory_mapped_rows_have_ids(mapped, names):
         SimilarityIndex().fit(mapped, [0])
 
 
-@pytest.mark.parametrize("kind", ["float16", "int8", "float32"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("float16", "int8")), "float32"]
+)
 def test_ids_of_one_part_are_found_among_several(kind):
     rows = (20 * ROWS).astype(kind)
     index = SimilarityIndex().fit(np.tile(rows, (8, 1)))

@@ -42,7 +42,9 @@ def index_of(measure, is_changed):
     ],
 )
 @pytest.mark.parametrize("n_queries", [1, 5, 30, 300])
-@pytest.mark.parametrize("n_allowed", [1, 9, 60, 200, 700, 2900])
+@pytest.mark.parametrize(
+    "n_allowed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (9, 60, 700)), 200, 2900]
+)
 def test_filtered_answers_are_exact(measure, is_changed, n_queries, n_allowed):
     index, live = index_of(measure, is_changed)
     random = np.random.default_rng(n_queries + n_allowed)
