@@ -132,10 +132,10 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
 
 
 def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_care():
-    rows, queries = random_rows(1000, 24), random_rows(40, 24, 1).astype(np.float64)
+    rows, queries = (random_rows(n, 24, seed).astype(np.float64) for seed, n in enumerate((1000, 40)))
     index = fastcos.SimilarityIndex().fit(rows)
     for factor, place in itertools.product((0.0, 1e-150, 1e120), (7, 39)):
-        queries[place] = factor * rows[3].astype(np.float64)
+        queries[place] = factor * rows[3]
         # without a minimum of bytes per thread, each of two threads searches a block of queries
         with cost_model.costs_replaced(min_bytes_per_thread=1):
             found = index.search(queries, 5, n_threads=2)

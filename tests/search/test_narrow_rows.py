@@ -130,6 +130,7 @@ def test_narrow_rows_of_many_columns_are_searched(dtype, n_items):
     assert_exact(result, *dense_oracle.top_k(X, X, 3, "dot"))
 
 
+@pytest.mark.slow  # The index packs rows of this type.
 def test_index_refuses_narrow_rows_with_nan():
     X = rows_of("float16", 200, 8)
     X[150, 3] = np.nan

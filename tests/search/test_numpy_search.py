@@ -104,7 +104,7 @@ def test_search_of_rows_that_float32_cannot_tell_apart(metric_type):
     assert_same_bits(metric_type, X, X[:20], 3)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("dtype", ["float16", pytest.param("int8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("metric_type", METRIC_TYPES)
 def test_search_of_low_precision_rows(metric_type, dtype):
     rng = np.random.default_rng(6)
