@@ -260,7 +260,10 @@ def relaxed(P, Q, X):
     return end[:split].reshape(P.shape), end[split:].reshape(Q.shape)
 
 
-@pytest.mark.parametrize(("seed", "size"), [(0, 0.1), (1, 0.3), (2, 0.5)])
+@pytest.mark.parametrize(
+    ("seed", "size"),
+    [(0, 0.1), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 0.3), (2, 0.5)))],
+)
 def test_steps_of_an_epoch_move_the_scale_nearly_without_turning(seed, size):
     """Each step from the fitted factors, and back to them, moves G; the sum is nearly symmetric.
 

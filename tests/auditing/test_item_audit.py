@@ -238,6 +238,7 @@ def test_too_many_zero_rows_are_refused():
         audit(items, k=5)
 
 
+@pytest.mark.slow
 def test_standard_errors_match_repeated_samples():
     _, users, items, _ = model(13, p=400)
     reports = [audit(items, users, k=5, condition=1.1, random_state=seed) for seed in range(12)]

@@ -45,7 +45,7 @@ def test_labels_of_many_groups_are_shown_among_neighbours():
     assert not any("labels" in line and "not shown" in line for line in report.advice)
 
 
-@pytest.mark.parametrize("share", [0.03, 0.01])
+@pytest.mark.parametrize("share", [pytest.param(0.03, marks=pytest.mark.slow), 0.01])
 def test_a_rare_label_is_shown_by_itself(share):
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((1500, 20))

@@ -58,7 +58,9 @@ def test_worst_rescaling_finds_the_worst_vertex(items):
     assert worst_rescaling(items, 5, 1.2).replaced == pytest.approx(truth, abs=1e-12)
 
 
-@pytest.mark.parametrize("condition", [1.05, 1.2, 1.6])
+@pytest.mark.parametrize(
+    "condition", [1.2, *(pytest.param(K, marks=pytest.mark.slow) for K in (1.05, 1.6))]
+)
 def test_random_is_below_worst_is_below_union(items, condition):
     rng = np.random.default_rng(1)
     worst = worst_rescaling(items, 5, condition)

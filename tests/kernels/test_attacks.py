@@ -64,6 +64,8 @@ def test_is_lost_counts_nearer_items():
     assert lost > 500
 
 
+# compiles the function that attacked_radii, which the next test calls, has compiled into it
+@pytest.mark.slow
 def test_find_counterexample_returns_valid_weights():
     broken, missed = 0, 0
     for _, x, units, K in neighborhoods(3, 150):

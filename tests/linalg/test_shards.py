@@ -101,7 +101,7 @@ def products_of(X, factors, n_threads):
 
 
 # non-zeros per column that a part must have: 24 parts, 7 parts, and a single one
-@pytest.mark.parametrize("per_column", [4, 15, 48])
+@pytest.mark.parametrize("per_column", [4, pytest.param(15, marks=pytest.mark.slow), 48])
 @pytest.mark.parametrize("entries", [400, 10**6])
 def test_products_out_of_core_have_the_bits_of_one_csr(
     matrix, per_column, entries, tmp_path, monkeypatch

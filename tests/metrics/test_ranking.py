@@ -72,8 +72,9 @@ def test_ranking_scores_equal_ranx():
             assert ours == pytest.approx(theirs[f"{of_ranx}@{k}"], abs=1e-12), (seed, name)
 
 
-def test_ranking_scores_of_all_items_equal_scikit_learn():
-    for seed in range(200):
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 200), marks=pytest.mark.slow)])
+def test_ranking_scores_of_all_items_equal_scikit_learn(seeds):
+    for seed in seeds:
         random = np.random.default_rng(seed)
         p, k = random.integers(2, 20), int(random.integers(1, 12))
         held = random.integers(1, 6, (4, p)) * (random.random((4, p)) < 0.3)

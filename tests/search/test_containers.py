@@ -150,7 +150,8 @@ def test_memory_mapped_rows_have_ids(mapped, names):
 
 
 @pytest.mark.parametrize(
-    "kind", [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("float16", "int8")), "float32"]
+    "kind",
+    [*(pytest.param(kind, marks=pytest.mark.slow) for kind in ("float16", "int8")), "float32"],
 )
 def test_ids_of_one_part_are_found_among_several(kind):
     rows = (20 * ROWS).astype(kind)

@@ -83,7 +83,7 @@ def test_the_rank_of_the_first_threshold_does_not_change_the_result(rank, n_pane
     np.testing.assert_array_equal(found, best_of_all(queries, rows, 9, "cosine"))
 
 
-@pytest.mark.parametrize("sample_rank", [1, 3, 30])
+@pytest.mark.parametrize("sample_rank", [1, pytest.param(3, marks=pytest.mark.slow), 30])
 def test_an_estimate_that_is_too_high_drops_no_neighbor(sample_rank):
     # a row of the sample is the query itself, and its score is the first threshold
     rows = random_rows(4096, 192) * np.geomspace(1, 0.01, 192).astype(np.float32)
@@ -132,7 +132,9 @@ def test_a_block_whose_guesses_are_too_high_is_searched_again(measure, sample, n
 
 
 def test_a_block_with_a_query_of_zeros_or_of_extreme_norm_is_searched_with_more_care():
-    rows, queries = (random_rows(n, 24, seed).astype(np.float64) for seed, n in enumerate((1000, 40)))
+    rows, queries = (
+        random_rows(n, 24, seed).astype(np.float64) for seed, n in enumerate((1000, 40))
+    )
     index = fastcos.SimilarityIndex().fit(rows)
     for factor, place in itertools.product((0.0, 1e-150, 1e120), (7, 39)):
         queries[place] = factor * rows[3]

@@ -144,7 +144,7 @@ def measurements(names):
 # One case of each kind of work, and of each way to refuse it; the others are slow tests.
 REPRESENTATIVES = {
     "more sparse items than fit", "one long id", "pairs of an index", "too many pairs",
-    "near-duplicates", "blocks of distances", "candidates of an index", "packed bits",
+    "near-duplicates", "blocks of distances",
 }  # fmt: skip
 
 

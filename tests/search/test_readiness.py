@@ -119,7 +119,11 @@ assert (np.sort(found.indices) == np.sort(expected[:, 1:4])).all()
     ("before", "reason"),
     [
         ("sys.frozen = True", "this program is frozen"),
-        ("sys.executable = '/usr/bin/blender'", "sys.executable is no Python interpreter"),
+        pytest.param(
+            "sys.executable = '/usr/bin/blender'",
+            "sys.executable is no Python interpreter",
+            marks=pytest.mark.slow,
+        ),
         ("sys.executable = ''", "sys.executable is no Python interpreter"),
         ("sys.executable = '/nowhere/python3'", "no process could be started"),
         ("import os; os.access = lambda *_: False", "compiled code cannot be stored"),
@@ -185,7 +189,7 @@ assert not any(kernel.overloads for kernel in kernels)
 """
 
 
-@pytest.mark.parametrize("first", ["float32", "float64"])
+@pytest.mark.parametrize("first", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_the_first_search_of_another_type_compiles_nothing(tmp_path, first):
     done = run(ANOTHER_TYPE.format(first=first), tmp_path, FASTCOS_BACKGROUND="0")
     assert done.returncode == 0, done.stderr

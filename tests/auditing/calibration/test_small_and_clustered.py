@@ -17,7 +17,7 @@ def true_rate(cosine, d):
     ("n", "n_seeds"),
     [
         (12, 20),
-        (100, 20),
+        pytest.param(100, 20, marks=pytest.mark.slow),
         *(pytest.param(n, 60, marks=pytest.mark.slow) for n in (12, 30, 50, 100)),
     ],
 )
@@ -37,6 +37,7 @@ def test_intervals_of_few_rows_hold_or_are_refused_or_noted(n, n_seeds):
         assert good >= 0.95 * n_seeds, fpr
 
 
+@pytest.mark.slow
 def test_thresholds_of_few_rows_have_their_rates():
     """870 ordered pairs, of which the tail model must not hold all: notes do not excuse it."""
     rates = []
