@@ -82,7 +82,8 @@ NAMES = {
     "entries": ["entry_point"],
 }  # fmt: skip
 CASES = [
-    pytest.param(group, name, marks=pytest.mark.slow)
+    # one representative in the default tests; each case takes 3 s
+    pytest.param(group, name, marks=[] if name == "_finalized" else pytest.mark.slow)
     for group, names in NAMES.items()
     for name in names
 ]
