@@ -22,7 +22,7 @@ def blas_threads():
     return {one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()}
 
 
-# Each program takes a second of processor time: one of each kind in the default tests
+# Each program takes a second of processor time, so most of the tests below are slow tests.
 def run_alone(code):
     """Run a program that starts with one thread, which a test worker does not, and two of BLAS."""
     if config.count_cpus() < 2:
