@@ -12,6 +12,8 @@ import pytest
 # before NumPy is imported. The workers share the cores, and waiting threads of OpenBLAS spin:
 # tests/linalg/test_svd.py took 436 s on busy cores, now 40 s
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Garbage is collected less often: pytest makes 14,000 tests, and tests make many objects.
+gc.set_threshold(50_000)
 # a shell without job control starts its background jobs with SIGINT ignored, children inherit that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -34,7 +36,6 @@ def pytest_collection_modifyitems(config, items):
 
     items.sort(key=lambda item: place(item.path))
     gc.freeze()  # collections do not look at 6,000 tests
-    gc.set_threshold(50_000)  # nor so often at what tests make
 
 
 @pytest.fixture(autouse=True)
