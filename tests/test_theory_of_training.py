@@ -210,6 +210,7 @@ def test_sgd_forgets_its_start_and_rests_where_predicted(two_noise_levels, decay
         assert condition_to_balance(P, Q) > least
 
 
+@pytest.mark.slow
 def test_decay_that_exceeds_the_noise_balances(two_noise_levels):
     X, users, items = two_noise_levels
     rng = np.random.default_rng(5)
@@ -407,6 +408,7 @@ def gradient_of_eq1(X, A, B, strength):
     return X.T @ (X @ W - X) + strength * W
 
 
+@pytest.mark.slow
 def test_eq1_by_full_batches_from_a_small_start_is_d_equal_to_one():
     rng = np.random.default_rng(9)
     turn = np.linalg.qr(rng.normal(size=(6, 6)))[0]

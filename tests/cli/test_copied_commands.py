@@ -175,7 +175,7 @@ def test_calibrate_of_copies_prints_commands_that_keep_the_options(capsys):
     assert json.loads(Path("there/calibration.json").read_text())["n_items"] == 20
 
 
-@pytest.mark.parametrize("kind", ["texts", "from 1"])
+@pytest.mark.parametrize("kind", ["texts", pytest.param("from 1", marks=pytest.mark.slow)])
 def test_compare_and_fit_print_commands_that_keep_the_items(kind, capsys):
     ids = OWN_IDS[kind]
     scores = USERS[:, None] * np.ones((1, N, 1)) * ITEMS

@@ -181,7 +181,9 @@ def commands_after(out):
         pytest.param(
             ["--measures", "project_back_users", "--seed", "3"], "recommend", marks=pytest.mark.slow
         ),
-        (["--measures", "zscore_cosine,csls:n_neighbors=5"], "neighbors"),
+        pytest.param(
+            ["--measures", "zscore_cosine,csls:n_neighbors=5"], "neighbors", marks=pytest.mark.slow
+        ),
         (["--objective", "weight_decay", "--weight-decay", "1.5"], "neighbors"),
     ],
 )

@@ -474,6 +474,7 @@ def test_names_with_escape_sequences_are_printed_without_them(tmp_path, capsys):
     assert printed.out.count(r"\x1b[2J") == 6
 
 
+@pytest.mark.slow
 def test_a_file_whose_name_is_no_text_is_audited(tmp_path):
     import numpy as np
 

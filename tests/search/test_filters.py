@@ -41,7 +41,7 @@ def index_of(measure, is_changed):
         pytest.param("dot", True, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("n_queries", [1, 5, 30, 300])
+@pytest.mark.parametrize("n_queries", [1, pytest.param(5, marks=pytest.mark.slow), 30, 300])
 @pytest.mark.parametrize(
     "n_allowed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (9, 60, 700)), 200, 2900]
 )

@@ -51,28 +51,26 @@ def truth(queries, items, k, measure, asked, groups, *, without=None, exclude_se
     )[0]
 
 
+FORMS = {"cosine": "cosine", "dot": "dot", "neg_euclidean": "euclidean"}
+
+
 @functools.cache
-def expected_lists(measure):
-    """Neighbours of the queries, of the rows without themselves, and of the rows."""
-    form = "euclidean" if measure == "neg_euclidean" else measure
-    return (
-        truth(QUERIES, ROWS, K, form, ASKED, GROUP_OF),
-        truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF, exclude_self=True),
-        truth(ROWS, ROWS, K, form, GROUP_OF, GROUP_OF),
-    )
+def neighbors_of_rows(measure, exclude_self):
+    return truth(ROWS, ROWS, K, FORMS[measure], GROUP_OF, GROUP_OF, exclude_self=exclude_self)
 
 
 @pytest.mark.parametrize("measure", ["cosine", "dot", "neg_euclidean"])
 def test_top_k_of_groups_equals_the_oracle(measure):
-    of_queries, of_others, of_rows = expected_lists(measure)
+    of_queries = truth(QUERIES, ROWS, K, FORMS[measure], ASKED, GROUP_OF)
     found = top_k(QUERIES, ROWS, K, measure=measure, groups=TENANTS, query_groups=ASKED_LABELS)
     np.testing.assert_array_equal(found.indices, of_queries)
     assert (found.scores[of_queries < 0] == -np.inf).all()
     assert (found.indices[ASKED == 11] == -1).all()
     joined = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF)
-    np.testing.assert_array_equal(joined.indices, of_others)
-    itself = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF, exclude_self=False)
-    np.testing.assert_array_equal(itself.indices, of_rows)
+    np.testing.assert_array_equal(joined.indices, neighbors_of_rows(measure, True))
+    if measure == "cosine":  # The row itself is excluded by the same code for every measure.
+        itself = top_k(ROWS, k=K, measure=measure, groups=GROUP_OF, exclude_self=False)
+        np.testing.assert_array_equal(itself.indices, neighbors_of_rows(measure, False))
 
 
 def test_scores_within_groups_are_those_of_top_k():
@@ -176,7 +174,7 @@ def test_similar_items_of_a_group_are_those_of_a_search_without_the_item():
     index = index_of(TENANTS)
     positions = RANDOM.choice(N, 40, replace=False)
     found = index.similar([NAMES[i] for i in positions], K, groups=TENANTS[positions])
-    expected = expected_lists("cosine")[1][positions]
+    expected = neighbors_of_rows("cosine", True)[positions]
     np.testing.assert_array_equal(found.indices, expected)
     of_one_group = index.similar(NAMES[3], K, groups="web")  # whichever group the item is in
     expected = truth(ROWS[[3]], ROWS, K + 1, "cosine", np.array([0]), GROUP_OF)

@@ -166,7 +166,7 @@ def test_a_table_of_rows_with_a_projection(
 
 @pytest.mark.parametrize(
     "n_threads",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n not in (1, 3, 128))) for n in THREADS],
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in (1, 128))) for n in THREADS],
 )
 @pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_plans_of_every_machine_are_complete(isa, n_threads):
