@@ -1,8 +1,8 @@
 """Validation of sparse matrices, and their conversion to one canonical CSR array.
 
-SciPy's own checks do not suffice. SciPy's constructors and check_format(False) accept indices out
-of range and a descending indptr, although compiled code would crash on such arrays. SciPy's flag
-``has_canonical_format`` is cached, and is wrong after the arrays have been edited in place.
+SciPy's own checks do not suffice. SciPy's constructors and ``check_format(False)`` accept indices
+out of range and a descending indptr, although compiled code would crash on such arrays. SciPy's
+flag ``has_canonical_format`` is cached, and is wrong after the arrays have been edited in place.
 Therefore this module checks the arrays of the matrix itself, and reads them only once.
 """
 
@@ -86,7 +86,7 @@ def as_interactions(name: str, X: Any, *, keep_zeros: bool = False) -> sp.csr_ar
 
 
 def one_per_row(columns: Any, n_columns: int) -> sp.csr_array:
-    """Return a sparse matrix whose row i contains a 1 in column columns[i] and no other entry.
+    """Return a sparse matrix whose row i contains a 1 in column ``columns[i]`` and no other entry.
 
     If you pass this matrix as the argument ``exclude=`` of a search, it excludes one item per
     query.

@@ -51,7 +51,7 @@ def at_once(parts: int, bytes_per_sum: int, n_threads: int | None) -> int:
 
 
 def add(sums: npt.NDArray[Any], column: int, out: npt.NDArray[Any], n_threads: int | None) -> None:
-    """Add the sums (parts, p, w), part by part, to out[:, column : column + w]."""
+    """Add the sums (parts, p, w), part by part, to ``out[:, column : column + w]``."""
     blocks = parallel.row_blocks(len(out), 2048)
     parallel.run(
         sparse.add_parts, blocks, validation.read_only(sums), column, out, n_threads=n_threads

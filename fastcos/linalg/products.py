@@ -23,7 +23,7 @@ def matmul(
 ) -> Matrix:
     """Return X A for sparse X and dense A.
 
-    If ``center``, ``scale`` or ``row_center`` are passed, the result is (X - ``row_center`` 1' - 1
+    If ``center``, ``scale`` or ``row_center`` are passed, the result is (X - row_center 1' - 1
     center') diag(1 / scale) A, and X still stays sparse. The function takes O(nnz l + (n + p) l)
     time, where nnz is the number of non-zeros, and no memory besides the result.
 

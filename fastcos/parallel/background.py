@@ -35,7 +35,7 @@ class _Child(NamedTuple):
     """A compiling process, its error file, its deadline, and the id of its parent process.
 
     `errors` is the file that receives the error messages of the process. A process that is still
-    running at the time `deadline` (a value of time.monotonic()) counts as failed. `parent` is the
+    running at the time `deadline` (a value of `time.monotonic()`) counts as failed. `parent` is the
     id of the process that started the compiling process.
     """
 
@@ -170,7 +170,7 @@ def _obstacle() -> str:
 
 
 def _import_path() -> list[str]:
-    """Return sys.path without the working directory, but with the directory that holds fastcos."""
+    """Return `sys.path` without the working directory, but with the directory of fastcos."""
     home = str(Path(__file__).parents[2])
     path = [entry for entry in sys.path if isinstance(entry, str) and entry not in ("", ".")]
     return path if home in path else [*path, home]

@@ -74,7 +74,7 @@ def as_mapped_rows(
     whether the caller reads mapped rows block by block. `narrow` says whether the caller reads
     narrow rows (of one- or two-byte numbers) block by block. If `widen` is True, narrow rows are
     converted to float32 as a whole, even if `narrow` is True. `or_vector` and `is_measured` are
-    arguments of validation.as_rows.
+    arguments of `validation.as_rows`.
     """
     dtype, first_rows = None, X
     if is_on_disk(X):

@@ -241,7 +241,7 @@ def work_blocks(cumulative: npt.NDArray[np.integer[Any]], work_per_block: int) -
 def rows_at_work(
     cumulative: npt.NDArray[np.integer[Any]], targets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """For every target, return the first row i for which cumulative[i] + i reaches the target."""
+    """For every target, return the first row i for which `cumulative[i] + i` reaches the target."""
     # The bisection computes cumulative[i] + i for only a few rows, because computing it for all
     # rows would take 2 ms per 400,000 rows.
     value = cumulative.item

@@ -82,7 +82,7 @@ def best_of_positions(
 
 
 def row_ranges(counts: npt.NDArray[np.integer[Any]], max_total: int) -> Iterator[tuple[int, int]]:
-    """Yield consecutive ranges (lo, hi) of rows such that counts[lo:hi].sum() <= ``max_total``.
+    """Yield consecutive ranges (lo, hi) of rows such that ``counts[lo:hi].sum() <= max_total``.
 
     A row whose count is larger than ``max_total`` forms a range of its own.
     """

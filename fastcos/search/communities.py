@@ -36,7 +36,7 @@ def community_detection(
     Parameters
     ----------
     embeddings : array_like (m, d)
-        One row per item. Tensors in main memory and lists of vectors are accepted as well.
+        One row per item. The embeddings may also be tensors in main memory or lists of vectors.
     threshold : float or Calibration, default 0.75
         Two rows are similar if their cosine is at least this number. If you pass a Calibration, the
         threshold of the calibration is used, as in :func:`fastcos.neighbors_above`.
@@ -57,8 +57,8 @@ def community_detection(
     Raises
     ------
     ValueError
-        There are more pairs of similar rows than fit into working_memory, or the rows contain NaN
-        or infinity.
+        There are more pairs of similar rows than fit into ``working_memory``, or the rows contain
+        NaN or infinity.
 
     Examples
     --------

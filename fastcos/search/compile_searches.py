@@ -74,7 +74,7 @@ def main(dtype: str) -> None:
     """Compile the kernels for a row type at low priority, unless another process compiles them.
 
     If another process is compiling the kernels but takes longer than ``_SECONDS_OF_WAITING``, this
-    process compiles the kernels as well.
+    process also compiles the kernels.
     """
     with contextlib.suppress(AttributeError, OSError):  # Windows has no niceness
         os.nice(_NICENESS)

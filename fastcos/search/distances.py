@@ -23,7 +23,7 @@ def distances_of(index: SimilarityIndex, rows: validation.Rows, positions: Integ
     """Return the float64 distance (n, k) between each row (n, d) and each of its k items.
 
     ``positions`` (n, k) contains the positions of the k items of each row. If the measure of the
-    index is neg_euclidean, the distance is the Euclidean distance. If the measure is cosine, the
+    index is "neg_euclidean", the distance is the Euclidean distance. If the measure is cosine, the
     distance is 1 - cosine, computed as half the squared Euclidean distance of the two unit rows.
     The cosine distance of a zero row to every row is 1. The index must use its positions as ids.
     """

@@ -29,8 +29,8 @@ class DuplicateGroups(NamedTuple):
 
     ``first`` (u,) contains the lowest row number of each of the u groups. ``group_of`` (p,)
     contains, for each of p rows, the number of its group. The row numbers of group g are
-    members[starts[g] : starts[g + 1]], in ascending order. For n grouped rows, ``members`` has the
-    shape (n,), and ``starts`` has the shape (u + 1,).
+    ``members[starts[g] : starts[g + 1]]``, in ascending order. For n grouped rows, ``members`` has
+    the shape (n,), and ``starts`` has the shape (u + 1,).
     """
 
     first: Integers

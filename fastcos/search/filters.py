@@ -157,7 +157,7 @@ class SearchFilters:
         The items that all queries are allowed to find.
     lists : tuple of (indptr, positions), or None
         A separate list of allowed items for each query: query i may find the items at
-        positions[indptr[i]:indptr[i + 1]].
+        ``positions[indptr[i]:indptr[i + 1]]``.
     exclude : sparse matrix or None
         A matrix of queries x positions, whose non-zeros are the pairs that must not be found.
     dropped : ndarray (m,)

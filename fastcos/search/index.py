@@ -1,7 +1,7 @@
 """``SimilarityIndex``, an exact index of dense rows, which are packed once and searched many times.
 
-With cosine, dot, neg_euclidean or angular, the time for adding, replacing or removing items is
-proportional to the number of changed rows.
+With the measures "cosine", "dot", "neg_euclidean" and "angular", the time for adding, replacing or
+removing items is proportional to the number of changed rows.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class SimilarityIndex:
 
     If the measure has the capability ``append``, the methods ``add``, ``upsert`` and ``remove``
     take time proportional to the number of changed rows, on average. The measures with the
-    capability ``append`` (cosine, dot, neg_euclidean, angular) learn nothing from the items and
-    compare the original rows. With any other measure, every change fits the measure again and packs
-    all items again. Many threads may search at the same time, even while another thread changes the
-    index. A search uses either all items from before a change or all items from after the change.
-    An index can be used in a forked child process.
+    capability ``append`` ("cosine", "dot", "neg_euclidean" and "angular") learn nothing from the
+    items and compare the original rows. With any other measure, every change fits the measure again
+    and packs all items again. Many threads may search at the same time, even while another thread
+    changes the index. A search uses either all items from before a change or all items from after
+    the change. An index can be used in a forked child process.
 
     A saved index is a directory. ``open`` maps the files of the directory into memory, ``save``
     writes the changes, and ``refresh`` loads changes that another process has saved.
@@ -699,10 +699,10 @@ class SimilarityIndex:
             canaries stay in the directory until you pass other canaries.
         replace : bool
             Whether this index may replace an index of another model in the directory. Two indexes
-            with different numbers of columns are of different models. If the index in the directory
-            has a model name, an index with another name or without a name is of a different model,
-            too. In a process that has opened the replaced index, ``refresh`` raises an error, and
-            searches continue to use the replaced index.
+            with different numbers of columns belong to different models. If the index in the
+            directory has a model name, an index with another name or without a name also belongs to
+            a different model. In a process that has opened the replaced index, ``refresh`` raises
+            an error, and searches continue to use the replaced index.
 
         Raises
         ------
@@ -807,8 +807,8 @@ class SimilarityIndex:
         ValueError
             The index was neither opened from a directory nor saved to one. The error is also raised
             if the directory now contains an index of another model. Two indexes with different
-            numbers of columns are of different models. If this index has a model name, a saved
-            index with another name or without a name is of a different model, too. After a
+            numbers of columns belong to different models. If this index has a model name, a saved
+            index with another name or without a name also belongs to a different model. After a
             ValueError, searches continue to use the old items.
         """
         with parallel.writer_lock():

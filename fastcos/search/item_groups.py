@@ -25,8 +25,8 @@ class SegmentOrder:
     """The row numbers of a segment ordered by group, and the packed rows of each group.
 
     ``row_numbers`` (m,) contains the row numbers of all items, one group after the other, in
-    ascending order within each group. The rows of group g are row_numbers[starts[g] : starts[g +
-    1]]. A ``SegmentOrder`` must not refer to its segment. The order is stored in a
+    ascending order within each group. The rows of group g are ``row_numbers[starts[g] : starts[g +
+    1]]``. A ``SegmentOrder`` must not refer to its segment. The order is stored in a
     WeakKeyDictionary whose key is the segment. If the order referred to its segment, the segment
     would never be freed.
     """

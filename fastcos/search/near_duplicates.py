@@ -121,8 +121,8 @@ def near_duplicates(
     """Group the items that are connected by pairs with a score of at least `min_score`.
 
     Two members of a group need not be similar to each other, because a chain of similar items may
-    connect them. Counting the pairs takes O(m^2 d) time, and scoring them takes as much time again
-    in the worst case. If the items are already in an index, use
+    connect them. Counting the pairs takes O(m^2 d) time. In the worst case, scoring the pairs takes
+    about the same time. If the items are already in an index, use
     :meth:`fastcos.SimilarityIndex.near_duplicates`.
 
     Parameters

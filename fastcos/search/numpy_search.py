@@ -14,7 +14,7 @@ operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) 
 Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz
 inequality). If the entries of both rows are first rounded to the type of the product, the rounding
 adds at most g(2) |x| |y| to the error. The score that the search calls exact is a float64 sum, so
-it has an error as well. The error of the float64 sum is at most g(d) |x| |y|, where u in g(d) is
+it also has an error. The error of the float64 sum is at most g(d) |x| |y|, where u in g(d) is
 2^-53. In total, the approximate score and the exact score differ by at most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;

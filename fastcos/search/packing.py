@@ -63,7 +63,7 @@ _MIN_NORM_RATIO = 0.5
 
 
 class RowScaling(NamedTuple):
-    """The scaling of rows: the tiles read factor * row - coefficient * shift instead of row.
+    """The scaling of rows: tiles read ``factor * row - coefficient * shift`` instead of ``row``.
 
     ``factors`` (n,) and ``coefficients`` (n,) contain one number per row. ``shift`` (d,) is one
     vector for all rows; if ``shift`` is empty, ``coefficients`` is not used.

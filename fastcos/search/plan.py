@@ -14,12 +14,12 @@ functions make these decisions:
 * ``n_candidates`` says how many items are scored first if a measure has only an upper bound;
   ``drops_excluded_ids`` says whether excluded items are dropped after a search.
 
-The modules ``task_grid``, ``batches`` and ``cost_model`` are pure as well. ``task_grid`` divides
-the work of a method among threads, and is called by the functions of this module. ``batches``
-computes how many queries and rows fit the working memory, and is called by ``sources``.
-``cost_model`` contains the numbers by which methods are compared. ``scan`` runs a plan, and
-``explain`` describes it in words. The docstring of ``fastcos.search`` lists the decisions about a
-search that other modules make.
+The modules ``task_grid``, ``batches`` and ``cost_model`` also read no row and start no thread.
+``task_grid`` divides the work of a method among threads, and is called by the functions of this
+module. ``batches`` computes how many queries and rows fit the working memory, and is called by
+``sources``. ``cost_model`` contains the numbers by which methods are compared. ``scan`` runs a
+plan, and ``explain`` describes it in words. The docstring of ``fastcos.search`` lists the decisions
+about a search that other modules make.
 
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:

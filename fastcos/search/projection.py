@@ -3,7 +3,7 @@
 If rows of embeddings are rotated to their principal axes, most of their squared norm is in the
 first third of the coordinates. A projection stores the first coordinates of every row as short
 codes. With a projection, the tiles multiply the short codes first, and an upper bound on the score
-rules out nearly all pairs of a query and a row (kernels.projection_filter). The full codes are
+rules out nearly all pairs of a query and a row (``kernels.projection_filter``). The full codes are
 multiplied only for pairs that the upper bound does not rule out. A sample of the items shows
 whether a projection saves time.
 """
@@ -71,8 +71,8 @@ class Pending(NamedTuple):
     """A projection that a thread is computing.
 
     ``process`` is the id of the process that started the thread, and the event ``ended`` is set
-    when the thread has finished. The event is needed because Thread.is_alive returns False on
-    Python 3.11 after a join was interrupted.
+    when the thread has finished. The event is needed because ``Thread.is_alive`` returns False on
+    Python 3.11 after a call of ``join`` was interrupted.
     """
 
     process: int

@@ -28,7 +28,7 @@ def find_candidates(
     ``thresholds`` (n,) contains one raw score per query. The function returns the number of
     candidates (n,) of each query. The candidates of a query include every item whose raw score
     reaches the threshold, and may include other items. Up to ``capacity`` candidates of query i are
-    written, in any order, to ``columns`` from index starts[i] on. ``allowed_rows`` contains the
+    written, in any order, to ``columns`` from index ``starts[i]`` on. ``allowed_rows`` contains the
     rows that are allowed in the results; None allows all packed items. The tiles perform O(n m d)
     operations.
     """

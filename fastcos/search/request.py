@@ -84,7 +84,7 @@ class SearchRequest(NamedTuple):
         The smallest score of a neighbour; None if there is no such limit.
     lists : tuple of ndarray (indptr, positions), or None
         The items that each query is allowed to find, if they are listed separately for each query.
-        The list of query i is positions[indptr[i]:indptr[i + 1]].
+        The list of query i is ``positions[indptr[i]:indptr[i + 1]]``.
     groups : QueryGroups or None
         The group of each query, if each query finds only items of its own group; otherwise None. If
         ``groups`` is not None, ``lists`` is None.

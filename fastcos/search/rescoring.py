@@ -72,10 +72,10 @@ def rescore(
     """Return the k candidates of each query that have the highest exact scores.
 
     The candidates may come from an approximate index, from a vector database, or from a search by
-    binary codes. If the measure has the capability ``append`` (cosine, dot, neg_euclidean,
-    angular), only the rows of the candidates are read. A measure without the capability ``append``
-    is fitted to all items. The function takes O(n c d) time. The scores are bit-for-bit identical
-    to those of :func:`fastcos.top_k`.
+    binary codes. If the measure has the capability ``append`` ("cosine", "dot", "neg_euclidean" and
+    "angular"), only the rows of the candidates are read. A measure without the capability
+    ``append`` is fitted to all items. The function takes O(n c d) time. The scores are bit-for-bit
+    identical to those of :func:`fastcos.top_k`.
 
     The returned items are certainly the k nearest items if the k-th score exceeds every score that
     an item outside of the candidates could have. If you know an upper bound on the scores of all

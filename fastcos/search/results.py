@@ -23,7 +23,7 @@ class NeighborTables:
     __slots__ = ()
 
     def to_pandas(self, *, ids: Any = None, query_ids: Any = None) -> Any:
-        """Return the neighbours as a DataFrame with the columns query, rank, neighbor and score.
+        """Return a DataFrame with the columns ``query``, ``rank``, ``neighbor`` and ``score``.
 
         Parameters
         ----------

@@ -34,11 +34,11 @@ def similarity_blocks(
 
     The scores of most measures are computed by matrix products of the transformed rows, in float64
     for float64 rows and in float32 for other rows. Scores from matrix products agree with the
-    scores of :func:`top_k` except for rounding errors. The scores of neg_euclidean are computed
-    from the differences of rows, and not by matrix products. Computing differences takes several
-    times as long as a matrix product, but the resulting scores are bit-for-bit identical to the
-    scores of :func:`top_k`. All blocks together take O(n m d) time. The function needs memory for
-    one block and for one copy of the items.
+    scores of :func:`top_k` except for rounding errors. The scores of the measure "neg_euclidean"
+    are computed from the differences of rows, and not by matrix products. Computing differences
+    takes several times as long as a matrix product, but the resulting scores are bit-for-bit
+    identical to the scores of :func:`top_k`. All blocks together take O(n m d) time. The function
+    needs memory for one block and for one copy of the items.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Segment:
         The position of the item in row 0.
     positions : ndarray (p,), int64, or None
         The ascending positions of all rows; None if the positions are ``first_position``,
-        first_position + 1, ...
+        ``first_position + 1``, ...
     live : AllowedRows or None
         The rows that searches can return, if the items of some packed rows were removed; None if
         searches can return every packed row.

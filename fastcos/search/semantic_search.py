@@ -22,13 +22,13 @@ def semantic_search(
 
     The arguments and results are those of ``sentence_transformers.util.semantic_search``. The
     results are exact: the entries of a query are ordered by scores that are computed in float64
-    from the original embeddings. Entries with equal scores are ordered by corpus_id.
+    from the original embeddings. Entries with equal scores are ordered by ``corpus_id``.
 
     Parameters
     ----------
     query_embeddings : array_like (n, d) or (d,)
-        The embeddings of the queries. Tensors in main memory and lists of vectors are accepted as
-        well.
+        The embeddings of the queries. The embeddings may also be tensors in main memory or lists of
+        vectors.
     corpus_embeddings : array_like (m, d)
         The embeddings of the corpus, which may be memory-mapped.
     query_chunk_size, corpus_chunk_size : int

@@ -95,10 +95,10 @@ def top_k(
     progress : callable, optional
         Called as ``progress(done, total)``, where both arguments count queries.
     out : path-like, optional
-        A new directory to which the results are written batch by batch: indices.npy, scores.npy and
-        run.json. If the search is interrupted, or the process crashes, the same call resumes the
-        search. If you pass ``out``, the returned arrays are memory maps, and the measure must have
-        the capability ``blocks``.
+        A new directory to which the results are written batch by batch: ``indices.npy``,
+        ``scores.npy`` and ``run.json``. If the search is interrupted, or the process crashes, the
+        same call resumes the search. If you pass ``out``, the returned arrays are memory maps, and
+        the measure must have the capability ``blocks``.
 
     Returns
     -------

@@ -25,9 +25,9 @@ class NeighborsTransformer(
     """Transform rows to the sparse graph of their nearest fitted rows, in scikit-learn pipelines.
 
     The class works like ``sklearn.neighbors.KNeighborsTransformer``. The entries of the graph are
-    distances: 1 - cosine, or Euclidean distances. Each row has n_neighbors + 1 entries, because a
-    fitted row also finds itself, at distance 0. Distances are computed in float64 from the
-    differences of rows, so that small distances are accurate as well.
+    distances: 1 - cosine, or Euclidean distances. Each row has ``n_neighbors + 1`` entries, because
+    a fitted row also finds itself, at distance 0. Distances are computed in float64 from the
+    differences of rows, so that even small distances are accurate.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ class NeighborsTransformer(
         Returns
         -------
         csr_matrix (n, p), float64
-            Each row has n_neighbors + 1 entries, ordered by ascending distance, or ``n_neighbors``
-            entries if mode is "connectivity".
+            Each row has ``n_neighbors + 1`` entries, ordered by ascending distance, or
+            ``n_neighbors`` entries if ``mode`` is "connectivity".
         """
         check_is_fitted(self)
         rows = validation.estimator_rows(self, X, reset=False)

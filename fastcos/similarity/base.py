@@ -33,8 +33,8 @@ _MEMBERS = ("name", "metric_type", "fit", "encode_queries", "encode_items", "ite
 class Measure(Protocol):
     """A similarity measure whose scores are computed from raw scores of encoded rows.
 
-    A search encodes a query q as the row x = encode_queries(q), and an item b as the row y =
-    encode_items(b). The search computes a float64 raw score of x and y, and ranks the items for q
+    A search encodes a query q as the row ``x = encode_queries(q)``, and an item b as the row ``y =
+    encode_items(b)``. The search computes a float64 raw score of x and y, and ranks the items for q
     by this raw score. The raw score depends on ``metric_type``:
 
     - For "dot", the raw score is x·y + item_bias(b).

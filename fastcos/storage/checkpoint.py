@@ -179,7 +179,7 @@ class Checkpoint:
     def _resume(self, folder: Path, request: Mapping[str, Any], arrays: Shapes) -> None:
         """Check that a directory holds a run with the same request; adopt its block size.
 
-        FastcosFormatError is raised if run.json, or the header of an array, is damaged.
+        FastcosFormatError is raised if `run.json`, or the header of an array, is damaged.
         """
         run = self._check_request(folder, request)
         rows, block = run.get("rows"), run.get("block")
@@ -197,7 +197,7 @@ class Checkpoint:
                 )
 
     def _check_request(self, folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the content of a run.json; raise an error if it contains a different request."""
+        """Return the content of a `run.json`; raise an error if it contains a different request."""
         text = (folder / _RUN).read_bytes()
         try:
             run = json.loads(text)
@@ -216,7 +216,7 @@ class Checkpoint:
         return run
 
     def _create(self, request: Mapping[str, Any], arrays: Shapes) -> None:
-        """Reserve space for all files, then write run.json; after an error, remove all files."""
+        """Reserve space for all files, then write `run.json`; after an error, remove all files."""
         try:
             # Files in this directory are left over from a run that was killed before it could write
             # run.json.

@@ -85,7 +85,7 @@ def lock_directory(
 ) -> Iterator[bool]:
     """Hold the lock of a directory during the `with` block; yield whether it could be locked.
 
-    `wait` says whether to wait if another process or thread holds the lock; with wait=False,
+    `wait` says whether to wait if another process or thread holds the lock; with `wait=False`,
     LockedError is raised instead. `moved_to` is the path to which the `with` block may move the
     directory. Before this call waits, it calls `on_wait` once with a text that names the process or
     thread that holds the lock. FileNotFoundError is raised if the directory does not exist.
