@@ -312,7 +312,7 @@ class _Basis:
         return Q, R, basis_part
 
     def _factors(self, Z: Matrix, shortest: float) -> tuple[Matrix, Matrix]:
-        """Return Q and R with Z = Q R and Q'Q = I, without directions in which |Z| <= shortest."""
+        """Return Q and R with Z = Q R and Q'Q = I, but omit directions with |Z| <= `shortest`."""
         gram = self._gram(Z)
         with parallel.blas_lock():
             squares, E = np.linalg.eigh(gram)

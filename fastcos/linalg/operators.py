@@ -173,7 +173,7 @@ class _ShiftedOperator(Operator):
     """Computes the products of X - L R' from the products of X.
 
     L (n, r) and R (p, r) are float64 matrices with few columns. Products with L and R are computed
-    in float64. Only the last product in X A - L (R'A), which is L times (R'A), has the type of the
+    in float64. In X A - L (R'A), only the product of L and R'A is computed in the type of the
     result.
     """
 
@@ -611,7 +611,7 @@ def _panels(factor: Matrix) -> Any:
     """Yield every panel of a factor: its first column, its number of columns and its padded array.
 
     A panel is padded with zero columns, because the kernels of ``sparse_blocks`` require that the
-    number of columns of a panel is one of WIDTHS.
+    number of columns of a panel is one of ``WIDTHS``.
     """
     for column, width in panel_columns(factor):
         padded = next(w for w in reversed(sparse_blocks.WIDTHS) if w >= width)

@@ -129,7 +129,7 @@ def _mark(dtype: str, target: str) -> str:
 
 
 def runs_kernels(dtype: npt.DTypeLike) -> bool:
-    """Return whether searches of rows of a type run kernels, even if they must compile them."""
+    """Return whether searches of a row type run kernels, even if the kernels must be compiled."""
     return state.compile_at_once or is_ready(dtype)
 
 

@@ -128,7 +128,7 @@ def _as_words(rows: npt.NDArray[np.uint8]) -> Words:
 
 
 def _norms(rows: Words) -> npt.NDArray[np.float64]:
-    """Return the Euclidean norm of each row of bits, followed by LANES zeros as padding."""
+    """Return the Euclidean norm of each row of bits, followed by ``LANES`` zeros as padding."""
     norms = np.zeros(len(rows) + LANES)
     for lo in range(0, len(rows), _ROWS_PER_COUNT):
         block = rows[lo : lo + _ROWS_PER_COUNT]

@@ -1,8 +1,9 @@
 """Find groups of equal rows, so that a row that occurs many times is searched only once.
 
-Equal rows have equal scores with every query. If the items contain g copies of a row and each of
-them is also a query, the bounds of the tiles cannot rule out any of the g copies, so all g^2 pairs
-would be scored in float64. If equal rows are grouped, only one row of each group is searched.
+Equal rows have equal scores with every query. Suppose that the items contain g copies of a row, and
+that each copy is also a query. The bounds of the tiles cannot rule out any of the g copies, so all
+g^2 pairs would be scored in float64. If equal rows are grouped, only one row of each group is
+searched.
 """
 
 from typing import NamedTuple

@@ -29,7 +29,7 @@ class Estimate:
     memory : float
         The seconds for reading codes or rows.
     multiply : float
-        The seconds for the products. Reading and multiplying overlap.
+        The seconds for the products. Reading and multiplying overlap in time.
     scores : float
         The seconds for scoring candidates in float64, and for selecting the best of them.
     packing : float

@@ -562,7 +562,7 @@ class SimilarityIndex:
         ------
         ValueError
             The pairs do not fit into ``working_memory``, the queries contain NaN or infinity, or
-            they do not have as many columns as the items.
+            the queries and items have different numbers of columns.
         TypeError
             The items are memory-mapped.
         """

@@ -151,7 +151,7 @@ def _block_candidates(
     """Return the (query, item) pairs of this block whose item may be among the query's k best.
 
     ``kth_lower`` (n,) contains a lower bound on the k-th best score of each query so far, and is
-    updated. If dtype is float32 and a norm is outside of the range that is safe for products in
+    updated. If ``dtype`` is float32 and a norm is outside of the range that is safe for products in
     float32, the function returns None.
     """
     estimates, margins = _approximate_scores(metric_type, items, block, queries, dtype)
@@ -176,11 +176,11 @@ def _approximate_scores(
     """Return approximate scores (n, m) of a block of items, and the margin (n,) of each query.
 
     The exact and the approximate score of a pair differ by at most the margin of the query. If
-    dtype is float32 and a norm is outside of the range that is safe for products in float32, the
-    scores are None. If dtype is float64, scores are returned even if a norm is outside of the range
-    that is safe for products in float64. A query whose norm is outside of the safe range gets
-    scores of 0 and an infinite margin. If the norm of any item of the block is outside of the safe
-    range, all queries get scores of 0 and infinite margins.
+    ``dtype`` is float32 and a norm is outside of the range that is safe for products in float32,
+    the scores are None. If ``dtype`` is float64, scores are returned even if a norm is outside of
+    the range that is safe for products in float64. A query whose norm is outside of the safe range
+    gets scores of 0 and an infinite margin. If the norm of any item of the block is outside of the
+    safe range, all queries get scores of 0 and infinite margins.
     """
     depth = queries.rows.shape[1]
     query_norms, norms = queries.norms, items.norms[block]

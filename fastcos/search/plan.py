@@ -481,7 +481,7 @@ def _plan_score_all(
 def _plan_distinct(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search of one row per group of duplicates, whose copies are added to the results."""
+    """Plan a search of one row per group of duplicates; the copies are added to the results."""
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
     # The query itself must not be returned, and may be the only member of one of the best groups,

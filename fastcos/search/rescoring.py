@@ -79,10 +79,10 @@ def rescore(
 
     The returned items are certainly the k nearest items if the k-th score exceeds every score that
     an item outside of the candidates could have. If you know an upper bound on the scores of all
-    items outside of the candidates, pass it as ``upper_bounds``. After an approximate search, the
-    lowest approximate score among the candidates plus the largest error of the approximation is an
-    upper bound on the scores of all other items. :meth:`fastcos.SimilarityIndex.rescore` needs no
-    bounds, because it searches for the true neighbours.
+    items outside of the candidates, pass it as ``upper_bounds``. After an approximate search, you
+    can compute such an upper bound: add the largest error of the approximation to the lowest
+    approximate score among the candidates. :meth:`fastcos.SimilarityIndex.rescore` needs no bounds,
+    because it searches for the true neighbours.
 
     Parameters
     ----------

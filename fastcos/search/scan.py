@@ -389,8 +389,8 @@ def _proved_thresholds(
     ``queries`` (m,) contains the numbers of m queries, and ``kth_scores`` (m,) contains the k-th
     best score of each of these queries among all panels. ``initial_thresholds`` (n,) contains one
     threshold for every query of the search; rows whose scores are below this threshold may be
-    skipped. SLACK is a bound on rounding errors. Before a task reports a threshold that is not
-    proved, it rounds the threshold up by a quarter of SLACK.
+    skipped. ``SLACK`` is a bound on rounding errors. Before a task reports a threshold that is not
+    proved, it rounds the threshold up by a quarter of ``SLACK``.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

@@ -50,10 +50,10 @@ def top_k(
     ----------
     queries : array_like (n, d), or (d,) if items are given; or sparse
         One row per query. A zero row has no direction, so its cosine with every row is 0. Rows may
-        be of any real type, and their numbers are used exactly; tensors in main memory, Arrow
-        columns, and table columns that hold vectors are accepted as well. float32 and float64 rows
-        are not converted. If the measure has the capability ``append``, rows of float16, bfloat16,
-        int8 and int16 are converted to float32 only block by block.
+        be of any real type, and their numbers are used exactly. The rows may also be tensors in
+        main memory, Arrow columns, or table columns that hold vectors. float32 and float64 rows are
+        not converted. If the measure has the capability ``append``, rows of float16, bfloat16, int8
+        and int16 are converted to float32 only block by block.
     items : array_like (m, d), optional
         The rows that are searched. By default, the queries are compared with each other.
     k : int

@@ -37,7 +37,7 @@ class Measure(Protocol):
     encode_items(b)``. The search computes a float64 raw score of x and y, and ranks the items for q
     by this raw score. The raw score depends on ``metric_type``:
 
-    - For "dot", the raw score is x·y + item_bias(b).
+    - For "dot", the raw score is x·y + ``item_bias(b)``.
     - For "cosine", the raw score is x·y / (|x| |y|), or 0 if x or y is a zero row.
     - For "euclidean", the raw score is -|x - y|².
 

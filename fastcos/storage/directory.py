@@ -153,7 +153,7 @@ def _read_unchanged(target: Path, kind: str, expected: str) -> dict[str, Any]:
 
 
 def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
-    """Return the fields and the checksum of the object that is stored at path.
+    """Return the fields and the checksum of the object that is stored at `path`.
 
     Only the header is read.
     """
@@ -248,7 +248,7 @@ def _is_empty(path: Path) -> bool:
 
 @contextlib.contextmanager
 def temporary_directory(target: Path) -> Iterator[Path]:
-    """Yield a new directory beside `target`; unless it was renamed, it is removed at the end.
+    """Yield a new directory beside `target`; a directory that is not renamed is removed at the end.
 
     The function first removes temporary directories that writers of the same target left behind
     when they were killed. The temporary directory of a running writer is locked, and is therefore

@@ -17,7 +17,7 @@ PACKAGES = ("fastcos", "numba", "llvmlite", "numpy", "scipy", "scikit-learn", "m
 
 
 def versions() -> dict[str, str]:
-    """Return the version of Python, and of each package in PACKAGES that is installed."""
+    """Return the version of Python, and of each package in ``PACKAGES`` that is installed."""
     by_package = {"python": platform.python_version()}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):  # a native wheel needs no Numba
