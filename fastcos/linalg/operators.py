@@ -173,7 +173,7 @@ class _ShiftedOperator(Operator):
     """Computes the products of X - L R' from the products of X.
 
     L (n, r) and R (p, r) are float64 matrices with few columns. Products with L and R are computed
-    in float64. In X A - L (R'A), only the product of L and R'A is computed in the type of the
+    in float64. There is one exception: for X A - L (R'A), L is multiplied by R'A in the type of the
     result.
     """
 

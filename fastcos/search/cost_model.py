@@ -343,7 +343,7 @@ COSTS = CostModel()
 
 @contextmanager
 def costs_replaced(**changes: object) -> Iterator[None]:
-    """Replace fields of COSTS within a ``with`` block, for tests that run in a single thread."""
+    """Replace fields of ``COSTS`` within a ``with`` block, for tests with a single thread."""
     global COSTS
     before = COSTS
     COSTS = dataclasses.replace(before, **changes)  # type: ignore[arg-type]

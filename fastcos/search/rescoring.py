@@ -80,9 +80,10 @@ def rescore(
     The returned items are certainly the k nearest items if the k-th score exceeds every score that
     an item outside of the candidates could have. If you know an upper bound on the scores of all
     items outside of the candidates, pass it as ``upper_bounds``. After an approximate search, you
-    can compute such an upper bound: add the largest error of the approximation to the lowest
-    approximate score among the candidates. :meth:`fastcos.SimilarityIndex.rescore` needs no bounds,
-    because it searches for the true neighbours.
+    can compute an upper bound on the scores of all other items: add the largest error of the
+    approximation to the lowest approximate score among the candidates.
+    :meth:`fastcos.SimilarityIndex.rescore` needs no bounds, because it searches for the true
+    neighbours.
 
     Parameters
     ----------

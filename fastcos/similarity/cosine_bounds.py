@@ -76,7 +76,8 @@ class Sensitivity(NamedTuple):
         change the cosine to first order.
     contributions : ndarray (d,), or (n, d), float64
         The contribution of each dimension to the sensitivity. Contributions may be positive or
-        negative. They sum to 0, and their absolute values sum to the sensitivity index.
+        negative. All contributions sum to 0, and their absolute values sum to the sensitivity
+        index.
     """
 
     index: Values

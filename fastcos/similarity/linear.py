@@ -17,7 +17,7 @@ _RANK_TOLERANCE = 1e-12
 
 
 class Mapped(BaseMeasure):
-    """Cosine of the mapped rows (row - mean_) root_.
+    """Cosine of the mapped rows ``(row - mean_) root_``.
 
     ``_fit`` sets ``mean_`` (d,) and ``root_`` (d, r); a diagonal ``root_`` has the shape (d,).
     """

@@ -14,8 +14,8 @@ class RadialCosine(BaseMeasure):
     """Cosine times |x|^γ |y|^γ: the cosine for γ = 0, the inner product for γ = 1.
 
     Pitfall: if popular items have large norms, a larger γ favours popular items. The value has no
-    fixed range. The name is from an article by K. You (arXiv:2504.16318), which gives no formula;
-    the formula comes from this project.
+    fixed range. The name is from arXiv:2504.16318, which gives no formula; the formula comes from
+    this project.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class FeatureAugmented(_MeanNorm):
 
     Pitfall: two rows count as similar if both have large norms. The value is the sum of the cosine
     and of β² |x| |y| / m², divided by the norms of both augmented rows if ``normalized`` is true.
-    The idea of appending the norm to a row is from an article by K. You (arXiv:2504.16318).
+    Source: You arXiv:2504.16318, for the idea of appending the norm to a row.
 
     Parameters
     ----------
