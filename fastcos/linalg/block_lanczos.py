@@ -158,9 +158,9 @@ def _columns_left(previous: _Check | None, current: _Check, tol: float, width: i
     """Return the number of columns to add to the basis before the residuals are checked again.
 
     A check of the residuals takes as long as one or two products. From the decrease of the residual
-    between the last two checks, the function extrapolates the number of columns that tol requires.
-    Because the residual decreases faster and faster, the function returns only half of the
-    extrapolated number.
+    between the last two checks, the function extrapolates the number of columns that `tol`
+    requires. Because the residual decreases faster and faster, the function returns only half of
+    the extrapolated number.
     """
     if previous is None or current.residual >= previous.residual or current.residual <= tol:
         return 2 * width

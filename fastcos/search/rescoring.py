@@ -184,7 +184,7 @@ def as_candidates(candidates: Any, n: int, n_items: int) -> Integers:
 
 
 def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
-    """Return, for each query, how many items of its row in `nearest` its row in `indices` lacks.
+    """Return, for each query, the number of `nearest` items that are missing from `indices`.
 
     `nearest` has the shape (n, k), and `indices` has the shape (n, c). In both arrays, -1 marks an
     entry without an item.
