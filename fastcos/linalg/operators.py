@@ -531,7 +531,7 @@ def as_factor(operator: Operator, A: Matrix) -> Matrix:
 def sparse_gram(X: Operator, nnz: int, dense_rows: Callable[[int, int], Matrix]) -> Floats:
     """Return X'X (p, p) of a sparse X with nnz non-zeros.
 
-    If X is not very sparse, X'X is summed over dense blocks of rows of 128 MiB. The function
+    If X is not very sparse, X'X is summed over blocks of dense rows, of 128 MiB each. The function
     `dense_rows(lo, hi)` returns the rows [lo, hi) of X as a dense array.
     """
     n, p = X.shape

@@ -57,8 +57,8 @@ class SVD(NamedTuple):
         positive; if several entries have this magnitude, the first of them is positive.
     residuals : ndarray (k,), float64
         The certificate: X has a singular value whose distance from ``s[i]`` is at most
-        ``residuals[i] * s[i]``. If s[i] is 0, X has a singular value of at most ``residuals[i] *
-        s[0]``.
+        ``residuals[i] * s[i]``. If ``s[i]`` is 0, X has a singular value of at most ``residuals[i]
+        * s[0]``.
 
     Examples
     --------

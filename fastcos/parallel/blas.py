@@ -73,7 +73,7 @@ at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread within the ``with`` block, unless other threads could notice it.
+    """Limit BLAS to one thread within the ``with`` block, if no other thread can notice the limit.
 
     Use ``one_blas_thread`` for products and factorisations of small matrices that run between two
     kernels. If OpenBLAS uses several threads, its threads wait for each other at every column of a

@@ -63,7 +63,7 @@ class NeighborsTransformer(
         self.measure = measure
 
     def fit(self, X: Any, y: Any = None) -> "NeighborsTransformer":
-        """Build an index of the rows, which ``transform`` searches.
+        """Build the index of the rows that ``transform`` searches.
 
         Parameters
         ----------

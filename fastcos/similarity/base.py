@@ -240,7 +240,7 @@ class BaseMeasure:
         return capabilities(self)
 
     def fit(self, items: Rows, users: Rows | None = None) -> Self:
-        """Return a copy fitted to the items and users, or self if there is nothing to fit."""
+        """Return a copy fitted to the items and users, or ``self`` if there is nothing to fit."""
         if type(self)._fit is BaseMeasure._fit:
             return self
         as_rows = memmap.as_mapped_rows if self.fits_in_blocks else validation.as_rows
