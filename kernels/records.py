@@ -700,9 +700,9 @@ class ClusteredRows(NamedTuple):
 class Drawing(NamedTuple):
     """The settings of ``sampling.sample_rows``, which draws items.
 
-    The two words of the random key are key_0 and key_1. If race_from or more items are to be drawn
-    for a row, the exponential race draws all of them; otherwise, up to max_draws repeated draws
-    precede the race.
+    The two words of the random key are key_0 and key_1. If at least ``race_from`` items are to be
+    drawn for a row, the exponential race draws all of them. Otherwise, up to ``max_draws`` repeated
+    draws are tried before the race.
     """
 
     key_0: Any

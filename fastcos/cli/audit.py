@@ -45,7 +45,7 @@ examples:
   fastcos audit new.npy --against old.npy --fail-under unchanged=0.9
   fastcos audit items.npy --users users.npy --explore page.html
   fastcos audit items.npy --fail-under certified=0.2,jaccard=0.5
-input: a folder written by fastcos fit or fastcos index export, or
+input: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
 # Number of rows whose pairs are scored to compute thresholds. 2,000 rows form 4 million pairs.
 _CALIBRATED = 2000
@@ -55,11 +55,11 @@ LIMITS = ("certified", "jaccard", "unchanged")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    help_ = "file of item embeddings, or folder written by fastcos fit"
+    help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings or, if ITEMS is a folder that fastcos fit wrote, file of "
-        "interactions"
+        "file of user or query embeddings; file of interactions if ITEMS is a folder written by "
+        "`fastcos fit`"
     )
     add("--users", metavar="FILE", help=help_)
     help_ = "number of nearest neighbours per item (default 10)"
@@ -208,7 +208,7 @@ def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels 
 def _training_loss(args: argparse.Namespace) -> tuple[str, str]:
     """Return the values of --trained-on and --weight-decay-on.
 
-    If ITEMS is a folder that fastcos fit wrote, an option with the value "unknown" gets the value
+    If ITEMS is a folder that `fastcos fit` wrote, an option with the value "unknown" gets the value
     that follows from the saved model.
     """
     trained_on, weight_decay_on = args.trained_on, args.weight_decay_on
@@ -288,7 +288,8 @@ def _next_commands(report: "Audit", args: argparse.Namespace) -> list[tuple[list
     users = options.option_words(args, "users")
     if report.trained_on == "cosine":
         neighbors = ["fastcos", "neighbors", args.items, *columns, *k]
-        return [(neighbors, "finds neighbours by the cosine, on which the model was trained")]
+        explanation = "finds neighbours by the cosine, the similarity that training optimised"
+        return [(neighbors, explanation)]
     audit = ["fastcos", "audit", args.items, *options.command_words(args, "trained_on")]
     commands = []
     if report.equal_norms and report.trained_on == "unknown":

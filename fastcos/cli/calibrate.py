@@ -34,7 +34,7 @@ examples:
   fastcos calibrate items.npy --queries queries.npy --fpr 1e-5
   fastcos calibrate items.npy --labelled pairs.csv --method platt
   fastcos calibrate items.npy --measure query_normalized
-input: a folder written by fastcos fit or fastcos index export, or
+input: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
 # Default number of queries, and of items, that are drawn. 20,000 queries and 20,000 items form 400
 # million pairs.
@@ -45,7 +45,7 @@ FOLDER = "calibration"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    help_ = "file of item embeddings, or folder written by fastcos fit"
+    help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = "file of query vectors (default: the items are also the queries)"
     add("--queries", metavar="FILE", help=help_)

@@ -50,7 +50,7 @@ popular items under several rescalings. The command writes comparison.html, a pa
 sort the measures and open the details of each one; measures.csv, .png and .svg; comparison.csv,
 .png, .svg and .json; neighbors.csv; and, with labels and --all, exponents.png.
 
-For vectors (a file, or the items of a folder written by fastcos fit), the command evaluates how
+For vectors (a file, or the items of a folder written by `fastcos fit`), the command evaluates how
 well the scores of every measure recover the labels of --labels, or how strongly these scores
 correlate with the ratings of --pairs. The command writes comparison.json, and an html, csv, png and
 svg file for the labels and for each file of --pairs.
@@ -72,7 +72,7 @@ examples:
   fastcos compare train.csv --model als.npz --held-out test.csv --ids items.txt
 interactions: csv or tsv with columns for users, items and optionally values (plain, .gz,
 .zip), .npz CSR, .mtx, .parquet or .arrow (pip install pyarrow);
-vectors: a folder written by fastcos fit or fastcos index export, or
+vectors: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
 # Number of items in the sample. With 2,000 items, the standard error of a mean Jaccard index is at
 # most 0.011.

@@ -39,7 +39,7 @@ examples:
   fastcos index export model.npz --form canonical --out canonical
   fastcos index export model.npz --unit-rows --out served
   fastcos index export model.npz --align-to yesterday --out today
-input: a folder written by fastcos fit, or
+input: a folder written by `fastcos fit`, or
 {options.VECTOR_FORMATS}"""
 MEANINGS = {
     "query_metric": "the cosine of two rows is the correlation over users of the predicted scores "
@@ -52,11 +52,11 @@ MEANINGS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    help_ = "file of item embeddings, or folder written by fastcos fit"
+    help_ = "file of item embeddings, or folder written by `fastcos fit`"
     add("items", metavar="ITEMS", help=help_)
     help_ = (
-        "file of user or query embeddings or, if ITEMS is a folder that fastcos fit wrote, file of "
-        "interactions"
+        "file of user or query embeddings; file of interactions if ITEMS is a folder written by "
+        "`fastcos fit`"
     )
     add("--users", metavar="FILE", help=help_)
     help_ = f"form of the embeddings: {' or '.join(MEANINGS)} (default query_metric)"
@@ -179,7 +179,7 @@ def _read_export(folder: str, form: str) -> dict[str, npt.NDArray[Any]]:
         document = json.loads((path / "export.json").read_text())
         is_same_form = document["meaning"] == MEANINGS[form]
     except (OSError, ValueError, KeyError, TypeError):
-        rule = "be a folder that fastcos index export wrote"
+        rule = "be a folder that `fastcos index export` wrote"
         raise ValueError(f"--align-to must {rule}, got {folder!r}") from None
     if not is_same_form:
         raise ValueError(f"--align-to must be an export of the form {form}, got a different form")

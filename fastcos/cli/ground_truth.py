@@ -13,7 +13,7 @@ from fastcos.io import ann_files
 from fastcos.io.columns import positions_in
 from fastcos.search import rescore, top_k
 
-# Options of fastcos neighbors that do not apply to the file formats of benchmarks.
+# Options of `fastcos neighbors` that do not apply to the file formats of benchmarks.
 _UNSUPPORTED = (
     "min_score", "calibration", "fpr", "rescaling", "show", "names", "text", "checkpoint", "ids",
 )  # fmt: skip

@@ -34,11 +34,11 @@ examples:
   fastcos index export films --out served
 For the options of a verb, such as --json, run fastcos index VERB --help.
 
-input: a folder written by fastcos fit or fastcos index export, or
+input: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
 
 
-_INDEX_HELP = "directory of an index that fastcos index build wrote"
+_INDEX_HELP = "directory of an index that `fastcos index build` wrote"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_build(parser: argparse.ArgumentParser) -> None:
-    help_ = "file of vectors, or folder written by fastcos fit"
+    help_ = "file of vectors, or folder written by `fastcos fit`"
     parser.add_argument("source", metavar="SOURCE", help=help_)
     parser.add_argument("index", metavar="DIR", help="new directory for the index")
     options.add_measure(parser)

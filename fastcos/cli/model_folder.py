@@ -45,7 +45,7 @@ class ModelFolder(NamedTuple):
 
 
 def is_model_folder(path: str | Path) -> bool:
-    """Return whether the path is a folder that fastcos fit wrote."""
+    """Return whether the path is a folder that `fastcos fit` wrote."""
     return (Path(path) / _MODEL).is_dir()
 
 
@@ -94,7 +94,7 @@ def read_factors(
     *,
     keep_biases: bool = False,
 ) -> io.Factors:
-    """Read the items and users of a model, from a folder of fastcos fit or a file of embeddings.
+    """Read the items and users of a model, from a folder of `fastcos fit` or a file of embeddings.
 
     The embeddings of a folder are computed with D = I. User embeddings of a folder are computed
     from interactions of the users with the items of the model. ``args`` contains the options of

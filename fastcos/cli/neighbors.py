@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Find, for every item, exactly the k items that are most similar to it. The command reads the items
-from a folder that fastcos fit or fastcos index export wrote, or from a file of vectors. With
+from a folder that `fastcos fit` or `fastcos index export` wrote, or from a file of vectors. With
 --queries, the command finds the k items that are most similar to each row of the file of queries.
 The command writes a table with columns for item, rank, neighbor and score, or an .npz file with the
 arrays ids, indices and scores. With --show, the command prints the neighbours of the named items
@@ -44,14 +44,14 @@ examples:
   fastcos neighbors large.npy --checkpoint parts --out neighbors.npz
   fastcos neighbors base.fbin --queries queries.fbin --k 100 --out truth.ibin
   fastcos neighbors base.fbin --queries queries.fbin --k 100 --result found.ibin
-input: a folder written by fastcos fit or fastcos index export, or
+input: a folder written by `fastcos fit` or `fastcos index export`, or
 {options.VECTOR_FORMATS}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="file of vectors, or folder written by fastcos fit")
+    add("source", metavar="SOURCE", help="file of vectors, or folder written by `fastcos fit`")
     help_ = "file of query vectors (default: the items are also the queries)"
     add("--queries", metavar="FILE", help=help_)
     add("--min-score", type=float, metavar="S", help="lowest score that a neighbour can have")
@@ -129,7 +129,7 @@ def _calibration(
     """
     if args.calibration is None:
         if args.fpr is not None:
-            raise ValueError("--fpr needs --calibration, a file that fastcos calibrate wrote")
+            raise ValueError("--fpr needs --calibration, a file that `fastcos calibrate` wrote")
         return None, args.min_score
     from fastcos.auditing import Calibration
 

@@ -432,7 +432,7 @@ def _parameter(name: str, text: str) -> Any:
     from fastcos.models.linear_mf import LinearMF
 
     if not (path / "model").is_dir():
-        raise ValueError(f"{name} must be a folder that fastcos fit wrote, got {text!r}")
+        raise ValueError(f"{name} must be a folder that `fastcos fit` wrote, got {text!r}")
     return LinearMF.load(path / "model")
 
 

@@ -37,15 +37,15 @@ examples:
   fastcos recommend films ratings.csv --measure project_back_users
   fastcos recommend als.npz ratings.csv --ids items.txt --user-ids users.txt
   fastcos recommend none ratings.csv --measure cosine
-MODEL: a folder written by fastcos fit, or a file with item and user embeddings, such as a model
-saved by implicit, or none; INTERACTIONS: a file in one of the formats of fastcos fit"""
+MODEL: a folder written by `fastcos fit`, or a file with item and user embeddings, such as a model
+saved by implicit, or none; INTERACTIONS: a file in one of the formats of `fastcos fit`"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     help_ = (
-        "folder written by fastcos fit, or file with item and user embeddings, or the word none "
+        "folder written by `fastcos fit`, or file with item and user embeddings, or the word none "
         "to compare items by their columns of INTERACTIONS, without a model"
     )
     add("model", metavar="MODEL", help=help_)

@@ -45,8 +45,8 @@ _SECONDS_IN_NUMPY = 20.0
 # The seconds between two checks of whether another process has put compiled kernels into the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If the compiled code of these kernels is in the cache, all other kernels that searches of packed
-# and unpacked rows call are in the cache as well.
+# If the compiled code of these kernels is in the cache, so is the code of every other kernel that
+# is used to search packed or unpacked rows.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,

@@ -207,9 +207,9 @@ class CostModel:
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
-    # threshold_ranks contains a number k and a rank: on average over a search for k neighbours, the
-    # threshold has this rank among all scores of the query. The number of axes is chosen by the
-    # mean cost over the values of k in usual_k.
+    # threshold_ranks contains a number k and a rank: averaged over the course of a search for k
+    # neighbours, the threshold has this rank among all scores of the query. The number of axes is
+    # chosen by the mean cost over the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit

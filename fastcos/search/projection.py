@@ -338,10 +338,10 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     # If the measure is dot and the norm of a query is small, a ratio may exceed the range of
     # float32, so the product is computed in float64.
     queries = (sample[query_places] * ratios[:, np.newaxis]).astype(np.float32)
-    # A fork of the process waits for the lock of BLAS. While this thread holds the lock of BLAS, it
-    # must therefore not run code that waits for another lock. BLAS is not limited to one thread,
-    # because the limit would apply to the whole process, and the user's code may run at the same
-    # time.
+    # Before the process forks, the forking thread waits for the lock of BLAS. While this thread
+    # holds the lock of BLAS, it must therefore not run code that waits for another lock. BLAS is
+    # not limited to one thread, because the limit would apply to the whole process, and the user's
+    # code may run at the same time.
     with blas_lock():
         directions = _directions(sample, queries, weighted_offsets, n)
     return None if directions is None else as_axes(*directions)

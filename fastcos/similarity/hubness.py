@@ -160,7 +160,9 @@ class CSLS(_Local):
 
 @register
 class LocalScaling(_Local):
-    """exp(-d² / (s_x s_y)), with d the distance of unit rows and s the distance to neighbour K.
+    """exp(-d² / (s_x s_y)), where d is the distance between the unit rows of x and y.
+
+    s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y likewise.
 
     If s = 0, because a row has K duplicates, s is replaced by the smallest positive s of any item,
     or by 1 if no s is positive. Pitfall: a search makes two passes over all pairs of rows, or three

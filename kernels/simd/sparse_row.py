@@ -73,11 +73,11 @@ class _RowCode:
         return [ir.Constant(self._vector, [0.0] * self._vector.count) for _ in self._places]
 
     def read(self, start):
-        """Emit loads of the vectors of a row of a panel; the row begins at a pointer."""
+        """Emit instructions that load the vectors of a row of a panel, which begins at `start`."""
         return [load(self._builder, start, self._vector, at) for at in self._places]
 
     def write(self, values, start):
-        """Emit stores of the vectors of a row of a panel to the address in a pointer."""
+        """Emit instructions that store the vectors of a row of a panel at the address `start`."""
         for at, value in zip(self._places, values, strict=True):
             store(self._builder, value, start, at)
 

@@ -146,7 +146,7 @@ def test_export_align_to_an_earlier_export(files, form, capsys):
 
 def test_export_align_to_refuses_other_folders(files):
     sides = (files / "items.npy", "--users", files / "users.npy")
-    with pytest.raises(ValueError, match="--align-to must be a folder that fastcos index export"):
+    with pytest.raises(ValueError, match="--align-to must be a folder that `fastcos index export`"):
         run(*sides, "--align-to", files, "--out", files / "x")
     assert run(*sides, "--out", files / "metric") == 0
     canonical = (*sides, "--form", "canonical")

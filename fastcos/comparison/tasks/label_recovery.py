@@ -38,8 +38,8 @@ N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
 # Number of groups of columns per voter. The maxima of the groups give a lower bound on the scores
-# of the voters. With 20 groups per voter, the number of columns whose score reaches this bound
-# exceeds the number of voters by only about 5 %.
+# of the voters. With 20 groups per voter, only about 5 % more columns than there are voters reach
+# this bound.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of the
 # scores of 300 queries take 0.2 MB per candidate.
