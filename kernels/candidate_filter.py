@@ -126,7 +126,7 @@ def estimate_panels(first, n_panels, largest_products, statistics, weight, panel
 
 @borrowing_kernel
 def threshold_of(query, queries, score, inverse_step):
-    """Return the threshold tau that corresponds to a score of a query, rounded down.
+    """Return the threshold tau that corresponds to a score of a query, as float32.
 
     The threshold is divided by the quantisation step of the query, like the other bound terms.
     """

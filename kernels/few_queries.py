@@ -1,7 +1,8 @@
 """Exact top-k of a few queries: the codes of each query are multiplied by the codes of all items.
 
-If kernels are compiled and rows are packed, a search of one query is one call of
-``search_few_queries`` (from ``fastcos.search.launch``). The kernel takes the following steps:
+The planner usually chooses this kernel for a search of one query among rows that are packed as int8
+codes. ``fastcos.search.launch`` calls ``search_few_queries`` once for each range of the rows, and
+usually there is one range. The kernel takes the following steps:
 
 1. The record Items is made from the addresses of its arrays. The norms of the queries are computed.
    If a norm is zero, not finite or extreme, the kernel ends without a search, and its caller
@@ -17,8 +18,8 @@ If kernels are compiled and rows are packed, a search of one query is one call o
    weighted offset of the panel is added to the estimate. The *guessed* threshold is computed from
    the largest estimate of each panel: it is the r-th largest of these estimates. A slot is scored
    if its estimate reaches the guessed threshold. In the code, r is called `rank`, and the first
-   value of r is called `first_rank`. The planner estimates how many panels contain all of the k
-   best slots, and chooses this number as the first value of r
+   value of r is called `first_rank`. The planner estimates how many panels contain at least one
+   of the best slots, and chooses this number as the first value of r
    (``fastcos.search.task_grid.guess_rank``). The first value of r is a little more than k if there
    are many panels, and less than k if a panel often contains several of the k best slots. The rank
    r is at most the number of panels.
@@ -131,7 +132,7 @@ class Buffers(NamedTuple):
     best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
         The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
-        The positions, within a panel, of the products that reach a threshold.
+        The positions, among the products of the range, of those that reach a threshold.
     panel_estimates : float32 array (panels,)
         For each panel, an estimate of its largest K (see ``candidate_filter``), divided by the step
         of the query.

@@ -35,12 +35,14 @@ kernel, complete except for the queries. The warm path consists of these calls::
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
         _can_be_read              prepared      the queries are contiguous float32 or float64 rows
         read_only                 validation    returns a read-only view of the queries
-        _stored_launches          prepared      by the number of queries and k
+        _stored_launches          prepared      by the number of queries and k; in a large index, by
+                                                the number of threads and the memory as well
         Launch.run                launch        for each part of the index
-          match_row_type          encoded_rows  converts queries whose type the items do not have
+          match_row_type          encoded_rows  converts queries of another type without loss
           Kernel.call             kernels/jit   finds the compiled code by the types
             search_few_queries    kernels/few_queries, or another kernel of the launch
-        IndexNeighbors            results       the scores; rounded_scores, unless they are cosines
+        IndexNeighbors            results       positions, scores (rounded_scores, unless they are
+                                                cosines), and the ids at the positions
     or: a projection was added meanwhile, then the search is planned again
 
 A projection can be added after ``fit`` has returned. For a segment of at least 4,096 rows and 192
@@ -62,9 +64,10 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 
 ``SimilarityIndex.fit`` packs the rows if the search kernels are compiled. If the kernels are
 compiled only after ``fit``, the rows are packed by the first later search that needs packed rows.
-When few queries are searched for the first time, the index stores the launches that follow from the
-plans of its parts (``prepared``). The next search with the same number of queries and the same k
-runs the stored launches at once. If a search has many queries, the index stores that the search
+When at most 64 queries are searched for the first time, the index usually stores the launches that
+follow from the plans of its parts (``prepared``). The next search with the same number of queries
+and the same k runs the stored launches at once. If launches cannot perform the whole search, for
+example because k is large or because equal rows are grouped, the index stores that the search
 cannot be prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
@@ -123,9 +126,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   The rows are stored in 32 panels with 32 slots each (64 KiB), in which 24 slots stay empty.
 * The first search of the example is planned: its plan has the method "packed", the kernel
   "few_queries", ``first_rank`` 12, and a grid with one task.
-* The plan of the example is the same for any number of threads, so the index stores the launch (the
-  call of the kernel). The key of the stored launch is (1, 10): the number of queries and the number
-  of neighbours.
+* The index stores the launch of the example (the call of the kernel). The plan is the same for any
+  number of threads, so the key of the stored launch is (1, 10): the number of queries and the
+  number of neighbours.
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The first
@@ -138,8 +141,8 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   reaches the proved threshold. The 10 best of the 15 scores are then the result, and the remaining
   985 rows are never scored in float64.
 
-In each of the following three tables, a module imports only modules above it and modules of the
-other tables.
+In each of the following three tables, the first lines of a module import only modules above it and
+modules of the other tables.
 
 The modules of the search:
 

@@ -4,7 +4,8 @@ A prepared search of one query takes about ten microseconds in addition to the t
 Validating and encoding the queries and planning the search would take longer than searching a small
 index. An index therefore stores the kernel calls of a search, with all of their arguments except
 the queries (``launch.Launch``). The key of the stored calls consists of the number of queries and
-k. The next search with the same number of queries and the same k passes its queries to the kernel
+k. If the plan depends on the number of threads or on the working memory, as in a large index, the
+key contains these options as well. The next search with the same number of queries and the same k passes its queries to the kernel
 without validating them. Queries are converted only if their number type differs from that of the
 items. The kernel measures the norms of the queries, and reports queries with unusual norms.
 
@@ -19,15 +20,15 @@ results.
    the results.
 2. According to the plan of every part of the index, one launch performs the whole search. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
-3. A launch can read the queries (``_can_be_read``), and the norms of the queries are neither zero
+3. k is an int, a launch can read the queries (``_can_be_read``), and the norms of the queries are neither zero
    nor very small or large. No plan contains the condition on the norms, because plans do not depend
    on the values of the queries.
 
 A search whose launches are stored needs only ``PreparedSearches.search`` and the three methods that
 follow it in the code. The four methods check that a launch can read the queries, find the stored
-launches, run them, and convert their results. ``_find_or_plan`` and the code after it run in only
-three cases: no launches are stored for the number of queries and k, the stored launches are
-outdated, or the call passes a mask or a number of threads.
+launches, run them, and convert their results. ``_find_or_plan`` and the code after it run in four
+cases: no launches are stored, the stored launches are outdated, their key contains the options, or
+the call passes a mask or a number of threads.
 """
 
 from collections.abc import Iterable, Sequence
