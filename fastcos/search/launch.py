@@ -2,9 +2,9 @@
 
 If ``SearchPlan.launch_is_whole_search`` is True, a search of few queries is one launch: a single
 call of the kernel that the plan names. If the plan has several tasks, a launch is one call for each
-range of the rows or for each block of queries. All arguments of the kernel except the queries follow from
-the plan and from the packed rows. ``prepared`` stores launches for the next searches of an index,
-and ``scan`` runs a launch once.
+range of the rows or for each block of queries. All arguments of the kernel except the queries
+follow from the plan and from the packed rows. ``prepared`` stores launches for the next searches of
+an index, and ``scan`` runs a launch once.
 """
 
 from typing import Any, NamedTuple

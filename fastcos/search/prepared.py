@@ -5,9 +5,10 @@ Validating and encoding the queries and planning the search would take longer th
 index. An index therefore stores the kernel calls of a search, with all of their arguments except
 the queries (``launch.Launch``). The key of the stored calls consists of the number of queries and
 k. If the plan depends on the number of threads or on the working memory, as in a large index, the
-key contains these options as well. The next search with the same number of queries and the same k passes its queries to the kernel
-without validating them. Queries are converted only if their number type differs from that of the
-items. The kernel measures the norms of the queries, and reports queries with unusual norms.
+key contains these options as well. The next search with the same number of queries and the same k
+passes its queries to the kernel without validating them. Queries are converted only if their number
+type differs from that of the items. The kernel measures the norms of the queries, and reports
+queries with unusual norms.
 
 A search can be prepared under three conditions. If a search does not meet all three conditions,
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
@@ -20,9 +21,9 @@ results.
    the results.
 2. According to the plan of every part of the index, one launch performs the whole search. The
    measure compares original rows (``can_be_prepared``). ``explain`` calls ``can_be_prepared``, too.
-3. k is an int, a launch can read the queries (``_can_be_read``), and the norms of the queries are neither zero
-   nor very small or large. No plan contains the condition on the norms, because plans do not depend
-   on the values of the queries.
+3. k is an int, a launch can read the queries (``_can_be_read``), and the norms of the queries are
+   neither zero nor very small or large. No plan contains the condition on the norms, because plans
+   do not depend on the values of the queries.
 
 A search whose launches are stored needs only ``PreparedSearches.search`` and the three methods that
 follow it in the code. The four methods check that a launch can read the queries, find the stored
