@@ -60,8 +60,8 @@ def nearest_bits(lo, hi, is_cosine, query_rows, item_rows, self_rows, scores, ro
                     if is_cosine:
                         size = query_norms[i] * norms[item]
                         score = min(1.0, counts[lane] / size) if size > 0.0 else 0.0
-                    # Items are visited in ascending order, so an item whose score only equals the
-                    # k-th best score so far comes after the k best.
+                    # Items are visited in ascending order, so an item that only ties with the k-th
+                    # best item found so far ranks below it.
                     if score <= bounds[at] or item == self_rows[i]:
                         continue
                     best_scores[at, n_candidates[at]], best_rows[at, n_candidates[at]] = (

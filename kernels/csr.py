@@ -61,7 +61,7 @@ def _all_valid(lo, hi, X, views, n_columns):
             # column is read as an unsigned number, which is larger than n_columns.
             if columns[first] >= n_columns or columns[last - 1] >= n_columns:
                 return False
-            # The columns may decrease where a new row begins.
+            # The column numbers may decrease where a new row begins.
             if first > 0:
                 descents -= indices[first] <= indices[first - 1]
     return descents == 0

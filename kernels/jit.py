@@ -236,7 +236,7 @@ class Kernel:
         return getattr(self.dispatcher, name)  # such as `inspect_asm` of Numba's dispatcher
 
     def __reduce__(self):
-        return self.__qualname__  # a kernel is pickled by its name, as functions are
+        return self.__qualname__  # like a function, a kernel is pickled by its name
 
 
 def is_ready(function):

@@ -167,8 +167,8 @@ def _keep_positive(
             j = start + lowest_bit(word)
             word &= word - np.uint64(1)
             score = _score(is_cosine, sums[j], norm, norms[j])
-            # Items are visited in ascending order, so an item whose score only equals the k-th best
-            # score so far comes after the k best.
+            # Items are visited in ascending order, so an item that only ties with the k-th best
+            # item found so far ranks below it.
             if score < minimum or score <= threshold or not _passes_filters(self_row, excluded, j):
                 continue
             scores[count], columns[count] = score, j

@@ -78,9 +78,9 @@ from .tiles import numbers_below
 # In stage 1 of _sweep, a tile has about this many times as many hits as in stage 2, because the
 # thresholds of stage 1 come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
-# An unproved threshold is rounded up by this share of SLACK. When a task has proved a threshold,
-# the task rounds it down by the whole of SLACK (_lowered) before other tasks can read it. A shared
-# threshold therefore does not exceed the k-th best score, even after it has been rounded up.
+# An unproved threshold is rounded up by this share of SLACK. After a task has proved a
+# threshold, _lowered rounds the threshold down by the full SLACK before other tasks can read it. A
+# shared threshold therefore does not exceed the k-th best score, even after it has been rounded up.
 _ROUNDED_UP = np.float32(0.25)
 # Whenever a task has searched 1 / 2^_SHARING_SHIFT of its panels, it reads the thresholds of the
 # other tasks.

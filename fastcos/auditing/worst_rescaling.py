@@ -332,9 +332,9 @@ class MapSearch:
         slopes = 1 / np.cosh(np.clip((scores - middle) / scale, -50, 50)) ** 2 / scale
         slopes[:, :k] *= -1
         # The derivative with respect to the metric M is a sum over all pairs of rows x and y. Each
-        # term is a product of two derivatives. The first derivative is that of the smoothed count
-        # with respect to the cosine of x and y. The second derivative is that of the cosine x'My /
-        # sqrt(x'Mx y'My) with respect to M.
+        # term is a product of two factors: the derivative of the smoothed count with respect to
+        # the cosine of x and y, and the derivative of the cosine x'My / sqrt(x'Mx y'My) with
+        # respect to M.
         pairs = slopes * inverse[x][:, None] * inverse[y]
         n, m = y.shape
         table = sp.csr_array((pairs.ravel(), y.ravel(), m * np.arange(n + 1)), (n, len(units)))

@@ -151,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     document = {
         **facts,
         "audit": provenance.json_ready(report.to_dict()),
-        # The audit needs only the thresholds; fastcos calibrate writes the whole distribution.
+        # The audit needs only the thresholds; `fastcos calibrate` writes the whole distribution.
         "calibration": {
             "verdict": calibration.verdict,
             "n_pairs": calibration.n_pairs,
@@ -172,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(document)
     else:
-        if diff is not None:  # With --against, the output begins with the comparison.
+        if diff is not None:  # With `--against`, the output begins with the comparison.
             show_text(diff.verdict)
             show_sections(diff.sections())
             if changed:

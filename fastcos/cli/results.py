@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Resolution of images in dots per inch. With these resolutions, a file of Figure 1 for 1,000 items,
 # with nine panels, takes less than 500 kB.
 DOTS_PER_INCH = {"png": 150, "svg": 64}
-# Number of colours of the colour scale, and number of greys for texts, in a png of similarity maps.
+# In a PNG file of similarity maps: number of colours of the colour scale, and of greys for texts.
 N_COLOURS, N_GREYS = 128, 16
 
 

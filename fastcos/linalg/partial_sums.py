@@ -17,15 +17,15 @@ from fastcos.kernels import sparse
 # non-zeros on average. Clearing the sum (p, w) of a part, and adding it to the total, takes little
 # time compared with multiplying this many non-zeros per column (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
-# If no part would have more than _LARGEST_PART non-zeros, there are at most this many parts.
+# The largest number of parts, unless more are needed to limit each part to _LARGEST_PART non-zeros.
 _MAX_PARTS = 64
 # The largest number of non-zeros of a part: the column numbers of this many non-zeros take 64 MB.
 _LARGEST_PART = 1 << 24
 # The number of parts is a multiple of 4, so that 2 or 4 threads have equal shares. X'(X Q) of 3
 # million non-zeros takes 5% less time with 4 parts than with 3 (bench/lab/curves.py).
 _EVEN = 4
-# The number of sums of parts per thread that are in memory at once. Whenever all sums in memory
-# have been computed, the threads wait for each other, and the sums are added to the total.
+# Each part gives one sum, and memory holds this many sums per thread at once. Whenever all sums in
+# memory have been computed, the threads wait for each other, and the sums are added to the total.
 _SUMS_PER_THREAD = 8
 
 

@@ -55,7 +55,7 @@ _SMALLEST_DRAWN_EXPONENT = 0.1
 # for every item, and selects the items with the best keys (a race). If a user interacts with a
 # smaller share of the items than 1 / _RACE_SHARE, the kernel draws one item after another and
 # ignores items that the user already has. If a user still needs more items after n_items draws, the
-# kernel selects them by a race.
+# kernel selects the missing items by a race.
 _RACE_SHARE = 4
 # Number of interactions that a thread draws in one task. A task takes about 20 ms.
 _WORK_PER_BLOCK = 100_000

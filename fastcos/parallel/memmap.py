@@ -32,8 +32,8 @@ _MIN_ROWS = 64
 _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22
-# The narrow types (with one or two bytes per number) that kernels can read, by name. Each value is
-# the integer type of the view by which rows of the narrow type are passed to a kernel.
+# The names of the narrow types (with one or two bytes per number) that kernels can read. A kernel
+# receives rows of a narrow type as a view, and each value is the integer type of this view.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 

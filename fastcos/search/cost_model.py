@@ -326,7 +326,7 @@ class CostModel:
     # the seconds per pair for all other steps.
     numpy_multiply_adds_per_second: float = 5.0e10
     seconds_per_numpy_pair: float = 3.0e-9
-    # The fixed overhead in seconds of a prepared search of an index, and of any other search.
+    # The fixed overhead in seconds: first of a prepared search of an index, then of other searches.
     seconds_per_prepared_call: float = 9.0e-6
     seconds_per_call: float = 1.2e-4
     # The seconds for fitting a measure to the items.

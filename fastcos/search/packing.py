@@ -38,7 +38,7 @@ _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
 # rows). The directions of the first sample are compared with each other by 128^2 products, which
-# take less time than packing 1,000 items. From the second sample, the mean of the rows is computed.
+# take less time than packing 1,000 items. The second sample gives the mean of the rows.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # At least this many directions are compared. From 1,024 items on, one direction per 32 items is
 # compared, up to 128 directions. Comparing 128 of 1,000 items would take 0.4 ms, as long as packing

@@ -28,8 +28,8 @@ from fastcos.validation import Floats, Integers
 # If rows must be copied, a thread copies and scores this many bytes of rows at once, so that the
 # copies stay in its second-level cache.
 _BLOCK_BYTES = 1 << 20
-# The number of pairs of a query and a candidate that a thread scores in one block
-# (docs/dev/costs.md, "rescoring").
+# The number of (query, candidate) pairs that a thread scores in one block (docs/dev/costs.md,
+# "rescoring").
 _PAIRS_PER_BLOCK = 2000
 # The bytes that a candidate takes while it is scored and ordered.
 _BYTES_PER_CANDIDATE = 64
@@ -143,8 +143,8 @@ def rescore(
     if bounds is None:
         return Rescored(indices, scores, None)
     exact_scores = np.where(columns < 0, -np.inf, fitted_measure.to_score(raw_scores, Q))
-    # A candidate whose score equals the upper bound is counted as well. An item outside of the
-    # candidates that has the same score and a lower item number ranks above the candidate.
+    # A candidate is counted even if its score only equals the upper bound: an item outside of the
+    # candidates may have the same score and a lower number, and would then rank above it.
     missing = (exact_scores <= bounds[:, None]).sum(axis=1)
     n_not_listed = X.shape[0] - (lists >= 0).sum(axis=1)
     return Rescored(indices, scores, np.minimum(missing, n_not_listed))

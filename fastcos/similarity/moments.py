@@ -97,8 +97,7 @@ def triangle(rows: Rows, centre: Floats | None = None) -> Floats:
     """
     R: Floats = np.zeros((0, rows.shape[1]))
     # With several threads, OpenBLAS would start its threads for each of the small products of a QR
-    # decomposition. If the cores are busy, starting the threads of OpenBLAS so often would make the
-    # decomposition 10 to 100 times as slow.
+    # decomposition. On busy cores, this would make the decomposition 10 to 100 times as slow.
     with parallel.one_blas_thread():
         for first in range(0, len(rows), _ROWS_PER_QR):
             chunk = rows[first : first + _ROWS_PER_QR].astype(np.float64)

@@ -336,7 +336,8 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
     dense = validate_data(
         estimator, array, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=False
     )
-    as_row_shape("X", array)  # unlike scikit-learn, raises an error for text, dates and uint8
+    # Unlike scikit-learn, as_row_shape raises an error for text, dates and uint8.
+    as_row_shape("X", array)
     return as_rows("X", dense)
 
 

@@ -25,13 +25,13 @@ WIDTHS = (64, 32, 16, 8, 4, 1)
 LANES = 16
 # The number of bytes of a cache line. Streamed stores must start at a cache line.
 CACHE_LINE = 64
-# The prefetch distance: while non-zero t is multiplied, the row of a large dense matrix that
-# non-zero t + AHEAD selects is prefetched. With every distance from 8 to 24, X'(X Q) takes the same
-# time (docs/dev/costs.md, "Sparse products").
+# The prefetch distance: each non-zero selects a row of the dense matrix. If this matrix is large,
+# the row of non-zero t + AHEAD is prefetched while non-zero t is multiplied. With every distance
+# from 8 to 24, X'(X Q) takes the same time (docs/dev/costs.md, "Sparse products").
 AHEAD = 16
-# Rows of a large dense matrix that are only read are prefetched if they have at least this many
-# bytes. Shorter rows take the CPU less time to read than to prefetch. Rows of a large dense matrix
-# that are changed are always prefetched.
+# If a kernel only reads a large dense matrix, it prefetches rows of at least this many bytes. The
+# CPU takes less time to read shorter rows than to prefetch them. If a kernel changes a large dense
+# matrix, it always prefetches the rows.
 _LONG_ROW_BYTES = 256
 
 

@@ -21,8 +21,8 @@ from markupsafe import Markup, escape
 from fastcos.plots.html.svg import draw
 from fastcos.reports import Estimate, as_text
 
-# A table cell with more than this number of characters counts as a sentence, whose lines may be
-# broken.
+# If a table cell has more characters than this, it counts as a sentence, and its text may be
+# broken into lines.
 _SENTENCE = 20
 
 
