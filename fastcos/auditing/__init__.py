@@ -22,7 +22,8 @@ Other modules of the package answer other questions:
 
 - ``model_diff`` measures how much of the change between two versions of a model is real.
 - ``alignment`` maps a new version of a model to the coordinates of the old version.
-- ``calibration`` computes thresholds for false-positive rates, which give a score its meaning.
+- ``calibration`` computes the threshold for each false-positive rate, so that a score has a
+  meaning.
 - ``fastcos.similarity.gradient_noise`` computes the scale of the dimensions to which stochastic
   gradient descent converges, so that ``audit`` can recognise this scale.
 

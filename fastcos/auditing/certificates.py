@@ -122,11 +122,11 @@ def certified_neighbors(
     A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
     most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
     of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
-    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function asks, for
-    each other item m, whether neighbour j stays nearer to item i than m is. For a fixed ratio of
-    the norms of j and m, a linear programme answers whether j stays nearer. The function solves
-    these linear programmes for the 4,096 items m that are nearest to item i. For items m that are
-    farther from item i, the function uses the bound 2 ln κ.
+    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function tests for
+    each other item m whether a rescaling can make m nearer to item i than neighbour j is. For a
+    fixed ratio of the norms of j and m, a linear programme answers whether j stays nearer. The
+    function solves these linear programmes for the 4,096 items m that are nearest to item i. For
+    items m that are farther from item i, the function uses the bound 2 ln κ.
 
     Examples
     --------

@@ -2,9 +2,10 @@
 
 The map is fitted on texts that both encoders have embedded. The map moves queries of the new
 encoder to the vector space of the old encoder. With mapped queries, you can search a corpus that
-only the old encoder has embedded. Cross-validation predicts the overlap of two searches, one with a
-mapped query of the new encoder and one with the query of the old encoder. The overlap is the share
-of neighbours that both searches find. Source: Drift-Adapter, arXiv:2509.23471.
+only the old encoder has embedded. Cross-validation predicts the overlap of two searches for the
+same text: one with the mapped vector of the new encoder, and one with the vector of the old
+encoder. The overlap is the share of neighbours that both searches find. Source: Drift-Adapter,
+arXiv:2509.23471.
 """
 
 from dataclasses import dataclass

@@ -128,14 +128,14 @@ def audit(
     trained_on : {"dot", "ranking", "cosine", "unknown"}
         The quantities on which the loss of the model depends: dot products ("dot"), differences of
         dot products ("ranking"), or cosines ("cosine"). The vectors alone do not show how the model
-        was trained. Choose "ranking" if the model trains a bias per user. Also choose "ranking" if
-        the loss depends only on the differences between the dot products of one user with several
-        items, as in BPR or a softmax over items. Adding the same vector to all items changes all
-        scores of a user by the same number. With a ranking loss or with a bias per user, adding a
-        number to all scores of a user does not affect the loss: the number cancels in the
-        differences of the scores, or the bias of the user absorbs it. If ``trained_on`` is
-        "ranking", the audit also compares the items minus their mean, and subtracts this mean
-        before it applies the query metric.
+        was trained. Choose "ranking" if the model trains a bias per user, or if the loss depends
+        only on the differences between the dot products of one user with several items, as in BPR
+        or a softmax over items. Adding the same vector to all items changes all scores of a user by
+        the same number. With a ranking loss or with a bias per user, adding a number to all scores
+        of a user does not affect the loss: the number cancels in the differences of the scores, or
+        the bias of the user absorbs it. If ``trained_on`` is "ranking", the audit includes a
+        variant in which the mean of the items is subtracted from every item, and also subtracts
+        this mean before it applies the query metric.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
         weights of the rows. Pass "not both" if the loss had weight decay only on users, only on

@@ -76,8 +76,8 @@ class Audit(Record):
         Whether all items have the same norm, as after training on the cosine.
     parametrization : str or None
         Name of the entry of ``parametrizations`` whose cosines differ only negligibly from the
-        cosines of the audited factors. The name is None if there is no such entry, or if there is
-        only one dimension.
+        cosines of the audited factors. The attribute is None if the cosines of every entry differ
+        more, or if there is only one dimension.
     epochs_to_forget : float or None
         Predicted number of epochs after which the distance of the factors from convergence is 1/e
         of its current value, if training continues by stochastic gradient descent.
@@ -102,8 +102,9 @@ class Audit(Record):
     parametrizations : tuple of VariantScores
         Comparisons of the audited embeddings with the items in other parametrisations of the model,
         which make the same predictions. If ``trained_on`` is "ranking", the last entry of
-        ``parametrizations`` is "centered". The entry "centered" compares the embeddings with the
-        items minus their mean; subtracting the mean does not change a ranking loss.
+        ``parametrizations`` is "centered". The entry "centered" compares the audited items with
+        items from which the mean of all items has been subtracted; subtracting the mean does not
+        change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.

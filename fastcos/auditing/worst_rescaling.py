@@ -370,7 +370,7 @@ class _Edges:
         self._fisher_z = np.arctanh(np.clip(cosines, -1 + 1e-12, 1 - 1e-12))
 
     def lengths(self, gap: float, condition: float) -> Integers:
-        """Return how many items of each list a map may bring nearer than the k-th neighbour.
+        """Return, for each list, how many items a map may bring nearer than the k-th neighbour.
 
         A map with the condition number ``condition`` can move an item of the list ahead of the k-th
         neighbour only if the item's and the neighbour's values of z = artanh(cosine) differ by at

@@ -187,8 +187,8 @@ def run(args: argparse.Namespace) -> int:
 def _read_item_data(args: argparse.Namespace, ids: Any) -> tuple["io.ItemLabels | None", Any, Any]:
     """Read the labels and the popularity of the items.
 
-    Return the result of options.read_labels, the label of each item as a list, and the popularity
-    of each item; each of the three may be None.
+    Return three values, each of which may be None: the result of `options.read_labels`, a list with
+    the label of each item, and the popularity of each item.
     """
     labels = popularity = None
     item_labels = options.read_labels(args, ids)

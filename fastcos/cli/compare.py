@@ -354,7 +354,7 @@ def _tasks(args: argparse.Namespace, factors: io.Factors) -> tuple[dict[str, Any
     """Read the data of each task, such as its labels or its pairs.
 
     Return two dicts, whose keys are the names of the tasks. The first dict contains the arguments
-    of compare_vectors for each task, and the second dict contains numbers of pairs, labels or
+    of compare_vectors for each task, and the second dict contains the numbers of pairs, labels or
     interactions.
     """
     tasks: dict[str, Any] = {}

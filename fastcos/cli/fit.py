@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _interactions(args: argparse.Namespace) -> tuple[Any, Any]:
-    """Read X and the ids of its items, from a file, through shards or from a folder of shards."""
+    """Return X and the ids of its items; X is read from a file or from a folder of shards."""
     folder = args.shards
     if Path(args.interactions).is_dir():
         folder = args.interactions

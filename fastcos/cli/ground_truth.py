@@ -20,7 +20,7 @@ _UNSUPPORTED = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the exact neighbours, and write them or print the recall of --result."""
+    """Find the exact neighbours; write them to files, or print the recall of --result."""
     options.refuse(args, "for benchmark files", *_UNSUPPORTED)
     validation.as_instance("--queries", args.queries, str, "given for benchmark files")
     if args.out is not None:

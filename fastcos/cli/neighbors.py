@@ -144,7 +144,7 @@ def _calibration(
 
 
 def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors | None"]:
-    """Read the embeddings, the ids of the items and, for a file, its vectors."""
+    """Return the embeddings and the item ids; also the vectors if the source is a file."""
     from fastcos.comparison.candidates import Embeddings
 
     source = Path(args.source)

@@ -208,7 +208,7 @@ def show_table(table: "Table") -> None:
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table on stdout; texts are aligned left, and numbers with 3 decimals aligned right.
+    """Print a table on stdout: texts aligned left, and numbers aligned right with 3 decimals.
 
     Texts are wrapped. Columns that do not fit into the width of the terminal are printed in further
     tables below, which repeat the first column.

@@ -161,7 +161,7 @@ def _compare() -> None:
 
 
 def _recommend() -> None:
-    """Recommend by the votes of similar users and of similar items, like `fastcos recommend`."""
+    """Recommend by votes of similar users and of similar items, as `fastcos recommend` does."""
     from fastcos.comparison.candidates import Embeddings, select_candidates
     from fastcos.comparison.recommending import recommend
     from fastcos.models import LinearMF

@@ -236,9 +236,9 @@ def select_candidates(
     If `measures` is a list, the measures in the list are compared. The function raises an error if
     the embeddings lack the data that a measure in the list requires. If `measures` is None, all
     measures are compared. If `measures` is "default", twelve measures that rank items differently
-    are compared. If `measures` is None or "default", measures whose required data the embeddings
-    lack are left out. The second result is a dict of the measures that are left out, each with the
-    data that it requires.
+    are compared. If `measures` is None or "default", a measure is left out if the embeddings lack
+    the data that it requires. The second result is a dict of the measures that are left out, each
+    with the data that it requires.
 
     If `with_users` is false, measures that compare users with items are rejected. Measures that
     compare users with each other are accepted only without a model, because the rows may then

@@ -27,7 +27,7 @@ MIN_ITEMS_FOR_STRATA = 50
 
 
 class Tables(NamedTuple):
-    """The scores under named rescalings and under a grid, and neighbours under named rescalings."""
+    """Scores under the named rescalings and the grid; neighbours under the named rescalings."""
 
     named: list[RescalingScores]
     grid: list[RescalingScores]

@@ -113,7 +113,7 @@ class MetadataIndex:
         return matches
 
     def _compared(self, key: Any, name: Any, operand: Any) -> set[int]:
-        """Return the positions of the documents whose value of a key meets one comparison."""
+        """Return the positions of the documents whose value for a key satisfies a comparison."""
         if name in _NEGATIONS:
             return set(self._values) - self._compared(key, _NEGATIONS[name], operand)
         if name not in _COMPARISONS:

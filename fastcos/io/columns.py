@@ -182,8 +182,8 @@ def check_texts(path: PathLike, name: str, column: TextColumn, lines: Integers) 
 def _is_escaped(text: str) -> bool:
     """Return whether all surrogates of a text stand for bytes.
 
-    A text from JSON may also contain surrogates that do not stand for bytes: JSON writes some
-    characters as a pair of surrogates.
+    A text from JSON may also contain surrogates that do not stand for bytes, because JSON can write
+    one character as a pair of surrogates.
     """
     return all(not "\ud800" <= letter <= "\udfff" or "\udc80" <= letter <= "\udcff"
                for letter in text)  # fmt: skip

@@ -172,7 +172,7 @@ def read_factors(
     Raises
     ------
     FastcosFormatError
-        A file is damaged or unsuitable, as in read_vectors.
+        A file is damaged or unsuitable; :func:`read_vectors` raises the error in the same cases.
     ValueError
         ``users`` is passed although ``path`` contains users, or items and users have different
         widths.

@@ -71,9 +71,9 @@ def read_interactions(
     ``.feather`` (which need pyarrow), ``.jsonl`` and ``.ndjson`` (one JSON object per line). Files
     with any other suffix are delimited text in UTF-8, or in UTF-16 with a byte order mark; they may
     be compressed by gzip or zip. If the first line contains a tab, the delimiter is the tab.
-    Otherwise, the delimiter is a comma, ``::`` (MovieLens) or a semicolon; if the first line
-    contains several of these three, the first of them in this list is used. Quotes follow RFC 4180,
-    as in pandas and R, also in tab-separated files. In files with the delimiter ``::``, quotes are
+    If the first line contains no tab, the delimiter is the first of the following three that occurs
+    in the first line: a comma, ``::`` (MovieLens) or a semicolon. Quotes follow RFC 4180, as in
+    pandas and R, also in tab-separated files. In files with the delimiter ``::``, quotes are
     ordinary characters.
 
     Rows and columns are sorted by id, so the order of the file does not matter. If all ids of a

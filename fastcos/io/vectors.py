@@ -407,7 +407,7 @@ def read_ids(path: PathLike, length: int | None = None) -> npt.NDArray[Any]:
 
 
 def _table_ids(path: Path) -> tuple[str, npt.NDArray[Any]]:
-    """Return the name and ids of the only column, or of the only column with a name for ids."""
+    """Return the name and the ids of the only column, or of the only column named like ids."""
     with open_table(path, header=None) as table:
         id_names = [name for name in table.names if names_ids(name)]
         name = id_names[0] if len(id_names) == 1 else table.names[0]

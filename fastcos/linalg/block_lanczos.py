@@ -284,11 +284,11 @@ class _Basis:
         """Return Q, R and C with Z = Q R + B C in working precision, and Q'Q = I.
 
         Z must be orthogonal to B except for rounding errors, and is overwritten. The product B C is
-        the part of Z in the span of B. This part consists of rounding errors, but it must be
-        removed: scaling a short column of Z to length 1 enlarges the errors of the column. For
-        example, an error of 1e-11 relative to a large eigenvalue becomes an error of 1e-3 relative
-        to an eigenvalue that is 1e8 times smaller. If Z does not have full rank, the missing
-        columns of Q are random.
+        the part of Z in the span of B. The product B C consists of rounding errors, but it must be
+        subtracted from Z, because scaling a short column of Z to length 1 enlarges the errors of
+        the column. For example, an error of 1e-11 relative to a large eigenvalue becomes an error
+        of 1e-3 relative to an eigenvalue that is 1e8 times smaller. If Z does not have full rank,
+        the missing columns of Q are random.
         """
         level = np.finfo(self.dtype).eps * self._H.diagonal().max()
         basis_part = np.zeros((self.size, Z.shape[1]))

@@ -173,8 +173,8 @@ class _ShiftedOperator(Operator):
     """Computes the products of X - L R' from the products of X.
 
     L (n, r) and R (p, r) are float64 matrices with few columns. Products with L and R are computed
-    in float64. There is one exception: for X A - L (R'A), L is multiplied by R'A in the type of the
-    result.
+    in float64, with one exception: to compute X A - L (R'A), L is multiplied by R'A in the type of
+    the result.
     """
 
     def __init__(self, X: Operator, L: Floats, R: Floats) -> None:
@@ -244,9 +244,9 @@ class SparseOperator(Operator):
 
     A row of X A is summed in the order of the non-zeros of the corresponding row of X. To compute
     X'Y and X'(X Q), which are sums over all rows, the rows are divided into parts
-    (:mod:`fastcos.linalg.partial_sums`). If there is only one part, there are two ways to compute
-    the product, which give the same bits: every thread sums different columns of the product, or
-    the operator computes the transpose X' and multiplies row by row.
+    (:mod:`fastcos.linalg.partial_sums`). A single part can be multiplied in two ways that give the
+    same bits. Either every thread sums different columns of the product, or the operator computes
+    the transpose X' and multiplies row by row.
     """
 
     def __init__(self, X: sp.csr_array, n_threads: int | None = None) -> None:
@@ -366,10 +366,10 @@ class SparseOperator(Operator):
         """Return whether to compute a sum over the rows of X by multiplying with the transpose X'.
 
         If the rows are divided into several parts, the product is summed part by part, without the
-        transpose. If there is only one part, the transpose is used in two cases, in which it is
-        faster: the sums do not stay in a cache, or the product has too few columns to occupy all
-        threads. Transposing takes time, so the transpose is computed only after the operator has
-        multiplied many columns.
+        transpose. If the rows are not divided, multiplying with the transpose is faster in two
+        cases: if the sums do not stay in a cache, or if the product has too few columns to occupy
+        all threads. Transposing takes time, so the transpose is computed only after the operator
+        has multiplied many columns.
         """
         self._columns_multiplied += factor.shape[1]
         if len(self._part_rows) > 2 or self._columns_multiplied < _COLUMNS_TO_PAY:
@@ -636,5 +636,5 @@ def is_plain() -> bool:
 
 
 def kernel_body(module: Any, kernel: str) -> Any:
-    """Return a module's kernel with this name; if ``is_plain()`` is true, its plain version."""
+    """Return the kernel `name` of a module, or its plain version if ``is_plain()`` is true."""
     return getattr(module, f"{kernel}_plain" if is_plain() else kernel)

@@ -97,9 +97,8 @@ def rmatmul(
     """Return X'Y for sparse X and dense Y, usually without forming the matrix X'.
 
     The function takes O(nnz l + (n + p) l) time, where nnz is the number of non-zeros. Besides the
-    result, the function takes at most ``working_memory``. Some matrices X with fewer than 96
-    non-zeros per column are an exception: the function transposes them, and the transpose takes as
-    much memory as X.
+    result, the function takes at most ``working_memory``. The function transposes some matrices X
+    with fewer than 96 non-zeros per column, and the transpose takes as much memory as X.
 
     Parameters
     ----------

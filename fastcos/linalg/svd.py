@@ -374,7 +374,7 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     """Return the residuals, each divided by the distance of its vector from the earlier vectors.
 
-    Cholesky's elimination in the Gram matrix of the vectors computes the distance of each vector
+    The Cholesky decomposition of the Gram matrix of the vectors yields the distance of each vector
     from the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
     orthogonal except for rounding errors, so the distance of each vector from the span of the
     earlier vectors is about 1. If a distance is at least ``_INDEPENDENT``, the residual is not

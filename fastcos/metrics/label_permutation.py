@@ -249,10 +249,10 @@ def permute_labels(
     """Return the results of permutation tests of whether the best similarity recovers the labels.
 
     - `rankings`: one ``Ranking`` (neighbour lists and ranks) per similarity.
-    - `queries` (n,), `units` (m,): the ascending indices of the items that have neighbour lists,
-      and of the items that have ranks. Three groups of labels are permuted separately: the labels
-      of the queries, of the other listed items, and of the units. The queries and the units may
-      therefore be chosen by their labels.
+    - `queries` (n,): the ascending indices of the items that have neighbour lists.
+    - `units` (m,): the ascending indices of the items that have ranks. Three groups of labels are
+      permuted separately: the labels of the queries, of the other listed items, and of the units.
+      The queries and the units may therefore be chosen by their labels.
     - `codes` (p,): the label code of each item. An item without a label has the code -1 in all
       permutations.
     - `names`: the names of the labels, indexed by label code.

@@ -43,8 +43,8 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
     Returns
     -------
     Score
-        The MAP@R, from 0 to 1. Zero rows and rows whose label no other row has are left out of the
-        mean.
+        The MAP@R, from 0 to 1. The mean leaves out zero rows, and rows whose label occurs on no
+        other row.
 
     Examples
     --------

@@ -159,9 +159,10 @@ def silhouette(items: Any, labels: Any, *, n_threads: int | None = None) -> Scor
 
 
 def _silhouettes(sums: Floats, codes: Any, sizes: Floats) -> Floats:
-    """Return the silhouette of every row, from the sums (n, C) of its cosines with each cluster.
+    """Compute the silhouettes (n,) of rows from the sums of their cosines with every cluster.
 
-    The array `sums` is overwritten.
+    Entry (i, c) of `sums` (n, C) is the sum of the cosines of row i with the rows of cluster c. The
+    array `sums` is overwritten.
     """
     rows, cluster_size = np.arange(len(sums)), sizes[codes]
     cluster_sum = sums[rows, codes]

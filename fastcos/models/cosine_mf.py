@@ -73,9 +73,9 @@ class CosineMF(FactorModel):
         affects the cosines of the items of a ``LinearMF``. The temperature with the lowest held-out
         loss is often lower than the temperature that best recovers the clusters of items.
     item_bias : bool, default True
-        Whether the model has a bias per item, which models the popularity of the item. Without
-        biases, as in word2vec, the directions and the norms of the embeddings model the part of the
-        popularity that ``negative_exponent`` does not account for.
+        Whether the model contains a bias per item, which represents the popularity of the item.
+        Without biases, as in word2vec, the directions and the norms of the embeddings model the
+        part of the popularity that ``negative_exponent`` does not account for.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
         users of a batch share the negative samples, but a user skips the items with which the user

@@ -272,7 +272,7 @@ def _map_of(X: npt.NDArray[Any]) -> mmap.mmap | None:
 
 
 def _advise(X: npt.NDArray[Any], name: str) -> None:
-    """Call madvise for the pages of X with the advice of this name, if X is a map.
+    """If X is a memory map, call madvise for its pages; `name` is the name of the advice.
 
     Advice changes no result, so this function raises no error if the operating system (for example
     Windows) or the file system does not support the advice.

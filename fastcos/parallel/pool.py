@@ -170,10 +170,10 @@ def attribute_lock(owner: object, name: str) -> Iterator[None]:
 
 
 class lazy_attribute(Generic[Owner, Value]):
-    """A decorator: the method computes the attribute once, at first use; other threads wait for it.
+    """A decorator for a method that computes an attribute once, while other threads wait.
 
     The decorator replaces functools.cached_property for two reasons. On Python 3.11,
-    cached_property has one lock for all instances of a class. If a process forked while one of its
+    cached_property uses one lock for all instances of a class. If a process forked while one of its
     threads held the lock of a cached_property, the child would wait for the lock for ever. Since
     Python 3.12, cached_property has no lock: if eight threads started to search an index at the
     same time, each of them would pack all items.

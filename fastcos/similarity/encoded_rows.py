@@ -146,7 +146,7 @@ def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
 
 
 def match_row_type(rows: Rows, item_type: np.dtype[Any]) -> Rows:
-    """Convert the rows of queries as ``match_type`` does, for items of this type."""
+    """Convert rows of queries to the type in which items of ``item_type`` are searched."""
     if rows.dtype == item_type:
         return rows
     if item_type != np.float32:

@@ -36,8 +36,8 @@ class GradientNoise(NamedTuple):
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item is step * (sum of the
         squared slopes) + 2 * decay * (number of observations), where the sum and the number extend
-        over all observations of the item. The weight of a user has the same formula, with the
-        observations of the user. In one epoch, an item or user with the row x and the weight w
+        over all observations of the item. The weight of a user is computed by the same formula from
+        the observations of the user. In one epoch, an item or user with the row x and the weight w
         changes the difference between the Gram matrices of users and items by step * w * xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
@@ -47,8 +47,8 @@ class GradientNoise(NamedTuple):
     epochs_to_forget : float
         Number of epochs in which the logarithm of ``condition`` falls to 1/e of its current value.
         If the factors have converged, the value is the number of epochs in which every small
-        rescaling of the factors fades to 1/e of its size. The value is infinite if it is more than
-        100 times the value for converged factors.
+        rescaling of the factors fades to 1/e of its size. Values of more than 100 times the value
+        for converged factors are returned as infinity.
     """
 
     item_weights: Floats

@@ -124,11 +124,11 @@ class CSLS(_Local):
     """2 cosine - r(x) - r(y), where r is the mean cosine of a row and its K nearest rows.
 
     The measure lowers the scores of hubs. In the article by Conneau et al., which compares the
-    words of two languages, r of an item is the mean of its cosines with the K nearest queries. To
-    compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r of an item is
-    the mean of its cosines with the K nearest of the remaining items. The result for a query
-    therefore does not depend on which queries are searched together. Pitfall: a search makes two
-    passes over all pairs of rows, or three for queries that are not items. Source: Conneau et al.
+    words of two languages, r(y) of an item y is the mean of its cosines with the K nearest queries.
+    To compute r as Conneau et al. do, pass ``other=queries``. If ``other`` is None, r(y) is the
+    mean of its cosines with the K nearest of the remaining items. The result for a query therefore
+    does not depend on which queries are searched together. Pitfall: a search makes two passes over
+    all pairs of rows, or three for queries that are not items. Source: Conneau et al.
     arXiv:1710.04087.
 
     Parameters
@@ -186,7 +186,7 @@ class LocalScaling(_Local):
         return unit_rows(Q)
 
     def encode_items(self, B: Rows) -> Rows:
-        """Return the unit row of each item divided by the scale s of the item, float64."""
+        """Return the unit row of each item, divided by the scale s of the item, in float64."""
         return unit_rows(B, 1 / self._positive(self._statistics_of(B, are_items=True)))
 
     def to_score(self, raw: Floats, Q: Rows) -> Floats:

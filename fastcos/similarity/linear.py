@@ -148,7 +148,7 @@ class _OtherSide(Mapped):
 
 @register
 class QueryMetricCosine(_OtherSide):
-    """Correlation over all users of two items' predicted scores: soft cosine with S = Cov(u).
+    """Correlation of two items' predicted scores over all users: soft cosine with S = Cov(u).
 
     The value is the correlation of two columns of the predictions M = XAB', so neither a
     reparametrisation of the model nor a scale per item changes the value. ``fastcos.query_metric``

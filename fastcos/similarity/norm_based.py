@@ -56,9 +56,9 @@ class ScaledSimilarity(_MeanNorm):
     """α cosine + (1 - α) (|x| + |y|) / m, where m is the mean norm of the items that are not zero.
 
     Pitfalls: the value is unbounded. The items of a query are ranked by α cosine + (1 - α) |y| / m,
-    so popular items are favoured if they have large norms. In the source, the norms are not divided
-    by m, so the measure depends on the units of the norms. To obtain the ranking of the source for
-    a weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You arXiv:2504.16318.
+    so popular items are favoured if they have large norms. In the cited article, the norms are not
+    divided by m, so the measure depends on the units of the norms. To obtain the ranking of the
+    article for a weight α, pass ``alpha`` = α / (α + (1 - α) m). Source: You (arXiv:2504.16318).
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class FeatureAugmented(_MeanNorm):
 
     Pitfall: two rows count as similar if both have large norms. The value is the sum of the cosine
     and of β² |x| |y| / m², divided by the norms of both augmented rows if ``normalized`` is true.
-    Source: You arXiv:2504.16318, for the idea of appending the norm to a row.
+    Source: the idea of appending the norm to a row is from You (arXiv:2504.16318).
 
     Parameters
     ----------

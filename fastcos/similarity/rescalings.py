@@ -77,7 +77,7 @@ class Rescaling:
 
 
 class NamedRescaling(NamedTuple):
-    """A rescaling with the name that ``rescaling=`` accepts, and the meaning of its cosines.
+    """A rescaling, its name as ``rescaling=`` accepts it, and the meaning of its cosines.
 
     Attributes
     ----------

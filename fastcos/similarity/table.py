@@ -42,8 +42,8 @@ class MeasureRow(NamedTuple):
     centre_and_scale : callable, optional
         Function that takes the items (p, d) and returns a centre (d,) and a scale (d,).
     to_score : callable, optional
-        Function that takes raw scores and returns scores. The function must not decrease: a higher
-        raw score must not give a lower score.
+        Function that takes raw scores and returns scores. A higher raw score must never give a
+        lower score.
     takes_sparse_rows : bool
         Whether rows may be sparse.
     """

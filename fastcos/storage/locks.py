@@ -13,8 +13,8 @@ thread of the process at a time holds the lock in memory, and only that thread o
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
 issued. If a directory cannot be locked, its writers remove no file that another writer may need.
-While such writers check and replace a header, they hold a ``brief_lock``. A brief lock is a file
-that only one process at a time can create.
+While a writer checks and replaces the header of this directory, the writer holds a ``brief_lock``.
+A brief lock is a file that only one process at a time can create.
 """
 
 import contextlib

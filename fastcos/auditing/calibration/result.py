@@ -74,9 +74,10 @@ class Calibration(PairDistribution):
     query_counts : ndarray (6, n_queries), int64
         Number of scores of each query that reach each of the thresholds in ``levels``.
     independent : ndarray (6,), float64
-        For each threshold in ``levels``, the number of independent pairs that would determine its
-        rate as precisely as the pairs above the threshold do. The pairs above a threshold are not
-        independent, because several of them contain the same row.
+        For each threshold in ``levels``, the effective number of pairs above the threshold: this
+        many independent pairs would determine the rate of the threshold with the same precision.
+        The pairs above a threshold are not independent, because several of them contain the same
+        row.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None
@@ -154,7 +155,7 @@ class Calibration(PairDistribution):
         return self.threshold(high), self.threshold(low)
 
     def independent_pairs(self, fpr: float) -> float:
-        """Return how many independent pairs would determine a rate as precisely as all pairs.
+        """Return how many independent pairs would determine a rate as precisely as all pairs do.
 
         The result is n / r, where n is the number of pairs above the threshold for the rate
         ``fpr``, and r is the number of pairs that count as one independent pair. The number r is

@@ -1,4 +1,4 @@
-"""HTML pages of results, which need no network: reports, and pages with controls."""
+"""HTML pages that show results without a network: reports, and pages with controls."""
 
 from fastcos.plots.html.explore import figure_page, items_page
 from fastcos.plots.html.leaderboard import leaderboard_page

@@ -221,8 +221,8 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
     """Return the data for one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
 
-    Of all rescalings D of the model of Eq. 1, the nearest D brings this model nearest to the
-    solution of Eq. 2; there is one nearest D for each rank.
+    For each rank, the nearest D is the rescaling D of the model of Eq. 1 that brings this model
+    nearest to the solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
