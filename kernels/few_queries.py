@@ -84,7 +84,7 @@ from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, R
 from .simd.tile_scores import multiply_run, multiply_run_by_item
 
 # A search kernel writes this value in place of the first row number if the norm of a query is not
-# ordinary: zero, not finite, or not between 1e-100 and 1e100. A caller that reads
+# ordinary, which means that it does not lie between 1e-100 and 1e100. A caller that reads
 # STATUS_NOT_ORDINARY searches in another way.
 STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.

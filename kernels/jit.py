@@ -89,7 +89,7 @@ def _import_compiler():
     was_enabled = gc.isenabled()
     gc.disable()  # imports create no garbage, but garbage collection would take 0.07 s
     try:
-        from . import compiler  # an import statement, which PyInstaller sees
+        from . import compiler  # PyInstaller finds this import statement
 
         return compiler
     except ModuleNotFoundError as error:

@@ -193,7 +193,7 @@ def _move_best(keys, rows, count, bound, ties):
         if keys[i] == bound:
             n_equal += 1
     # If the keys of several entries equal the bound, only the entries with row numbers up to
-    # last_row are moved. If last_row is -1, all of these entries are moved.
+    # last_row are moved. If last_row is -1, all entries whose keys equal the bound are moved.
     last_row = rows[0] * 0 - 1
     if n_equal > ties:
         last_row = _nth_lowest_row(keys, rows, count, bound, ties)

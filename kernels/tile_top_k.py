@@ -561,8 +561,8 @@ def _write_results(lo, queries, batch, settings, block, candidates, initial_thre
             results.rows[query],
         )  # fmt: skip
         # Rows below the initial threshold need not be found, so the initial threshold is a proved
-        # threshold. Rows below the k-th best score are not results, so the k-th best score is a
-        # proved threshold as well.
+        # threshold. Rows below the k-th best score are not results, so the k-th best score is
+        # another proved threshold.
         used, proved = block.bound_terms[i >> 5, THRESHOLD, i & 31], initial_thresholds[i]
         if candidates.lengths[i] == k:
             bound = threshold_of(query, queries, candidates.kth_scores[i], np.float32(1.0) / step)

@@ -30,8 +30,8 @@ TWO = np.float32(2)
 # If |s - x a|^2 is below this fraction of |s|^2, s - x a counts as zero. For a user with only one
 # item, s - x a is zero except for rounding errors.
 ROUNDING = np.float32(1e-10)
-# The logit of an item of the pool if the user has interacted with this item. An item with this
-# logit has no weight as a negative sample.
+# The logit of each item of the pool with which the user has interacted. An item with this logit has
+# no weight as a negative sample.
 MASKED = np.float32(-np.inf)
 
 

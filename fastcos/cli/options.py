@@ -28,7 +28,7 @@ INTERACTION_COLUMNS = ("user", "item", "value", "member", "no_header", "no_quote
 VECTOR_COLUMNS = ("vector_column", "id_column", "ids")
 # Examples of column names that the readers of tables recognise.
 _EXAMPLES = {"item": "item or id", "name": "name or title", "column": "count or popularity"}
-# A message lists the names of the columns if there are at most this number of columns.
+# A message lists the names of the columns of a table if it has at most this many columns.
 _MAX_NAMES = 5
 # A warning is printed if the _FEW_CELLS largest cells, or the largest 1 % of the cells of a small
 # table, contribute more than _LARGE_SHARE to the sum of squares.

@@ -335,7 +335,7 @@ def _rows_of(shard: Sequence[npt.NDArray[Any]], lo: int, hi: int, p: int) -> sp.
     indptr, indices, data = shard
     entries = slice(int(indptr[lo]), int(indptr[hi]))
     X = sp.csr_array((hi - lo, p), dtype=data.dtype)
-    # The constructor of csr_array would copy a memory map of which few rows are taken.
+    # The constructor of csr_array would copy a whole memory map even if few rows are taken from it.
     X.indptr = indptr[lo : hi + 1] - indptr[lo]
     X.indices, X.data = indices[entries], data[entries]
     X.has_canonical_format = True

@@ -278,7 +278,7 @@ class _Trainer:
             tuple(self.parameters),
         )  # fmt: skip
         if not self.settings.item_bias:
-            self.parameters.bias[:] = 0  # The kernel updates the bias even without item_bias.
+            self.parameters.bias[:] = 0  # the kernel has updated the bias
         return float(losses.sum())
 
 

@@ -34,9 +34,9 @@ _DIRECT_SIDE = 1024
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# The default λ suppresses the directions whose singular values are below the singular value with
-# the rank _KNEE_SHARE * k. The λ that the paper chooses for its simulation suppresses about the
-# same directions as this default.
+# The default λ suppresses the directions whose singular values are below singular value number
+# _KNEE_SHARE * k. The λ that the paper chooses for its simulation suppresses about the same
+# directions as this default.
 _KNEE_SHARE = 0.2
 
 

@@ -116,11 +116,10 @@ class CostModel:
     # queries. The measured overhead of a block is 0.1 times the time for a panel; the value 0.5
     # makes the planner prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
-    # A search with many queries divides only the queries among the threads if there are at most
-    # max_threads_without_ranges threads. With more than max_threads_without_ranges threads, the
-    # search also divides the rows into ranges if this reduces the estimated time to less than
-    # max_share_of_time_in_ranges times the estimated time without ranges. Ranges are used only if
-    # they save much time, because each range collects its own candidates.
+    # A search with many queries divides the queries among the threads. With more than
+    # max_threads_without_ranges threads, it also divides the rows into ranges if this reduces the
+    # estimated time to less than max_share_of_time_in_ranges times the time without ranges.
+    # Ranges are used only if they save much time, because each range collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. A further pass, in which
@@ -175,8 +174,8 @@ class CostModel:
     # compared with the query only for the remaining rows.
 
     # The number of axes onto which rows are projected: None stands for the number that a sample of
-    # the rows suggests, and 0 for no projection. Tests and benchmarks also set fixed numbers of
-    # axes.
+    # the rows suggests, and 0 for no projection. Tests and benchmarks set other
+    # fixed numbers of axes.
     projected_columns: int | None = None
     # Rows are projected only if there are at least this many rows and columns. For fewer rows or
     # columns, drawing the sample of rows would take longer than the projection saves.

@@ -32,8 +32,8 @@ from fastcos.validation import Integers
 from fastcos.validation.ids import NO_ID, Ids, are_strings
 
 # Two parts are merged immediately if each of them has fewer live rows than this number. Adding a
-# single row therefore takes at most the time in which this number of rows is packed, unless larger
-# parts are merged (docs/dev/costs.md, "small parts of an index").
+# single row therefore takes at most as long as packing this number of rows, unless larger parts are
+# merged (docs/dev/costs.md, "small parts of an index").
 _SMALL_PART = 4096
 # The names that the arrays of packed items have in a saved directory. In the record that kernels
 # read, these arrays have the same names, except for the array "order".

@@ -117,7 +117,7 @@ def search(
     candidates = _Candidates(*(np.empty(0, dtype) for dtype in (np.int64, np.int64, "f8", "f8")))
     limit = 0
     use_float32 = items.rows.dtype != np.float64
-    with np.errstate(all="ignore"):  # products of rows with huge or tiny norms
+    with np.errstate(all="ignore"):  # rows with huge or tiny norms may overflow or underflow
         for lo in range(0, m, width):
             block = numbers[lo : lo + width]
             first, last = np.searchsorted(place, (lo, lo + width))

@@ -278,7 +278,7 @@ class _SegmentSearch:
             return query_of_pair[entries], rows[entries], raw_scores[entries]
         raw_scores = parallel.unfilled(len(rows), np.float64)
         # In the list of each query, the kernel moves the candidates that reach the bound to the
-        # front, and it writes their number to counts.
+        # front, and it writes the number of these candidates to ``counts``.
         parallel.run(
             exhaustive_top_k.keep_above, parallel.work_blocks(starts, _PAIRS_PER_BLOCK),
             pair_scoring(self._measure.metric_type, queries, self._encoded),

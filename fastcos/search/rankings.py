@@ -14,7 +14,7 @@ from fastcos.validation import Floats, Integers
 # row is sorted by descending score, and padded with the row number -1 and the score -inf.
 Ranking = tuple[Integers, Floats]
 
-# The number of pairs of a query and an item that a thread ranks in one block.
+# The number of (query, item) pairs that a thread ranks in one block.
 _PAIRS_PER_BLOCK = 20_000
 # The number of queries in one block when two rankings are merged.
 _MERGED_ROWS = 4096

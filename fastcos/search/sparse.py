@@ -33,7 +33,7 @@ MEASURES = ("cosine", "dot")
 # one unit, and so is reading _SUMS_PER_NNZ sums. Every query reads one sum per item.
 _NNZ_PER_BLOCK = 1 << 14
 _SUMS_PER_NNZ = 256
-# The bytes that a pair of a query and an item takes in sparse_neighbors_above.
+# The bytes that a (query, item) pair takes in sparse_neighbors_above.
 _BYTES_PER_PAIR = 40
 # The bytes that a neighbour takes in the buffers of a thread, which hold 2 k + 64 neighbours.
 _BYTES_PER_NEIGHBOR = 24

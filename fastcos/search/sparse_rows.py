@@ -140,9 +140,9 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # The array data may have any type or be None. SciPy therefore selects rows from a matrix
-        # whose values are the positions 0, 1, 2, ... in data, and the selected positions are then
-        # used to look up the values.
+        # ``data`` may be None or an array of any type. SciPy therefore selects rows from a matrix
+        # whose values are the positions 0, 1, 2, ... in ``data``, and the selected positions are
+        # then used to look up the values.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]

@@ -192,7 +192,8 @@ def plan_query_blocks(
 
         block = min(range(largest, 0, -1), key=duration) * PANEL
     n_blocks = -(-n // block)
-    if n_blocks <= n_threads:  # more blocks of partly filled panels would take longer
+    if n_blocks <= n_threads:
+        # Make the blocks equally large. More blocks with partly filled panels would take longer.
         block = -(-n // n_blocks)
     grid = TaskGrid(block, n_blocks, n_panels, 1, n_threads)
     if may_share and fitting >= 1:

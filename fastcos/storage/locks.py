@@ -59,8 +59,8 @@ class _State:
 
 
 _state = _State()
-# Reasons why a directory could not be locked, of which this process has already warned. A process
-# warns only once of each reason.
+# Reasons why directories could not be locked. A reason is added when the process warns of it, so
+# that the process warns only once of each reason.
 warned: set[str] = set()
 
 

@@ -574,7 +574,7 @@ def _as_mask_or_numbers(name: str, items: Any, n_items: int) -> npt.NDArray[Any]
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iub":
         got = f"dtype {array.dtype} of shape {array.shape}"
-        if array.ndim == 2 and array.dtype.kind in "iub":  # perhaps one mask per query
+        if array.ndim == 2 and array.dtype.kind in "iub":  # the rows may be one mask per query
             got += " (for one mask per query, use scipy.sparse.csr_array(mask))"
         raise TypeError(f"{name} must be a mask or item numbers of one dimension, got {got}")
     if array.dtype.kind == "b":

@@ -114,8 +114,8 @@ def bins_of(pairs: Pairs) -> Bins:
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
     if not low <= high:
         raise ValueError(f"measure must give finite scores, got none from {pairs.measure.name}")
-    # The width is computed for N_BINS - 1 bins, because one more bin may be needed after low has
-    # been rounded down to a multiple of the width.
+    # The width is computed for N_BINS - 1 bins, because one more bin may be needed after ``low``
+    # has been rounded down to a multiple of the width.
     span = max(high - low, abs(high) * 2.0**-20, np.finfo(np.float64).tiny * 2.0**60)
     width = 2.0 ** math.ceil(math.log2(span / (N_BINS - 1)))
     return Bins(math.floor(low / width) * width, width)

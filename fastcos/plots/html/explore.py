@@ -63,9 +63,8 @@ _MAX_NUMBERS = 280_000
 _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
-# An attack looks for a rescaling that removes a neighbour. The condition number of a rescaling that
-# an attack finds is at most _FAR or, if the condition of the page is larger than _FAR, at most the
-# condition of the page.
+# An attack looks for a rescaling that removes a neighbour. The condition number of this rescaling
+# is at most _FAR, or at most the condition number of the page if that is larger than _FAR.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
@@ -81,7 +80,7 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
      "sentence": "D = P^-1: the weight of each dimension is the norm of this dimension for the "
      "users."},
 )  # fmt: skip
-# Explanations that a reader can unfold, on both pages.
+# Explanations that a reader can unfold. All pages that this module writes contain them.
 _METHOD = (
     "The query metric of two items is the correlation of their predicted scores over all users. No "
     "D changes the query metric.",
