@@ -42,9 +42,9 @@ the panels into ranges, one for each task. Products are numbered within a range:
 position j belongs to slot 32 lo + j, where lo is the first panel of the range.
 
 The result is exact for three reasons. First, the slots that are not scored cannot be among the
-best, by the proof at the top of ``candidate_filter``. Second, the score of every slot that is
-scored is computed in float64 from the original rows (``pair_scores``). Third, equal scores have a
-fixed order (``select``).
+best, by the proof at the top of ``candidate_filter``. Second, every score in the result is computed
+in float64 from the original rows (``pair_scores``). Third, equal scores have a fixed order
+(``select``).
 
 To understand a search, read this file, ``query_encoding.scale_queries`` and the proof at the top of
 ``candidate_filter``. A reader also needs the definitions of Items and Queries in ``records``, and

@@ -148,7 +148,7 @@ def dispatcher_of(function, flags, turn):
 
 @contextlib.contextmanager
 def turn_to_compile(dispatcher, signature):
-    """Lock a signature during a `with` block if it must be compiled; yield whether it must be."""
+    """Yield whether a signature must be compiled; if so, lock it during the `with` block."""
     if not HAS_CACHE:
         yield True
         return

@@ -171,8 +171,8 @@ def _scale_tile(p, weights, scaling, scores):
 def _insert_scores(new_scores, best):
     """Insert one score per query into `best` (rank, 32), whose columns are in descending order.
 
-    The smallest of the old scores of a column and its new score is dropped, so the length of the
-    column does not change. `new_scores` (32,) is overwritten.
+    After a new score has been inserted into a column, the smallest score is dropped, so the length
+    of the column does not change. `new_scores` (32,) is overwritten.
     """
     last = best.shape[0] - 1
     has_larger = False

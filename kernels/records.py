@@ -701,8 +701,8 @@ class Drawing(NamedTuple):
     """The settings of ``sampling.sample_rows``, which draws items.
 
     The two words of the random key are key_0 and key_1. If at least ``race_from`` items are to be
-    drawn for a row, the exponential race draws all of them. Otherwise, up to ``max_draws`` repeated
-    draws are tried before the race.
+    drawn for a row, the exponential race draws all of them. If fewer items are to be drawn, up to
+    ``max_draws`` repeated draws are tried before the race.
     """
 
     key_0: Any

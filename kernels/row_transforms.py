@@ -31,9 +31,9 @@ def map_rows(lo, hi, rows, mean, root, largest, out):
     The kernel processes the rows i from lo to hi. `rows` (n, d) is a float array, `mean` (d,) and
     `root` (d, r) are float64, and `largest` is at least the largest singular value of `root`. The
     result is written to `out` (n, r) float64. An entry of rows[i] whose relative difference from
-    the mean is at most 1e-14 counts as equal to the mean. If |out[i]| <= 1e-12 * largest * |rows[i]
-    - mean|, out[i] would hold only rounding errors and is set to zero. The kernel takes O((hi - lo)
-    d r) time, and adds the terms of each sum in the order of the columns.
+    the mean is at most 1e-14 counts as equal to the mean. If the norm of out[i] is at most 1e-12 *
+    largest * |rows[i] - mean|, out[i] would hold only rounding errors and is set to zero. The
+    kernel takes O((hi - lo) d r) time, and adds the terms of each sum in the order of the columns.
     """
     depth, width = root.shape
     centred = np.empty((_ROWS, depth))

@@ -26,13 +26,13 @@ reasons, results do not depend on the numbers that a task reads in the shared ar
   all panels, because k rows with at least this score have been scored. An update may be delayed, or
   may be lost because two tasks write at once. After a delayed or lost update, an older and
   therefore lower bound remains, so fewer pairs are dropped.
-- Even if a value in the shared array were wrong, results would be exact. A task reports its last
-  threshold for a query as ``unproved`` if the k-th best score that the task found is lower than
-  this threshold. The reported threshold may be of any kind: an estimate, the threshold of another
-  task, or even a torn or damaged value. A pair that a task dropped has a float64 score strictly
-  below the threshold by which it was dropped. A query is searched again if its k-th best score,
-  after the results of all ranges have been merged, is below one of the reported thresholds. The
-  second search of a query uses no estimates, and a third search, if necessary, shares no
+- Even if a value in the shared array were wrong, the results would still be exact. A task reports
+  its last threshold for a query as ``unproved`` if the k-th best score that the task found is lower
+  than this threshold. The reported threshold may be of any kind: an estimate, the threshold of
+  another task, or even a torn or damaged value. A pair that a task dropped has a float64 score
+  strictly below the threshold by which it was dropped. A query is searched again if its k-th best
+  score, after the results of all ranges have been merged, is below one of the reported thresholds.
+  The second search of a query uses no estimates, and a third search, if necessary, shares no
   thresholds. NaN never becomes a threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
@@ -203,7 +203,7 @@ def _estimate(i, query, queries, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _best_to_front(i, query, queries, items, block, candidates, scratch, max_count):
-    """Move the candidates with the k best estimates to the front; return the number moved.
+    """Move the candidates with the k best estimates to the front; return how many were moved.
 
     If there are at most max_count candidates, all of them are moved.
     """

@@ -234,7 +234,7 @@ def positive_loss(softmax, logit, largest, negatives_total, weight):
 
 @relaxed_kernel
 def negative_loss(softmax, counts, rate, logits):
-    """Replace each pool logit with the slope of the loss in this logit; return the loss.
+    """Replace each pool logit with the derivative of the loss with respect to it; return the loss.
 
     `logits` holds the results of prepare_pool, and `rate` is the sum of the factors that
     positive_loss returns for the interactions of the user. With softmax, the loss of the negatives

@@ -17,7 +17,7 @@ SEGMENT_MULTIPLE = 4096
 
 
 def plan_batch(k: int, n_columns: int, working_memory: float) -> int:
-    """Return how many queries fit in memory as one batch, with their rows and results."""
+    """Return how many queries fit in memory as one batch, including their rows and results."""
     bytes_per_query = 24 * k + 24 * n_columns + cost_model.COSTS.batch_bytes_per_query
     fits = int(cost_model.COSTS.batch_share * working_memory / bytes_per_query)
     return max(cost_model.COSTS.min_batch_queries, fits)

@@ -148,9 +148,10 @@ def score_pairs_by_measure(
 ) -> Floats:  # fmt: skip
     """Return the raw score of each query with each row in its list, from a method of the measure.
 
-    No kernel computes scores that are not inner products, so this function calls the measure to
-    compute them. The list of query i is ``row_numbers[starts[i]:starts[i + 1]]``. ``precomputed``
-    is the result of ``measure.precompute`` for all rows.
+    This function is for measures whose scores are not inner products: no kernel computes these
+    scores, so a method of the measure is called. The list of query i is
+    ``row_numbers[starts[i]:starts[i + 1]]``. ``precomputed`` is the result of
+    ``measure.precompute`` for all rows.
     """
     counts, raw_scores = np.diff(starts), np.empty(len(row_numbers))
     for lo, hi in padded_ranges(counts):
@@ -165,7 +166,7 @@ def score_pairs_by_measure(
 
 
 def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
-    """Yield consecutive ranges (lo, hi) of lists to be padded to the longest list of the range.
+    """Divide lists into ranges (lo, hi); the caller pads the lists of a range to equal length.
 
     ``counts`` holds the length of each list. With the padding, the lists of a range have at most
     ``_PADDED_ENTRIES`` entries in total, unless a single longer list forms a range of its own.

@@ -93,7 +93,7 @@ def find_duplicates_among(encoded: EncodedRows, numbers: Integers) -> DuplicateG
 
 
 def _hashes(encoded: EncodedRows) -> npt.NDArray[np.uint64]:
-    """Return a hash of each row and its bias.
+    """Return, for each row, one hash of the row together with its bias.
 
     Each word of the row and the bits of its bias are multiplied by fixed random 64-bit weights; the
     hash is the sum of these products, modulo 2^64.

@@ -188,9 +188,9 @@ def as_filters(
 ) -> SearchFilters:
     """Combine the filters of one search, by position and by id, into SearchFilters.
 
-    The arguments are those of ``SimilarityIndex.search``. A sparse matrix with fewer columns than
-    the index has positions was made before items were added, and neither excludes nor allows the
-    new items. Ids that are not in the index have no effect.
+    The arguments are those of ``SimilarityIndex.search``. A sparse matrix may have fewer columns
+    than the index has positions, because it was made before items were added. Such a matrix neither
+    excludes nor allows the new items. Ids that are not in the index have no effect.
     """
     n_positions = state.n_positions
     _refuse_ids("allowed", allowed, "positions", is_refused_as_list=False)

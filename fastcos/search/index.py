@@ -633,7 +633,7 @@ class SimilarityIndex:
         n_threads: int | None = None,
         working_memory: float | None = None,
     ) -> Rescored:
-        """Return the k best candidates of each query, and how many true neighbours they lack.
+        """Return the k best candidates of each query, and how many true neighbours are missing.
 
         The method works like :func:`fastcos.search.rescore`, but ``missing`` is an exact number and
         not a bound, because the method also searches the index for the true neighbours. The search
@@ -794,8 +794,8 @@ class SimilarityIndex:
     def refresh(self) -> bool:
         """Load the version that another process has saved since this index was opened or saved.
 
-        Searches that are running finish with the old items. Changes that were made to this index
-        but not saved are lost. Arrays that have not changed are not loaded again.
+        Searches that have already started continue to use the old items. Changes that were made to
+        this index but not saved are lost. Arrays that have not changed are not loaded again.
 
         Returns
         -------

@@ -204,7 +204,7 @@ class MappedPart:
 
     @property
     def memory(self) -> IndexMemory:
-        """The memory of the part, which consists only of the memory-mapped rows, without codes."""
+        """The memory of the part; the part has no codes, and all of its rows are memory-mapped."""
         return IndexMemory(0, self.rows.nbytes, self.rows.nbytes)
 
     def find_positions(self, ids: Ids) -> Integers:

@@ -183,7 +183,7 @@ class ItemGroups:
         return cls(labels, codes.astype(np.int64))
 
     def order_of(self, segment: Segment, allowed_positions: Integers | None = None) -> SegmentOrder:
-        """Return the row numbers of a segment's items ordered by group.
+        """Return the row numbers of a segment's items, ordered by group.
 
         If ``allowed_positions`` is not None, only the items at these positions are included. The
         order of all items is kept as long as the segment exists.

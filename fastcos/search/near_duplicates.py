@@ -122,7 +122,7 @@ def near_duplicates(
 
     Two members of a group need not be similar to each other, because a chain of similar items may
     connect them. Counting the pairs takes O(m^2 d) time. In the worst case, scoring the pairs takes
-    about the same time. If the items are already in an index, use
+    about as long as counting them. If the items are already in an index, use
     :meth:`fastcos.SimilarityIndex.near_duplicates`.
 
     Parameters

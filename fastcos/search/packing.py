@@ -278,7 +278,7 @@ def packed_items(
     scaling: npt.NDArray[np.float32] = _NO_SCALING,
     projection: Any = None,
 ) -> PackedItems:
-    """Return PackedItems of ``row_of_slot``, packed rows, small offsets, statistics and shift.
+    """Return PackedItems of `row_of_slot`, `packed`, `small_offsets`, `statistics` and `shift`.
 
     These five arrays are the entries of ``arrays``, in this order. ``projection`` is a
     ``kernels.records.Projection``, or None.

@@ -541,7 +541,7 @@ def _plan_allowed(
 ) -> SearchPlan | None:
     """Plan a search of only the allowed rows, or return None if masking all rows is faster.
 
-    Times are compared in units of the time in which the tiles read one row for the first query.
+    The unit of the compared times is the time in which the tiles read one row for the first query.
     """
     n, m = request.n_queries, request.n_allowed or 0
     if scores_are_faster(n, m, segment.n_live, costs):

@@ -79,7 +79,7 @@ class Pending(NamedTuple):
     ended: threading.Event
 
     def wait(self) -> None:
-        """Wait until the thread has finished; a forked child process returns at once.
+        """Wait until the thread has finished; in a forked child process, do not wait.
 
         The thread does not exist in a process that was forked after the thread was started.
         """

@@ -50,7 +50,7 @@ def neighbors_above(
     The result is exact: the score of each pair and ``min_score`` are rounded to float32, and a pair
     is returned if its rounded score is at least the rounded ``min_score``. The pairs that may
     qualify are counted before memory for them is allocated. Counting the pairs takes O(n m d) time.
-    In the worst case, scoring the pairs takes about the same time.
+    In the worst case, scoring the pairs takes about as long as counting them.
 
     Parameters
     ----------

@@ -384,7 +384,7 @@ def _answer_zero_queries(
 def _proved_thresholds(
     scaled_queries: Any, queries: Integers, kth_scores: Floats, initial_thresholds: Any
 ) -> Floats:
-    """Return the largest thresholds (m,) for the tiles that rule out none of the k best rows.
+    """Return, for the tiles, the largest thresholds (m,) that rule out none of the k best rows.
 
     ``queries`` (m,) contains the numbers of m queries, and ``kth_scores`` (m,) contains the k-th
     best score of each of these queries among all panels. ``initial_thresholds`` (n,) contains one

@@ -75,7 +75,7 @@ class ItemSource(Protocol):
         """The original rows of the first segment, or all rows if they are read in blocks."""
 
     def batch_size(self, request: SearchRequest, options: ExecutionOptions) -> int:
-        """Return how many queries fit in memory as one batch, with their rows and results."""
+        """Return how many queries fit in memory as one batch, including their rows and results."""
 
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
@@ -167,7 +167,7 @@ class MappedItems:
 
     @property
     def n_live(self) -> int:
-        """The number of rows, all of which searches can return."""
+        """The number of rows; searches can return every row."""
         return len(self.rows)
 
     @property

@@ -148,16 +148,16 @@ def plan_query_blocks(
 ) -> tuple[TaskGrid, int, float]:
     """Divide the queries among threads; return the grid, and the capacity and bytes of buffers.
 
-    Every thread sweeps all rows for one block of queries after the other. A machine with many cores
-    and little memory uses only some of its cores, and smaller buffers. The size of the blocks is
-    chosen so that the busiest thread ends early: two threads divide 192 queries into 96 and 96, and
-    not into 64 and 128. If there are no more blocks than threads, the blocks have equal numbers of
-    queries. If there are so few queries that some threads would have no block, the rows are divided
-    among the threads instead of the queries (``share_rows``). With many threads, the blocks of
-    queries would be small, and the codes would be read once for each of many blocks. To save time,
-    ``_divide_rows`` also divides the rows into ranges, so that blocks can be larger. ``may_share``
-    says whether the rows may be divided. ValueError is raised if the buffers of one query exceed
-    the working memory.
+    Every thread sweeps all rows for one block of queries after the other. On a machine with many
+    cores and little memory, the search uses smaller buffers and only some of the cores. The size of
+    the blocks is chosen so that the busiest thread ends early: two threads divide 192 queries into
+    96 and 96, and not into 64 and 128. If there are no more blocks than threads, the blocks have
+    equal numbers of queries. If there are so few queries that some threads would have no block, the
+    rows are divided among the threads instead of the queries (``share_rows``). With many threads,
+    the blocks of queries would be small, and the codes would be read once for each of many blocks.
+    To save time, ``_divide_rows`` also divides the rows into ranges, so that blocks can be larger.
+    ``may_share`` says whether the rows may be divided. ValueError is raised if the buffers of one
+    query exceed the working memory.
     """
     # The bytes that ``tile_top_k.search_block`` allocates for a query, and for a full or partly
     # filled panel of 32 queries. The remaining buffers of ``search_block`` take less memory in
@@ -225,7 +225,7 @@ def share_rows(
     machine: Machine,
     costs: CostModel,
 ) -> TaskGrid:
-    """Divide the panels into ranges, about equally many per thread; n queries form one block."""
+    """Divide the panels about equally among the threads; n queries form one block."""
     n_threads = min(machine.n_threads, useful_threads(layout, n, n_panels, costs))
     rounds = max(1, -(-n_panels // (n_threads * max_panels)))
     per_range = max(1, -(-n_panels // (n_threads * rounds)))
@@ -311,10 +311,10 @@ def guess_rank(
     sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
-    query is too high, the next step depends on the kernel. The kernel "few_queries" scores more
-    slots, and multiplies no code again. The kernel "projected_queries" compares the query with the
-    full codes of all rows of the range. The kernels that compare blocks search the query once more,
-    without an estimate.
+    query is too high, the next step depends on the kernel. The kernel "few_queries" scores
+    additional slots, and does not multiply any codes a second time. The kernel "projected_queries"
+    compares the query with the full codes of all rows of the range. The kernels that compare blocks
+    search the query once more, without an estimate.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)

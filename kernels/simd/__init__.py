@@ -1,11 +1,11 @@
 """Operations on vector registers that cannot be written in Numba.
 
-Each file contains operations for one purpose. An operation is an *intrinsic*: a function that emits
-LLVM IR, the intermediate code of the compiler, in place of a call from a kernel. If an operation
-can be written briefly in plain Python, a plain function stands beside the intrinsic. The plain
-function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set. The tests compare the
-results of the plain function and of the IR for every instruction set of the CPU. You need not read
-this package to understand a kernel: the docstring of each operation says what it computes.
+Each file contains operations for one purpose. An operation is an *intrinsic*: where a kernel calls
+it, the compiler inserts the LLVM IR (the compiler's intermediate code) that the intrinsic emits. If
+an operation can be written briefly in plain Python, a plain function stands beside the intrinsic.
+The plain function runs if the environment variable ``NUMBA_DISABLE_JIT`` is set. The tests compare
+the results of the plain function and of the IR for every instruction set of the CPU. You need not
+read this package to understand a kernel: the docstring of each operation says what it computes.
 
 ================== =============================================================================
 ``tile_scores``    approximate scores of 32 items with 32 queries, or with one (``panel``: layout)

@@ -44,7 +44,8 @@ def prefetch_row(typingctx, rows, start, size):
     pair takes 160 ns with prefetches into the first-level cache, and 100 ns with prefetches into
     the second-level cache. For rows of 1,536 columns, a pair takes 680 ns with prefetches into the
     first-level cache, and 440 ns with prefetches into the second-level cache. For rows of 128
-    columns, prefetches into either cache give the same time.
+    columns, a pair takes equally long with prefetches into the first-level or the second-level
+    cache.
     """
 
     def codegen(context, builder, sig, a):

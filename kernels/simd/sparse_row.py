@@ -274,8 +274,9 @@ def bounded_row_sum(width):
 
     The arguments of the intrinsic are `data`, `indices`, `first`, `last`, `A`, `Y`, `row` and
     `bound`; A and Y have `width` columns. The sum is over all t from `first` to `last`, but ends at
-    the first t with indices[t] >= bound. The intrinsic returns the t at which the sum ends. If
-    bound is None, the sum is over all t from `first` to `last`, and Y[row] is set to the sum.
+    the first t with indices[t] >= bound. The intrinsic returns the value of t at which the sum
+    ends. If bound is None, the sum is over all t from `first` to `last`, and Y[row] is set to the
+    sum.
     """
 
     @intrinsic

@@ -380,8 +380,8 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
 def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out, by_item):
     """Emit the scores of int8 codes of blocks of items with 16 or 32 queries, two words per step.
 
-    A block has at most 8 items, and few enough for the sums of all its items with the queries to
-    fit in registers. `by_item` says whether the panel of items is laid out by item or by groups
+    A block has at most 8 items, and is so small that the sums of all its items with the queries fit
+    in registers. `by_item` says whether the panel of items is laid out by item or by groups
     (``simd.panel``).
     """
     lanes = isa.int8_lanes
