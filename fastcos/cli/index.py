@@ -106,7 +106,7 @@ def _add(args: argparse.Namespace) -> int:
     if source_vectors.has_ids:
         index.upsert(vectors, ids)
     else:
-        index.add(vectors)  # the method add raises an error if the items of the index have ids
+        index.add(vectors)  # ``add`` raises an error if the items of the index have ids
     index.save(args.index)
     n_new = len(index) - n_before
     text = f"items added: {n_new:,}, replaced: {len(ids) - n_new:,}"

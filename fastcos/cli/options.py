@@ -218,7 +218,9 @@ def command_words(args: argparse.Namespace, *excluded: str) -> list[str]:
             words.append(flag)
         elif action.nargs is not None:  # The flag is followed by several values.
             words += [flag, *map(str, list(value or ()))]
-        else:  # Each flag is followed by one value. After =, a value may begin with a minus sign.
+        else:
+            # Each flag is followed by one value. A value that begins with a minus sign must follow
+            # an equals sign.
             for word in map(str, value if isinstance(value, list) else [value]):
                 words += [f"{flag}={word}"] if word.startswith("-") else [flag, word]
     return words

@@ -105,7 +105,8 @@ def _sides(
     """Return items, users, ids, notes and biases; None stands for a part that the model lacks."""
     no_biases: Biases = (None, None)
     kind = type(model).__name__
-    if hasattr(model, "scoring_embeddings"):  # LinearMF and CosineMF also have components_.
+    # LinearMF and CosineMF must be refused here, because they have an attribute components_, too.
+    if hasattr(model, "scoring_embeddings"):
         raise TypeError(
             f"{name} must be {_KNOWN}, got {kind}: use its item_embeddings() and user_embeddings(X)"
         )

@@ -33,7 +33,7 @@ Matrix = npt.NDArray[np.floating[Any]]
 # The values of the following constants are based on times that bench/lab/curves.py measured.
 
 # The largest work of one block of rows: the number of its non-zeros times the number of columns of
-# the factor. Multiplying a block with this work takes about half a millisecond.
+# the factor. A block with this much work takes about half a millisecond.
 WORK_PER_BLOCK = 1 << 24
 # The largest number of non-zeros of one block of rows, even if the factor has few columns.
 # Multiplying a block with this number of non-zeros takes at least a fifth of a millisecond.

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float32]
 
 # Number of vectors that a thread adds in one task. Adding 8,000 vectors takes a few milliseconds.
 _WORK_PER_BLOCK = 8_000
-# Number of pairs of a user and a sampled negative item that take about as long as one interaction.
+# One interaction takes about as long as this number of (user, sampled negative item) pairs.
 _POOL_PER_INTERACTION = 4
 # Initial norm of the rows if the similarity is "dot". A small norm lets strong directions grow
 # first.

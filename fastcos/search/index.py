@@ -169,8 +169,9 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # If a save is running or was interrupted: the content that the save gives the directory,
-        # and the header fields that show whether the save was completed. Otherwise None.
+        # None, unless a save is running or was interrupted. In these cases, a tuple: the content
+        # that the save gives the directory, and the header fields that show whether the save was
+        # completed.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:

@@ -388,7 +388,7 @@ def _smallest_qualifying(
     with np.errstate(all="ignore"):
         high_qualifies, low_qualifies = reach(high.copy()), reach(low.copy())
         # The bisection runs over whole numbers that have the same order as the floats. After 64
-        # steps, low and high are therefore neighbouring floats.
+        # steps, ``low`` and ``high`` are therefore neighbouring floats.
         low_code, high_code = _as_codes(low), _as_codes(high)
         for _ in range(64):
             middle = (low_code >> 1) + (high_code >> 1) + (low_code & high_code & 1)

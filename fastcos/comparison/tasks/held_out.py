@@ -56,7 +56,8 @@ class HeldOutTask:
         self.training_X = training_X
         eligible = np.flatnonzero(np.diff(held_out.indptr))
         sampled_users = random.permutation(eligible)[:n_users]
-        if n_items is not None:  # Add users only until they have seen n_items items in total.
+        if n_items is not None:
+            # Limit the number of users, so that together they have seen at most n_items items.
             training_rows = sp.csr_array(self.training_X[sampled_users])
             _, first = np.unique(training_rows.indices, return_index=True)
             n_seen = np.searchsorted(np.sort(first), training_rows.indptr[1:])
