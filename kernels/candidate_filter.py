@@ -1,9 +1,9 @@
 """Candidate filter of the dense searches, which drops pairs that cannot reach a query's threshold.
 
-Scaling. A query a is scaled to a row a' of norm about 1, and an item b to a row b' of norm at most
-1 (``query_encoding``). The score of the pair is an increasing function of K = a' · b' + w o. Here o
-is the offset of the item, and w is the weight with which the query multiplies offsets. A threshold
-tau is a lower bound of the k-th best K of the query.
+Scaling. The query `a` is scaled to a row a' of norm about 1, and the item `b` is scaled to a row b'
+of norm at most 1 (``query_encoding``). The score of the pair is an increasing function of K = a' ·
+b' + w o. Here o is the offset of the item, and w is the weight with which the query multiplies
+offsets. A threshold tau is a lower bound of the k-th best K of the query.
 
 Rotation. Before quantisation, both rows are multiplied by the same orthogonal matrix
 (``packing.rotate_row``), which spreads a large entry over all columns and changes no inner product.

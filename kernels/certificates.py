@@ -276,11 +276,10 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     neighbours of each row, sorted by descending cosine, and the first k neighbours of a row form
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
     an upper limit of each radius. After a call, `partial` holds the radius that is certified
-    against the competitors of all calls so far. The radius that is certified against all items is
-    written to `radii` (n, k) float64, or NaN for an edge of a zero row. An item that is not in the
-    list of a row has at most the Fisher z of the last item in the list. `truncated` (n,) uint8 is
-    set to 1 for a row if the Fisher z of the last item in its list limits the radius of one of its
-    edges.
+    against the competitors of all calls so far. `radii` (n, k) float64 receives the radius that is
+    certified against all items, or NaN for an edge of a zero row. An item that is not in the list
+    of a row has at most the Fisher z of the last item in the list. `truncated` (n,) uint8 is set to
+    1 for a row if the Fisher z of the last item in its list limits the radius of one of its edges.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

@@ -311,7 +311,7 @@ class Files:
         return pickle.loads(payload)
 
     def save(self, key, payload):
-        """Save the pickle `payload` under `key`; other processes see the complete file or none."""
+        """Save the pickle `payload` under `key`; other processes never see an incomplete file."""
         path = self._path(key)
         _make_private(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")

@@ -126,21 +126,22 @@ def count_columns(lo, hi, boundaries, indptr, indices, counts):
 def transpose_parts(lo, hi, boundaries, X, positions, rows, values):
     """Write the entries of parts lo to hi of a CSR matrix to their positions in its transpose.
 
-    `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins. For
-    each part and each column, `positions` (parts, p) int64 holds the position in the transpose at
-    which the entries of the part in this column start. The kernel overwrites `positions`. The row
-    numbers and the values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row
-    numbers ascend within a column. `values` is None if the data of X is None.
+    `X` is a Csr, and `boundaries` (parts + 1,) int64 holds the row at which each part begins. The
+    entries of part q in column j start at position positions[q, j] of the transpose, where
+    `positions` (parts, p) is int64. The kernel overwrites `positions`. The row numbers and the
+    values of the entries are written to `rows` (nnz,) and `values` (nnz,), and row numbers ascend
+    within a column. `values` is None if the data of X is None.
     """
     _transpose_arrays(lo, hi, boundaries, X.indptr, X.indices, X.data, positions, rows, values)
 
 
 @kernel
 def _transpose_arrays(lo, hi, boundaries, indptr, indices, data, positions, rows, values):
-    """Write the transpose of a CSR matrix as transpose_parts does; every array is an argument.
+    """Write the transpose of a CSR matrix like transpose_parts, but take each array as an argument.
 
-    The arrays are separate arguments, because Numba leaves out the code that reads `data` if `data`
-    is an argument with the value None, but not if it is a field of a record.
+    The arrays are separate arguments for the following reason. If `data` is an argument with the
+    value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
+    Numba would compile this code.
     """
     for part in range(lo, hi):
         next_of = positions[part]

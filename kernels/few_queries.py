@@ -132,7 +132,7 @@ class Buffers(NamedTuple):
     best_rows, best_scores, scratch : int64, float64 and float64 array (2 k + 256,)
         The best rows so far, in any order, and their scores.
     hits : int32 array (32,)
-        The positions, among the products of the range, of those that reach a threshold.
+        The positions of the products that reach a threshold, counted within the range.
     panel_estimates : float32 array (panels,)
         For each panel, an estimate of its largest K (see ``candidate_filter``), divided by the step
         of the query.

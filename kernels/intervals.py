@@ -192,11 +192,11 @@ def lowest_between(start, end, w_start, w_end, w):
 def worst_nonnegative(x, y, K, w):
     """Write to w the point of the box with the smallest cosine, if no point has a negative cosine.
 
-    The smallest cosine is the maximum, over all t > 0, of the minimum over w of 2 sum w x y / sum w
-    (t x² + y²/t). For each t, the minimum over w is attained at a vertex of the box, and every
-    vertex gives an upper bound on the minimum for every t. The algorithm keeps two vertices and the
-    two upper bounds that these vertices give. In each step, the algorithm tries the t at which the
-    lower of the two upper bounds is highest.
+    Let f(t, w) be 2 sum w x y / sum w (t x² + y²/t). Take the minimum of f over w for each positive
+    t; the largest of these minima is the smallest cosine. For each t, the minimum over w is
+    attained at a vertex of the box, and every vertex gives an upper bound on the minimum for every
+    t. The algorithm keeps two vertices and the two upper bounds that these vertices give. In each
+    step, the algorithm tries the t at which the lower of the two upper bounds is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)

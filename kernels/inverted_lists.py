@@ -56,10 +56,11 @@ def take_rows(lo, hi, order, X, reordered):
 
 @kernel
 def _take_arrays(lo, hi, order, indptr, indices, data, new_indptr, new_indices, values):
-    """Reorder the rows of a CSR matrix as take_rows does; every array is an argument.
+    """Reorder the rows of a CSR matrix like take_rows, but take each array as an argument.
 
-    The arrays are separate arguments, because Numba leaves out the code that reads `data` if `data`
-    is an argument with the value None, but not if it is a field of a record.
+    The arrays are separate arguments for the following reason. If `data` is an argument with the
+    value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
+    Numba would compile this code.
     """
     for i in range(lo, hi):
         # The rows are short and lie at random addresses, so the hardware does not prefetch them.
@@ -83,12 +84,12 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
     """Add the inner product of a query and each item j to sums[j].
 
     The non-zeros of the query are the entries `first` to `last` of `indices` and `values`, in
-    order. If both `list_values` and `values` are None, every value is 1. If only list_values is
-    None, an entry of `list_items` (nnz,) int32 holds an item in its lower 16 bits and the value of
-    the item in its upper 16 bits. The lists are short and lie at random addresses, so the first
-    cache lines of each list are prefetched. With this prefetch, a search of the Magic: The
-    Gathering decks is twice as fast as without it. The loop over the lists calls no other kernel,
-    because a call of another kernel spends time on counting references to arrays.
+    order. If both `list_values` and `values` are None, every value is 1. If `list_values` is None
+    but `values` is not, an entry of `list_items` (nnz,) int32 holds an item in its lower 16 bits
+    and the value of the item in its upper 16 bits. The lists are short and lie at random addresses,
+    so the first cache lines of each list are prefetched. With this prefetch, a search of the Magic:
+    The Gathering decks is twice as fast as without it. The loop over the lists calls no other
+    kernel, because a call of another kernel spends time on counting references to arrays.
     """
     if list_values is None:
         if values is None:

@@ -15,8 +15,8 @@ def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
     `permuted` (r, m) int32 holds the labels of all m items in each of r permutations; the first n
     items are the queries. `lists` (n, k) int64 holds the neighbours of the queries, padded with -1.
     The outputs have the shape (r, C) and are int64. For each permutation and each of C labels,
-    `n_neighbors` is the total number of neighbours of the queries that have the label. `n_same` is
-    the number of neighbours that have the same label as their query.
+    `n_neighbors` counts all neighbours of the queries with this label, and `n_same` counts only the
+    neighbours among them that also have the label.
     """
     for number in range(lo, hi):
         codes = permuted[number]

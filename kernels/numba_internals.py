@@ -228,8 +228,8 @@ def _keys(signature, target_context):
     """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. Every difference between CPUs except fused multiply-add is passed to a kernel as
-    an argument, or affects only the code of one kernel and of the kernels that it calls.
+    multiply-add. A CPU feature other than fused multiply-add is passed to a kernel as an argument,
+    or affects only the code of one kernel and of the kernels that it calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):

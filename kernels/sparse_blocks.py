@@ -1,8 +1,8 @@
 """The products X A and X'(X Q), by blocks of rows of X, for dense factors that exceed the cache.
 
 X_b is a block of rows of X. The product Y_b = X_b Q of a block stays in the second-level cache. If
-the rows of X are long, Y_b is summed over one range of columns of X at a time, so that the rows of
-Q for this range also stay in the second-level cache. X_b'Y_b is summed column by column with the
+the rows of X are long, Y_b is summed over one range of columns of X at a time. The rows of Q for
+this range then also stay in the second-level cache. X_b'Y_b is summed column by column with the
 transpose of the block. Z = X'(X Q) is read and written sequentially, once per block. The row-wise
 algorithm (``sparse``), in contrast, updates random rows of Z, one per non-zero. For 18 million
 non-zeros in 27,000 columns with Zipfian frequencies, computing X'(X Q) by blocks is twice as fast
@@ -61,10 +61,11 @@ def transpose_blocks(lo, hi, X, transposes):
 
 @kernel
 def _transpose_arrays(lo, hi, indptr, indices, data, boundaries, starts, rows, values):
-    """Write the transposes of blocks as transpose_blocks does; every array is an argument.
+    """Write the transposes of blocks like transpose_blocks, but take each array as an argument.
 
-    The arrays are separate arguments, because Numba leaves out the code that reads `data` if `data`
-    is an argument with the value None, but not if it is a field of a record.
+    The arrays are separate arguments for the following reason. If `data` is an argument with the
+    value None, Numba leaves out the code that reads `data`. If `data` were a field of a record,
+    Numba would compile this code.
     """
     places = np.empty(starts.shape[1], np.int32)
     for block in range(lo, hi):

@@ -1,13 +1,13 @@
 """Exact top-k of many queries: candidates are collected in tiles, and rescored in float64.
 
 Threshold. The first threshold tau of a query is an estimate. The kernel computes the largest score
-of each panel of a sample of panels, and takes the r-th largest of these scores as tau, for a given
-rank r. The panels in the first half of the sample are scored twice, the first time only to estimate
-tau. While the panels in the second half of the sample are scored, the estimate of tau rises, and
-candidates are collected. A candidate of a query is a slot (the position of a packed item) whose
-tile score reaches tau, and each query has a buffer of candidates. When the buffer of a query is
-full, and at the end of the search, the k candidates with the best tile scores are scored in
-float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
+of each panel in a sample. The r-th largest of these scores becomes tau, where the rank r is a
+setting. The panels in the first half of the sample are scored twice, the first time only to
+estimate tau. While the panels in the second half of the sample are scored, the estimate of tau
+rises, and candidates are collected. A candidate of a query is a slot (the position of a packed
+item) whose tile score reaches tau, and each query has a buffer of candidates. When the buffer of a
+query is full, and at the end of the search, the k candidates with the best tile scores are scored
+in float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
 the next tau. The next tau is close to the k-th best of all scores, because the candidates with the
 best tile scores are nearly the best k. After tau has risen, a candidate in the buffer that has not
 been scored is scored in float64 only if its upper bound reaches tau. If there are many

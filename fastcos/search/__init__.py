@@ -115,9 +115,9 @@ following decisions about a search:
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
   these decisions.
 
-Apart from the decisions that this docstring lists, the branches in the code of a search are of
-three kinds: they check and convert arguments (``request``), select the code for the form of the
-request (one list of items per query, groups, or all items), or reuse a stored plan or launch.
+Apart from the decisions that this docstring lists, a branch in the code of a search has one of
+three purposes. It checks or converts an argument (``request``), selects the code for the form of
+the request (one list of items per query, groups, or all items), or reuses a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:

@@ -101,8 +101,8 @@ class Launch(NamedTuple):
     ) -> None:
         """Call the kernel for the units 0 to ``n_units`` - 1, in the threads of the grid.
 
-        The units of the kernel for blocks of queries are the tasks of the grid, and the units of
-        the other kernels are panels. ``type_key`` stands for the types of the arguments.
+        For the kernel that searches blocks of queries, a unit is a task of the grid; for every
+        other kernel, a unit is a panel. ``type_key`` stands for the types of the arguments.
         """
         if self.grid.is_one_task:
             self.kernel.call(type_key, 0, n_units, *arguments)

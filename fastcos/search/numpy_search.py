@@ -8,14 +8,14 @@ bound is at least the k-th largest lower bound of the query. The pairs that are 
 after the last block are scored exactly, by sums in the same order as in
 :mod:`fastcos.kernels.pair_scores`.
 
-The margin is derived as follows. Let u be the unit roundoff of the type of the product, x and y
-rows with d entries, and g(n) = n u / (1 - n u). In any order of summation, with or without fused
-operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y| (Higham,
-Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the Cauchy-Schwarz
-inequality). If the entries of both rows are first rounded to the type of the product, the rounding
-adds at most g(2) |x| |y| to the error. The score that the search calls exact is a float64 sum, so
-it also has an error. The error of the float64 sum is at most g(d) |x| |y|, where u in g(d) is
-2^-53. In total, the approximate score and the exact score differ by at most
+The margin is derived as follows. Let u be the unit roundoff of the type of the product, let x and y
+be rows with d entries, and let g(n) be n u / (1 - n u). In any order of summation, with or without
+fused operations, an inner product has an error of at most g(d) sum |x_j y_j| <= g(d) |x| |y|
+(Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1, and the
+Cauchy-Schwarz inequality). If the entries of both rows are first rounded to the type of the
+product, the rounding adds at most g(2) |x| |y| to the error. The score that the search calls exact
+is a float64 sum, so it also has an error. The error of the float64 sum is at most g(d) |x| |y|,
+where u in g(d) is 2^-53. In total, the approximate score and the exact score differ by at most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the

@@ -259,7 +259,7 @@ def plan_groups(
     ``needs_segments`` says whether every group must be searched as a segment, for example because
     the scores of the measure are not inner products. ``has_tiles`` is described in ``Machine``.
     ``n_queries_so_far`` (g,) contains the number of queries of each group in this search and all
-    earlier searches, because packing a group saves time only for many queries.
+    earlier searches. Packing a group saves time only if this number is large.
     ``n_queries_so_far=None`` means that there were no earlier searches.
     """
     costs = cost_model.COSTS
@@ -716,7 +716,7 @@ def plan_pass(
     n_panels: int,
     machine: Machine,
 ) -> tuple[TaskGrid, int, ThresholdSample]:
-    """Return the grid, capacity and sample for queries unfinished after ``n_passes`` passes.
+    """Return the grid, capacity and sample of the pass that follows the first ``n_passes`` passes.
 
     Only the first pass, which follows the plan, estimates thresholds. Queries are unfinished after
     ``max_sharing_passes`` passes only if a shared threshold was damaged, so tasks share no

@@ -212,13 +212,13 @@ def as_input_rows(
     """Return X as validated rows; memory-mapped rows stay on disk if the measure allows it.
 
     With ``or_empty=True``, the function also accepts an empty matrix (0, d), and returns it in
-    float32. With ``in_memory=True``, it reads memory-mapped rows into memory. With
-    ``in_blocks=True``, it returns low-precision rows (of one- or two-byte numbers) unchanged, to be
-    converted block by block; with ``widen=True``, it converts low-precision rows to float32 at
-    once. With ``is_measured=True``, it skips the check for NaN in float32 rows, because
-    ``encode_rows`` will find any NaN when it computes the norms of the rows. The arguments
-    ``in_blocks`` and ``is_measured`` have an effect only if the measure has the capability
-    ``append``.
+    float32. With ``in_memory=True``, the function reads memory-mapped rows into memory. With
+    ``in_blocks=True``, the function returns low-precision rows (of one- or two-byte numbers)
+    unchanged, and the caller converts them block by block. With ``widen=True``, the function
+    converts low-precision rows to float32. With ``is_measured=True``, the function skips the check
+    for NaN in float32 rows, because ``encode_rows`` will find any NaN when it computes the norms of
+    the rows. The arguments ``in_blocks`` and ``is_measured`` have an effect only if the measure has
+    the capability ``append``.
     """
     shape: tuple[int, ...] = getattr(X, "shape", ()) if or_empty else ()
     if len(shape) == 2 and shape[0] == 0 and shape[1] > 0 and not validation.is_sparse(X):

@@ -315,10 +315,10 @@ def _reached(builder, values, first, threshold):
     """Emit one 32-bit word for each query from `first` to first + 15.
 
     Bit 31 - i of the word is 1 if the score of item i reaches the threshold of the query. Each bit
-    is the sign of the difference of a score and a threshold, shifted into the word. Shifting needs
-    neither a branch nor a mask register. A CPU can write at most one mask register per cycle. The
-    difference of a score and a threshold fits in int32, because no score exceeds 127^2
-    MAX_CODED_COLUMNS and no threshold exceeds 1.05e9 in magnitude (_round_down).
+    is the sign bit of the difference of a score and a threshold, and is shifted into the word.
+    Shifting needs neither a branch nor a mask register. A CPU can write at most one mask register
+    per cycle. The difference of a score and a threshold fits in int32, because no score exceeds
+    127^2 MAX_CODED_COLUMNS and no threshold exceeds 1.05e9 in magnitude (_round_down).
     """
     funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
     one = broadcast(builder, I32(1), _V_I32)

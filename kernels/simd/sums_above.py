@@ -25,7 +25,7 @@ def _scores(builder, sums_at, factors_at, kind, offset):
 
 
 def _kind(factors_at):
-    """Return the type of a 512-bit vector of factors, which are 16 float32 or 8 float64."""
+    """Return the type of a 512-bit vector of factors: 16 float32 or 8 float64 numbers."""
     element = element_type(factors_at)
     return ir.VectorType(element, 8 if element == F64 else 16)
 
