@@ -40,7 +40,7 @@ class EncoderMap(Record):
     map : ndarray (d, d'), float64
         The matrix by which ``transform(rows)`` multiplies unit rows of the new encoder.
     kind : {"orthogonal", "linear"}
-        Whether the map is orthogonal, or any linear map.
+        The kind of the map: orthogonal, or linear without restrictions.
     n_sample, n_corpus, k : int
         Number of texts on which the map was fitted, number of texts in the old corpus, and number
         of neighbours per list.
@@ -126,9 +126,10 @@ def map_encoder(
     rows : array_like (m,), int
         Row number of each sampled text in ``old_corpus``. All row numbers must be different.
     kind : {"orthogonal", "linear"}
-        Whether to fit an orthogonal map, or any linear map. An orthogonal map has fewer degrees of
-        freedom than a linear map. In our measurements, orthogonal maps were more accurate than
-        linear maps for samples of up to 2,000 texts, and equally accurate for 8,000 texts.
+        The map to fit: an orthogonal map, or a linear map without restrictions. An orthogonal map
+        has fewer degrees of freedom than a linear map. In our measurements, orthogonal maps were
+        more accurate than linear maps for samples of up to 2,000 texts, and equally accurate for
+        8,000 texts.
     k : int
         Number of neighbours per list.
     random_state : int or Generator

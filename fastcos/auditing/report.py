@@ -168,11 +168,11 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The nearest parametrisation of the model, apart from that of the audited embeddings.
+        """The other parametrisation that is nearest to the audited embeddings, or None.
 
-        The nearest parametrisation is the one to which the map from the audited embeddings has the
-        lowest condition number. If no map from the audited embeddings to another parametrisation is
-        invertible, the property is None.
+        Of all parametrisations except that of the audited embeddings, the nearest is the one to
+        which the map from the audited embeddings has the lowest condition number. If no map from
+        the audited embeddings to another parametrisation is invertible, the property is None.
         """
         by_condition = [
             (form.condition, form)

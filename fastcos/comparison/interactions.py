@@ -151,10 +151,10 @@ def compare(
         Whether to also score a grid of rescalings D = S^a Σ^b.
     n_sampled : int, optional
         Number of items that are sampled at random to score the rescalings. To score the measures
-        with labels, 5 ``n_sampled`` labelled items are ranked. To score the measures without
+        with labels, ``5 * n_sampled`` labelled items are ranked. To score the measures without
         labels, at least 500 users are drawn. If these 500 users together have seen fewer than about
-        5 ``n_sampled`` items, more users are drawn, up to 5,000. By default, no items are sampled:
-        all items are used.
+        ``5 * n_sampled`` items, more users are drawn, up to 5,000. By default, no items are
+        sampled: all items are used.
     n_examples : int, default 0
         Number of popular items whose neighbours under every candidate are stored in the
         leaderboard, for the page that :func:`fastcos.plots.html.leaderboard_page` returns.

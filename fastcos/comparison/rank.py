@@ -41,7 +41,7 @@ class RankChoice:
         Singular values of the interactions on which the models were trained, in descending order; k
         is the largest rank.
     noise_singular_values : ndarray (k,), float64
-        Singular values of the same interactions after the users of each item have been replaced by
+        Singular values of the interactions after the users of each item have been replaced by
         random users.
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the largest NDCG.

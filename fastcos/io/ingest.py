@@ -84,7 +84,8 @@ def ingest_interactions(
     Raises
     ------
     FastcosFormatError
-        The file is damaged or unsuitable, as in :func:`fastcos.read_interactions`.
+        The file is damaged or unsuitable; :func:`fastcos.read_interactions` raises the error in the
+        same cases.
     ValueError
         ``out`` exists and is not empty, or ``duplicates`` is unknown.
 

@@ -114,8 +114,9 @@ def read_labels(
     Raises
     ------
     FastcosFormatError
-        The file is damaged or unsuitable, as in read_interactions; no item of the file is in
-        item_ids; there are fewer than two labels; or no item has one of the labels in ``only``.
+        The file is damaged or unsuitable (:func:`read_interactions` raises the error in the same
+        cases); no item of the file is in ``item_ids``; there are fewer than two labels; or no item
+        has one of the labels in ``only``.
 
     Examples
     --------

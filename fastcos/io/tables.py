@@ -278,7 +278,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Columns(NamedTuple):
-    """Columns of a table, with line numbers of a text file or row numbers of another file."""
+    """Columns of a table, with the line numbers (text files) or row numbers (other files)."""
 
     texts: list[TextColumn]
     numbers: Floats | None

@@ -349,7 +349,7 @@ class SparseOperator(Operator):
         return out
 
     def _column_groups(self, factor: Matrix) -> parallel.Blocks:
-        """Return the boundaries of groups of columns; one thread multiplies each group.
+        """Return the boundaries of groups of columns; every group is multiplied by one thread.
 
         The grouping does not affect the bits of a product. With several groups, an additional array
         holds their sums, and takes as much memory as the product. If such an array would not fit

@@ -64,7 +64,7 @@ class InteractionShards:
         The folder that :meth:`write` or ``fastcos fit --shards`` wrote.
     verify : bool
         Whether to compare all files with their checksums; the comparison reads all shards once. If
-        verify is False, only column numbers are checked, at the first use of each shard.
+        ``verify`` is False, only column numbers are checked, at the first use of each shard.
 
     Attributes
     ----------

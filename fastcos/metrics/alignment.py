@@ -335,7 +335,7 @@ def _spearman(
 
 
 def _pairs(n: int, n_pairs: int, random: np.random.Generator) -> tuple[Integers, Integers]:
-    """Return all pairs of n rows or, if there are more, n_pairs pairs drawn with replacement."""
+    """Return all pairs of n rows or, if there are more than n_pairs, a sample of n_pairs pairs."""
     if n * (n - 1) // 2 <= n_pairs:
         return np.triu_indices(n, 1)
     i, j = random.integers(n, size=n_pairs), random.integers(n - 1, size=n_pairs)

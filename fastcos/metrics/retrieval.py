@@ -28,10 +28,10 @@ def map_at_r(items: Any, labels: Any, *, n_threads: int | None = None) -> Score:
 
     The list of every item ranks all other rows by descending cosine and, for equal cosines, by
     ascending row number. The cosine of a zero row is 0. The relevance rel(i) is 1 if the row at
-    rank i has the label of the item, and 0 otherwise. P(i) is the mean of rel over the first i
-    ranks. The sum over ranks is divided by R, not by the number of relevant rows among the first R
-    ranks. The function takes O(p p k) time and O(p k) memory. Results are bit-for-bit identical for
-    any number of threads.
+    rank i has the label of the item, and 0 otherwise. P(i) is the mean of rel(1), ..., rel(i). The
+    sum over ranks is divided by R, not by the number of relevant rows among the first R ranks. The
+    function takes O(p p k) time and O(p k) memory. Results are bit-for-bit identical for any number
+    of threads.
 
     Source: Musgrave, Belongie and Lim, ECCV 2020, arXiv:2003.08505, section 3.2.
 

@@ -53,10 +53,10 @@ class FactorModel(
 ):
     """Base class of matrix factorisations, which embed users and items and recommend items.
 
-    A subclass has the attribute ``components_`` (k, p), and defines the methods
-    ``user_embeddings``, ``item_embeddings``, and ``_embed``, which returns the embeddings of
-    validated rows of users. To support saving and loading, a subclass also defines the following
-    members:
+    A subclass sets the attribute ``components_`` (k, p), and defines the methods
+    ``user_embeddings``, ``item_embeddings`` and ``_embed``. The method ``_embed`` returns the
+    embeddings of validated rows of users. To support saving and loading, a subclass also defines
+    the following members:
 
     - ``_saved_as``, the name of the model type, which is written into a saved directory;
     - ``_fitted_arrays``, a dict that describes the fitted arrays of floats. A key of the dict is

@@ -135,7 +135,7 @@ def simulate_interactions(
     All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p
     numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
-    separate random streams. Another popularity distribution, for example, therefore does not change
+    separate random streams. For example, choosing another popularity distribution does not change
     the random numbers from which the clusters and the preferences are drawn.
 
     Parameters
@@ -205,8 +205,8 @@ def simulate_interactions(
     -----
     Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. The interactions are not
     centred and contain no bias terms. The items of the users are drawn with the counter-based
-    generator Philox4x32-10 (Salmon et al. 2011). All other random numbers are drawn with
-    `numpy.random.Generator`, whose streams NumPy may change between versions.
+    generator Philox4x32-10 (Salmon et al. 2011). All random numbers except those that choose the
+    items are drawn with `numpy.random.Generator`, whose streams NumPy may change between versions.
 
     Examples
     --------

@@ -1,9 +1,8 @@
 """Run kernels over blocks of rows on a pool of threads, with progress and cancellation.
 
 A kernel is a serial compiled function that releases the GIL and works on rows [lo, hi). Kernels run
-in the threads that call fastcos and in the threads of this package's pool. There is one exception:
-``search.projection`` starts a thread that adds a projection to an index, and this thread also calls
-kernels::
+in the threads that call fastcos, in the threads of this package's pool, and in the thread that
+``search.projection`` starts to add a projection to an index::
 
     row_blocks(n, size) or work_blocks(indptr, work)    block boundaries, from the data alone
             |

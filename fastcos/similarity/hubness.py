@@ -162,7 +162,8 @@ class CSLS(_Local):
 class LocalScaling(_Local):
     """exp(-d² / (s_x s_y)), where d is the distance between the unit rows of x and y.
 
-    s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y likewise.
+    s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y is the same
+    distance for y.
 
     If s = 0, because a row has K duplicates, s is replaced by the smallest positive s of any item,
     or by 1 if no s is positive. Pitfall: a search makes two passes over all pairs of rows, or three

@@ -241,9 +241,9 @@ class NormAngleDistance(BaseMeasure):
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ
     (g / λ + θ). For a fixed s of at most 2, the pairs (g, θ) with this s form a curve, and g / λ +
     θ is smallest at one of its two ends. At one end of the curve, g / λ + θ is 2 arcsin(s/2). At
-    the other end, it is s / w, which is at least 2 arcsin(s/2). For an s above 2, g / λ + θ is at
-    least π, and at least the value of g / λ at θ = π. Pitfall: a suitable λ depends on the units of
-    the rows. Source: You (arXiv:2504.16318), corrected.
+    the other end, g / λ + θ is s / w, which is at least 2 arcsin(s/2). For an s above 2, g / λ + θ
+    is at least π, and at least the value of g / λ at θ = π. Pitfall: a suitable λ depends on the
+    units of the rows. Source: You (arXiv:2504.16318), corrected.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class MeasureRow(NamedTuple):
     text : str
         The documentation of the measure: formula, pitfalls and source.
     invariances : Invariances
-        The effect of changes of the embeddings on the scores.
+        How changes of the embeddings affect the scores.
     raw_score : {"cosine", "dot", "euclidean"}
         The comparison of transformed rows; "euclidean" is minus the squared distance.
     transform : callable, optional

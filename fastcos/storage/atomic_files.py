@@ -17,7 +17,7 @@ def atomic_path(path: PathLike) -> Iterator[Path]:
 
     The `with` block must write the temporary file. The temporary file is in the same directory as
     `path`, and has the same suffix. At the end of the block, the temporary file is flushed to disk
-    and renamed to path. If the block raises an error, the temporary file is removed, and the file
+    and renamed to `path`. If the block raises an error, the temporary file is removed, and the file
     at `path` stays unchanged. If the process is killed, at most a hidden temporary file remains. If
     `path` is a symbolic link, the file to which it leads is replaced. OSError is raised if the
     directory of `path` is missing or not writable, or if `path` exists but is not a regular file.

@@ -238,7 +238,7 @@ class Checkpoint:
             raise CheckpointError(error.errno, error.strerror, str(self._partial)) from error
 
     def _files(self, arrays: Shapes) -> Shapes:
-        """Return the shape and dtype of each array; if the run is incomplete, also of the flags."""
+        """Return the shape and dtype of each array and, if the run is incomplete, of the flags."""
         flags = (-(-self._n // self.block),), np.uint8
         return arrays if self.is_complete else {**arrays, _DONE: flags}
 

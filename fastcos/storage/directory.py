@@ -163,7 +163,7 @@ def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
 
 @contextlib.contextmanager
 def refuse_damage(path: PathLike) -> Iterator[None]:
-    """Convert an error about a value read from path to a FastcosFormatError that names path.
+    """Convert an error about a value in the file `path` to a FastcosFormatError that names it.
 
     The values of a header must be checked even if its checksum is correct, because anybody can
     compute the checksum of a changed header. Errors that do not indicate damage are not converted:
@@ -285,7 +285,7 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write arrays, then a header that names them and the kept arrays; return its checksum.
+    """Write arrays and then the header of new and kept arrays; return the header's checksum.
 
     `kept_entries` contains the header entries of arrays that are already in the directory and are
     not written again. `expected` is the checksum that the directory must still have when its header

@@ -342,7 +342,7 @@ def estimator_rows(estimator: Any, X: Any, *, reset: bool) -> Rows:
 
 
 def _convert(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return ``array`` in C order and of this dtype; too large numbers become infinite."""
+    """Return ``array`` in C order and of this dtype; numbers that are too large become infinite."""
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array, dtype=dtype)
 

@@ -87,15 +87,15 @@ def calibrate(
     Returns
     -------
     Calibration
-        The distribution, with the methods ``threshold(fpr)``, ``p_value(scores)``,
-        ``expected_false``, ``false_discovery_rate``, and intervals.
+        The distribution of the scores. Its methods include ``threshold(fpr)``, ``p_value(scores)``,
+        ``expected_false``, ``false_discovery_rate``, and methods that return intervals.
 
     Raises
     ------
     ValueError
         An array contains NaN or infinity; queries and items have different widths; ``fpr``,
         ``sample``, ``condition`` or ``random_state`` is out of range; or there are fewer than two
-        non-zero items (with queries, no non-zero item).
+        non-zero items (if ``queries`` is passed: no non-zero item).
 
     Examples
     --------
