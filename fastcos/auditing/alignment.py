@@ -25,8 +25,8 @@ from fastcos.similarity.row_transforms import unit_rows
 from fastcos.validation import Floats, Integers, Rows
 from fastcos.validation.ids import as_ids
 
-# The self-match rates are computed from all items that both versions contain or, if there are more
-# than _MAX_SEARCHED such items, from a random sample of _MAX_SEARCHED of them.
+# The self-match rates are computed from the items that both versions contain. If there are more
+# than _MAX_SEARCHED common items, a random sample of _MAX_SEARCHED common items is used.
 _MAX_SEARCHED = 2000
 # Old factors count as balanced if the Gram matrices of their users and items differ, in Frobenius
 # norm, by at most _BALANCED times the norm of the users' Gram matrix.

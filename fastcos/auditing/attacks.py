@@ -15,17 +15,17 @@ from fastcos.reports import as_table
 from fastcos.similarity.cosine_bounds import CONDITION
 from fastcos.validation import Floats, Integers
 
-# To remove a neighbour, an attack first looks for weights with which the k items after the
-# neighbour in the list become nearer to the item than the neighbour. If the neighbour is still
-# among the k nearest, the attack looks for weights that bring a single competing item nearer than
-# the neighbour; at most _COMPETITORS competing items are tried.
+# To remove a neighbour from the list of an item, an attack first looks for weights that bring the
+# next k listed items nearer to the item than the neighbour is. If the neighbour is still among the
+# k nearest, the attack looks for weights that bring a single competing item nearer than the
+# neighbour. At most _COMPETITORS competing items are tried.
 _COMPETITORS = 1
 # An attack removes a neighbour if at least k listed items become nearer than the neighbour. The
 # list of an item contains its k nearest neighbours and the next N_LISTED items.
 N_LISTED = 48
-# An attack tries only an ascending list of condition numbers, which are called levels. The
-# logarithm of a level is exp(_LEVEL_STEP) times the logarithm of the level before it, so the
-# logarithm of the radius that the attack finds is accurate to 3 %.
+# An attack tries only an ascending list of condition numbers, which are called levels. From one
+# level to the next, the logarithm of the level grows by the factor exp(_LEVEL_STEP). The logarithm
+# of the radius that the attack finds is therefore accurate to 3 %.
 _LEVEL_STEP = 0.03
 
 

@@ -29,7 +29,7 @@ _NOT_FREE = (
     "they are arbitrary."
 )
 # This dictionary describes each form in which the Gram matrices of users and items are equal, and
-# names the kind of training (without weight decay) that ends in the form.
+# names the kind of training (without weight decay) that leads to this form.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",

@@ -57,8 +57,8 @@ def robustness_curve(
     for kappa in conditions.tolist():
         # A map that is allowed for one condition number is also allowed for every higher condition
         # number, and every rescaling is a linear map. The largest share of neighbours that a map
-        # replaces is therefore at least as large for a higher condition number, and at least as
-        # large for linear maps as for rescalings.
+        # replaces therefore never falls as the condition number rises, and it is never smaller for
+        # linear maps than for rescalings.
         worst = max(worst, replaced[kappa])
         worst_linear = max(worst, worst_linear, replaced_linear[kappa])
         points.append(

@@ -39,9 +39,9 @@ N_STARTS, _MAX_STARTS = 16, 1000
 # rows and dimensions. For 1,000 items with 50 dimensions, an audit uses 4 starting points, which
 # replace 0.2 percentage points more of the neighbours than 2 starting points.
 _MIN_STARTS, _START_BUDGET = 2, 200_000
-# Number of trial flips of weights per dimension in one search. A search on a sample makes only half
-# of these flips, because more flips do not replace more neighbours of the items outside the sample.
-# A search for a linear map makes only half of the flips, too. For 1,000 items with 50 dimensions,
+# Number of trial flips of weights per dimension in one search. The number is halved for a search
+# on a sample, because more flips do not replace more neighbours of the items outside the sample.
+# The number is also halved for a search for a linear map. For 1,000 items with 50 dimensions,
 # doubling the number of flips would replace only 0.3 percentage points more of the neighbours.
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.

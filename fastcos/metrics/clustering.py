@@ -163,8 +163,8 @@ def _centres(rows: Floats, codes: Any, centre_cosines: Floats, centres: Floats) 
     sums = members @ rows
     norms = np.sqrt((sums * sums).sum(axis=1))
     new_centres = centres.copy()
-    # If the sum of the rows of a cluster is zero, it has no direction, so the centre of the cluster
-    # does not change.
+    # If the rows of a cluster add up to zero, their sum has no direction, so the centre of the
+    # cluster does not change.
     is_nonzero = norms > 0
     new_centres[is_nonzero] = sums[is_nonzero] / norms[is_nonzero, None]
     empty_clusters = np.flatnonzero(np.bincount(codes, minlength=len(centres)) == 0)

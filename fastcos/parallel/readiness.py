@@ -37,7 +37,7 @@ from fastcos.kernels import (
 )
 from fastcos.parallel import background
 
-# A process has the kernels compiled only after it has searched in NumPy for this many seconds. A
+# A process starts a compilation of the kernels only after this many seconds of searches in NumPy. A
 # program that searches for less than 0.1 s would end before the kernels are compiled.
 _SECONDS_BEFORE_COMPILING = 0.1
 # If no other process can compile the kernels, this process compiles them after it has searched in

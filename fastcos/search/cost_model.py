@@ -59,10 +59,11 @@ class CostModel:
     # The bytes that a packed row takes in addition to its codes: its norm, its place in the packed
     # order, its bias and its factors.
     bytes_beside_codes: int = 160
-    # If exclude_ids excludes at most this many items for all queries, the search finds one
-    # additional neighbour for each excluded item, and the excluded items are then removed from the
-    # results. If exclude_ids excludes more than max_dropped_ids items, the search uses a mask of
-    # allowed items. Making a mask takes time proportional to the number of all items.
+    # The argument exclude_ids may exclude the same items for all queries. If it excludes at most
+    # this many items, the search finds one additional neighbour for each excluded item, and the
+    # excluded items are then removed from the results. If exclude_ids excludes more than
+    # max_dropped_ids items, the search uses a mask of allowed items. Making a mask takes time
+    # proportional to the number of all items.
     max_dropped_ids: int = 64
     # Equal rows are grouped only if a row of the data occurs at least this many times on average.
     # If the average were lower, most groups would be single rows, and grouping would take longer
@@ -71,8 +72,8 @@ class CostModel:
 
     # --- Groups of items, of which each query searches one ----------------------------------------
     # A group is searched as a segment of its own if its rows have at least this many entries in
-    # total. In the search of a segment, all threads share the rows, and wide rows can be projected,
-    # but the overhead is about 0.3 ms per group.
+    # total. All threads can then share the rows of the group, and wide rows can be projected, but
+    # the overhead is about 0.3 ms per group.
     min_entries_of_segment: int = 2**23
     # A group with fewer entries than min_entries_of_segment is searched by tiles, in one thread, if
     # comparing its queries with its items takes at least this many multiply-adds. Searching a group
@@ -117,8 +118,9 @@ class CostModel:
     # makes the planner prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides the queries among the threads. With more than
-    # max_threads_without_ranges threads, it also divides the rows into ranges if this reduces the
-    # estimated time to less than max_share_of_time_in_ranges times the time without ranges.
+    # max_threads_without_ranges threads, the search also divides the rows into ranges if this
+    # reduces the estimated time to less than max_share_of_time_in_ranges times the time without
+    # ranges.
     # Ranges are used only if they save much time, because each range collects its own candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
@@ -150,11 +152,11 @@ class CostModel:
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
     # threshold is the score that has a certain rank among the best scores of the sampled panels.
-    # The rank is computed from the number N of the k best rows that are in the sample: it is the
-    # expected value of N plus threshold_deviations standard deviations of N. A first threshold of
-    # this rank is too high for only one query in a hundred. If the first threshold of a query is
-    # too high, a block search repeats the whole search of the query. A search that compares queries
-    # one by one repeats only one step (``task_grid.guess_rank``).
+    # Let N be how many of the k best rows are in the sample. The rank is the expected value of N
+    # plus threshold_deviations standard deviations of N. A first threshold of this rank is too high
+    # for only one query in a hundred. If the first threshold of a query is too high, a block search
+    # repeats the whole search of the query. A search that compares queries one by one repeats only
+    # one step (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one of every max_sample_stride panels is in the sample.
     max_sample_stride: int = 16

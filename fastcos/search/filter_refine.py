@@ -27,7 +27,7 @@ from fastcos.validation import Floats, Integers
 
 # _min_raw_scores lowers a raw score at most this many times, by steps that double each time.
 _DOUBLINGS = 40
-# After it has lowered the raw score, _min_raw_scores bisects the last step this many times, so that
+# After _min_raw_scores has lowered the raw score, it bisects the last step this many times, so that
 # the error is less than 2 % of the last step.
 _HALVINGS = 6
 

@@ -193,8 +193,8 @@ def n_missing(nearest: Integers, indices: Integers, n_items: int) -> Integers:
     size = max(1, _COMPARED_ENTRIES // indices.shape[1])
     for lo in range(0, len(nearest), size):
         block = slice(lo, lo + size)
-        # Each pair of a query and an item is encoded as one number, so that np.isin can compare all
-        # pairs without a three-dimensional array of queries, true neighbours and candidates.
+        # Each (query, item) pair is encoded as one number, so that np.isin can compare all pairs.
+        # This avoids a three-dimensional array of queries, true neighbours and candidates.
         first_pair = np.arange(len(nearest[block]))[:, None] * n_items
         candidate_pairs = (first_pair + indices[block])[indices[block] >= 0]
         is_missing = ~np.isin(first_pair + nearest[block], candidate_pairs) & (nearest[block] >= 0)

@@ -85,7 +85,8 @@ def search_segment(
     n_queries = len(queries.rows)
     plan = plan_segment(segment, n_queries, request, options)
     if plan.method == "packed" and segment.count_work(n_queries, request.k):
-        # count_work may have added a projection to the packed rows. A new plan can use it.
+        # count_work may have added a projection to the packed rows. A new plan can use this
+        # projection.
         plan = plan_segment(segment, n_queries, request, options)
     return _METHODS[plan.method](plan, segment, queries, request, options)
 

@@ -80,7 +80,7 @@ _NAMED_OF_ITEMS: tuple[dict[str, Any], ...] = (
      "sentence": "D = P^-1: the weight of each dimension is the norm of this dimension for the "
      "users."},
 )  # fmt: skip
-# Explanations that a reader can unfold. All pages that this module writes contain them.
+# Explanations that a reader can unfold on every page that this module writes.
 _METHOD = (
     "The query metric of two items is the correlation of their predicted scores over all users. No "
     "D changes the query metric.",
