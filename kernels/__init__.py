@@ -30,7 +30,7 @@ saves it. Only ``compiler`` and ``numba_internals`` import Numba at the top of t
 that finds native code for every kernel that it calls (``native``) never imports Numba.
 
 In the following table, an arrow points from a file to a file that uses it. In the last row of the
-table, arrows have the opposite direction.
+table, an arrow points from a file to a file that it uses.
 
 ================ =================================================================================
 dense search     few_queries: a few queries, each of which is compared with the codes of all items;

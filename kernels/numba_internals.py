@@ -205,7 +205,7 @@ class _Cache:
             warn("cannot keep compiled code", error)
 
     def flush(self):
-        """Do nothing, because files with outdated code have other names and are never read."""
+        """Do nothing, because the names of files with outdated code are never looked up."""
 
     def turn(self, signature, target_context):
         """Lock a signature during a `with` block if it must be compiled; see Files.turn."""

@@ -125,7 +125,7 @@ def expand(
 
     The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
     above the group of an item contains a row that ranks above the item. At most k - 1 items rank
-    above one of the best k items. One more row may rank above it: the query itself, which is
+    above one of the best k items. One more row may rank above this item: the query itself, which is
     excluded from the results. At most k groups therefore rank above the group of one of the best k
     items.
     """
