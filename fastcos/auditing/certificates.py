@@ -210,7 +210,7 @@ def rescaling_radii(
     radius = parallel.unfilled((n, k), np.float64)
     for start in range(0, n, batch_rows):
         batch, first, length = np.arange(start, min(start + batch_rows, n)), k, first_list + k
-        # Upper bounds of the radii, from the items that have been examined so far.
+        # Upper bounds of the radii, computed from the items that have been examined so far.
         bounds = np.full((len(batch), k), levels[-1])
         while len(batch):
             length = min(length, longest)

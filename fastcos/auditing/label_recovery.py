@@ -106,8 +106,8 @@ def search_rescalings(
         codes[test_rows]
     ):
         # The search sample and the test sample must each contain pairs with the same label and
-        # pairs with different labels. Otherwise, no search is run, and the audited embeddings are
-        # evaluated on all items.
+        # pairs with different labels. If a sample contains only one of these two kinds of pairs, no
+        # search is run, and the audited embeddings are evaluated on all items.
         search_rows, test_rows = np.arange(0), np.arange(len(rows))
     X = unit_rows(rows[search_rows]) if len(search_rows) else rows[search_rows].astype(np.float64)
     pairs = np.triu_indices(len(search_rows), 1)

@@ -278,7 +278,7 @@ class _Trainer:
             tuple(self.parameters),
         )  # fmt: skip
         if not self.settings.item_bias:
-            self.parameters.bias[:] = 0  # the kernel has updated the bias
+            self.parameters.bias[:] = 0  # undo the kernel's update of the bias
         return float(losses.sum())
 
 

@@ -23,12 +23,12 @@ _state = _State()
 # OpenBLAS stops its threads at a fork and starts them again at the next product, under a lock that
 # a child process inherits. If a process forks while another thread starts the threads of OpenBLAS
 # or computes a product, the child hangs, and the parent may hang. Therefore a fork waits until no
-# thread of the process is in a call of BLAS. A call that may use several BLAS threads holds the
-# first lock, so that only one such call runs at a time. Without the first lock, two calls that
-# start the threads of OpenBLAS at the same time after a fork would hang. The first lock costs
-# hardly any time, because OpenBLAS runs calls with several threads one after the other in any case.
-# A call that is limited to one BLAS thread holds one of the locks after the first. The id of the
-# calling thread selects this lock, so that calls with one BLAS thread rarely wait for each other.
+# thread of the process is in a call of BLAS. A call that may use several BLAS threads holds
+# _locks[0], so that only one such call runs at a time. Without _locks[0], two calls that start the
+# threads of OpenBLAS at the same time after a fork would hang. Waiting for _locks[0] costs hardly
+# any time, because OpenBLAS runs calls with several threads one after the other in any case. A call
+# that is limited to one BLAS thread holds one of the other locks. The id of the calling thread
+# selects this lock, so that calls with one BLAS thread rarely wait for each other.
 _locks = [threading.RLock() for _ in range(64)]
 
 

@@ -31,8 +31,8 @@ _LEGEND = ("random_rescaling", "worst_rescaling", "worst_linear", "unbroken", "c
 _WIDE = 5
 # The height of a line of a legend in points.
 _LEGEND_LINE = 14
-# Conditions that may be labelled on the axis. A label that would overlap the previous label is left
-# out.
+# Condition numbers that may be labelled on the axis. A label that would overlap the previous label
+# is left out.
 _TICKS = (1.02, 1.1, 1.2, 1.5, 2, 3, 5, 10, 30, 100, 1e3, 1e6, 1e9, 1e15)
 # The smallest distance between two labels, as a share of the axis.
 _TICK_DISTANCE = 0.12

@@ -72,8 +72,8 @@ class CostModel:
 
     # --- Groups of items, of which each query searches one ----------------------------------------
     # A group is searched as a segment of its own if its rows have at least this many entries in
-    # total. All threads can then share the rows of the group, and wide rows can be projected, but
-    # the overhead is about 0.3 ms per group.
+    # total. All threads can share the rows of a segment, and wide rows can be projected, but the
+    # overhead is about 0.3 ms per group.
     min_entries_of_segment: int = 2**23
     # A group with fewer entries than min_entries_of_segment is searched by tiles, in one thread, if
     # comparing its queries with its items takes at least this many multiply-adds. Searching a group
@@ -176,8 +176,8 @@ class CostModel:
     # compared with the query only for the remaining rows.
 
     # The number of axes onto which rows are projected: None stands for the number that a sample of
-    # the rows suggests, and 0 for no projection. Tests and benchmarks set other
-    # fixed numbers of axes.
+    # the rows suggests, and 0 for no projection. Tests and benchmarks also set a
+    # positive number, which is then the number of axes.
     projected_columns: int | None = None
     # Rows are projected only if there are at least this many rows and columns. For fewer rows or
     # columns, drawing the sample of rows would take longer than the projection saves.
