@@ -303,8 +303,8 @@ def _positions_of_lists(name: str, values: Any, state: PositionsOfIds) -> tuple[
     ids = list(itertools.chain.from_iterable(distinct_lists))
     n_lists, n_positions = len(distinct_lists), max(1, state.n_positions)
     positions = _find_repeated_positions(name, ids, state)
-    # Each pair of a list and a position is encoded as one number, so that sorting these numbers
-    # sorts the positions of every list.
+    # Each (list, position) pair is encoded as one number, so that sorting these numbers sorts the
+    # positions of every list.
     list_of_id = np.repeat(np.arange(n_lists), [len(one_list) for one_list in distinct_lists])
     pairs = np.sort((list_of_id * n_positions + positions)[positions >= 0])
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]

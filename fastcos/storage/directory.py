@@ -131,8 +131,8 @@ def save_arrays(
             try:
                 temporary.rename(target)
             except OSError as error:
-                # If another process has created path in the meantime, the next round of this loop
-                # waits for the lock of path.
+                # If another process has created ``path`` in the meantime, the next round of this
+                # loop waits for the lock of ``path``.
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and target.is_dir():
                     continue
                 raise
