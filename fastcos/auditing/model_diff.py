@@ -164,10 +164,10 @@ def diff_models(
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
         User or query embeddings of the two versions. If ``users`` and ``old_users`` are passed, the
-        function also compares the neighbours by the query metric of the new version with those by
-        the query metric of the old version. If both versions have the same number of users, row i
-        of ``users`` and row i of ``old_users`` must be the same user, and the function also
-        compares the predictions.
+        function also compares the neighbours under the query metric of the new version with the
+        neighbours under the query metric of the old version. If both versions have the same number
+        of users, row i of ``users`` and row i of ``old_users`` must be the same user, and the
+        function also compares the predictions.
     k : int
         Number of neighbours per item.
     n_threads : int, optional

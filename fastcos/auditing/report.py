@@ -168,7 +168,7 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The other parametrisation that is nearest to the audited embeddings, or None.
+        """The parametrisation nearest to the audited embeddings, apart from their own; may be None.
 
         Of all parametrisations except that of the audited embeddings, the nearest is the one to
         which the map from the audited embeddings has the lowest condition number. If no map from

@@ -149,8 +149,8 @@ def add_model_name(parser: "argparse._ActionsContainer") -> None:
 def read_vectors(path: str, args: argparse.Namespace, shared: bool = False) -> "Vectors":
     """Read a file of vectors from the columns that the options name.
 
-    If `shared` is true, the same options also describe the file of items, so the options for
-    columns are ignored if this file is a .npy file, which has no columns.
+    If `shared` is true, the options also describe another file, the file of items. The options for
+    columns are therefore ignored if `path` is a .npy file, which has no columns.
     """
     from fastcos.io import read_vectors
 

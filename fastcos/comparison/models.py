@@ -126,7 +126,7 @@ def fit_models(
 
 
 class ModelVariant(NamedTuple):
-    """The item embeddings of one objective under one rescaling, or under None for Eq. 2."""
+    """The item embeddings of one objective under one rescaling (None for Eq. 2)."""
 
     name: str
     objective: str

@@ -191,7 +191,7 @@ def _parts_of_model(vectors: Any, users: Any) -> tuple[Any, Any, Any]:
     """Split Factors into items, users, and rows whose inner products are the model's scores.
 
     If `vectors` are not Factors, they are returned unchanged. The third result is None if the model
-    has no biases, because its scores are then the inner products of its users and items.
+    has no biases, because the scores of such a model are the inner products of its users and items.
     """
     if not hasattr(vectors, "has_biases"):
         return vectors, users, None

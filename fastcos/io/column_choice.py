@@ -93,11 +93,11 @@ def choose_vector_columns(
     default, the column of ids is the only column whose name stands for ids, such as ``id`` or
     ``item``. If no column has such a name, the column of ids is an index that pandas, polars or R
     has written. An index that only counts the rows from 0 is not used. If a table has neither a
-    column with a name for ids nor a usable index, the column of ids is the only column of texts. In
-    the choice of the column of ids, a column of whole numbers counts like a column of texts if the
-    table contains a column of lists. If a table contains no column of lists, a column that mixes
-    numbers with blanks or texts raises an error. Columns of texts and of other types are not part
-    of the vectors.
+    column with a name for ids nor a usable index, the column of ids is the only column of texts. If
+    the table contains a column of lists, a column of whole numbers may be the column of ids, just
+    like a column of texts. If a table contains no column of lists, a column that mixes numbers with
+    blanks or texts raises an error. Columns of texts and of other types are not part of the
+    vectors.
     """
     _check_names(path, columns, vector_column, id_column)
     lists = [name for name, column in columns.items() if column.kind == "lists"]

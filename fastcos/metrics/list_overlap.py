@@ -140,7 +140,7 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return how far the RBO could change with the unknown items beyond depth k, by overlap at k.
+    """Return, for each overlap at depth k, how much the items beyond depth k could change the RBO.
 
     Entry i of the result belongs to two lists that share i of their first k items. The entry is the
     difference between the largest and the smallest contribution that the depths beyond k can make

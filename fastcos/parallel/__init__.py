@@ -20,8 +20,8 @@ number of threads. A thread that changes a shared object holds :func:`writer_loc
 :class:`lazy_attribute` is computed once, at first use, even if several threads ask for it at the
 same time. All locks of fastcos are free in a forked child process, even if a thread of the parent
 process held them during the fork. Code that multiplies or factorises matrices with NumPy or SciPy
-holds :func:`blas_lock`; between kernels, it also limits BLAS to one thread with
-:func:`one_blas_thread` if the matrices are small.
+holds :func:`blas_lock`. If the matrices are small and the code runs between two kernels, the code
+also limits BLAS to one thread with :func:`one_blas_thread`.
 
 :mod:`fastcos.parallel.memmap` reads a memory-mapped file block by block, so that the file is never
 in memory as a whole. The same module decides which rows kernels can read without conversion.

@@ -38,8 +38,8 @@ def blas_lock() -> threading.RLock:
     Before the process forks, the forking thread waits until it holds the locks of BLAS. While a
     thread holds a lock of BLAS, it must call only NumPy and SciPy, and no function that may compile
     a kernel. A fork first keeps all threads from compiling, and then waits for the locks of BLAS.
-    Therefore a fork and a thread that wants to compile while it holds a lock of BLAS would wait for
-    each other.
+    If a thread tried to compile while it held a lock of BLAS, the fork and this thread would wait
+    for each other.
     """
     if _state.limit is None:
         return _locks[0]

@@ -4,10 +4,10 @@ Compiling the search kernels takes about half a minute of processor time, once p
 the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, while
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
-kernels itself. Changing to the kernels after about the time that compiling takes is the usual
-solution of the ski-rental problem. If a process first searches in NumPy and then compiles, its
-searches take at most about twice as long as with the better of two simpler choices: to compile at
-the start, or never to compile.
+kernels itself. Switching once the delay has cost as much as the switch itself is the usual solution
+of the ski-rental problem. If a process first searches in NumPy and then compiles, its searches take
+at most about twice as long as with the better of two simpler choices: to compile at the start, or
+never to compile.
 
 Each row type (such as float32) needs kernels of its own, so each row type becomes ready at its own
 time. A process that has compiled all kernels for a row type marks the type as ready in the code

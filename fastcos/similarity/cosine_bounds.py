@@ -188,8 +188,8 @@ def cosine_interval(
     """Return the exact range of a cosine over all rescalings D of a bounded condition number.
 
     The range over rescalings is never wider than the range of :func:`fisher_z_interval`, which
-    allows all linear maps of at most the same condition number. Computing the range takes O(d²)
-    time per pair.
+    allows all linear maps with a condition number of at most ``condition``. Computing the range
+    takes O(d²) time per pair.
 
     Parameters
     ----------
@@ -209,12 +209,13 @@ def cosine_interval(
     Notes
     -----
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
-    cosine is positive, weights with only two different values reach it: every weight is either the
-    smallest or the largest that is allowed. In every dimension with the largest weight, the product
-    x_l y_l of the entries of x and y is positive. If the dimensions with a positive product are
-    sorted by y_l / x_l, the dimensions with the largest weight are adjacent. If the smallest cosine
-    is not negative, it follows from a linear-fractional programme with a real parameter: the
-    minimum of the programme is maximised over the parameter (Sion 1958, Dinkelbach 1967).
+    cosine is positive, weights with only two different values attain the largest cosine: every
+    weight is either the smallest or the largest allowed value. In every dimension with the largest
+    weight, the product x_l y_l of the entries of x and y is positive. If the dimensions with a
+    positive product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent.
+    If the smallest cosine is not negative, a linear-fractional programme with a real parameter
+    yields the smallest cosine: the minimum of the programme is maximised over the parameter (Sion
+    1958, Dinkelbach 1967).
 
     Examples
     --------

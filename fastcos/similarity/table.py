@@ -5,8 +5,9 @@ their distance. Most measures of the literature differ from each other only in h
 the rows. Each row of the table names one function, either ``transform`` or ``centre_and_scale``.
 The function ``transform`` transforms the rows. The function ``centre_and_scale`` computes a centre
 and a scale from the items; the centre is subtracted from each row, and the difference is multiplied
-by the scale. Measures that have parameters, that treat queries and items differently or that are
-not inner products are classes in the other files of this package.
+by the scale. The other files of this package contain classes for the remaining measures: measures
+with parameters, measures that treat queries and items differently, and measures that are not inner
+products.
 """
 
 from collections.abc import Callable

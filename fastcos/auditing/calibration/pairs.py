@@ -63,9 +63,9 @@ def pairs_near(
     Returns
     -------
     NearPairs
-        The pairs with the scores nearest to the threshold, with at most one pair above and at most
-        one pair below the threshold per query. The result contains fewer than ``n_each`` pairs
-        above or below the threshold if too few queries have such a pair.
+        The pairs whose scores are nearest to the threshold. Each query contributes at most one pair
+        above the threshold and at most one pair below it. The result contains fewer than ``n_each``
+        pairs above or below the threshold if too few queries have such a pair.
 
     Examples
     --------
