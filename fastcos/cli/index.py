@@ -73,7 +73,7 @@ def _add_build(parser: argparse.ArgumentParser) -> None:
 
 def _build(args: argparse.Namespace) -> int:
     if Path(args.index).exists():
-        rule = "a new directory (use fastcos index add to change an index)"
+        rule = "a new directory (to change an existing index, use `fastcos index add`)"
         raise ValueError(f"DIR must be {rule}, got {args.index!r}")
     measure = options.as_measure("--measure", args.measure)
     # If the measure is the inner product, queries are usually user vectors, and the results are the

@@ -1,7 +1,7 @@
 """Execute a request: search the items for one batch of queries after the other.
 
-``execute`` runs every search of dense rows that an index has not prepared (``prepared``): searches
-of ``top_k``, of ``SimilarityIndex``, and of rows on disk. ``execute`` divides the queries into
+``execute`` runs the searches of dense rows that come from ``top_k``, from ``SimilarityIndex``, and
+from rows on disk. Only the searches that an index has prepared are run by the module ``prepared``. ``execute`` divides the queries into
 batches that fit the working memory. The request determines the method by which a batch is
 searched::
 

@@ -113,7 +113,7 @@ class SearchRequest(NamedTuple):
         """
         if isinstance(numbers, slice):
             rows = memmap.read_rows("queries", self.queries, numbers.start, numbers.stop)
-        else:  # numbers is an array only if the request has groups; its queries are then in memory
+        else:  # the request has groups, so its queries are in memory
             rows = self.queries[numbers]
         exclusions = no_exclusions(len(rows))
         if self.exclusions is not None:
