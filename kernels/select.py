@@ -90,7 +90,7 @@ def sort_best_first(keys, rows, count):
     No two entries may have the same row. A NaN key, which occurs only if rows are damaged, is
     replaced with -inf. Lists of medium length are sorted by counting: for each entry, the entries
     that precede it are counted. Sorting by counting does not branch, and is 3 times as fast as
-    Shell's sort for 100 entries. Short and long lists are sorted by Shell's sort.
+    Shell's sort for 100 entries. Shorter and longer lists are sorted by Shell's sort.
     """
     _replace_nan(keys, count)
     if _FEWEST_COUNTED <= count <= _MOST_COUNTED:

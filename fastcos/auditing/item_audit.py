@@ -139,9 +139,9 @@ def audit(
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
         weights of the rows. Pass "not both" if the loss had weight decay only on users, only on
-        items, or on neither. If the loss had weight decay on both users and items, and if
-        training has converged, the weight decay has determined the scale of each dimension, as in
-        Eq. 2 of the paper. If weight decay has determined the scale, a rescaling D would increase the loss.
+        items, or on neither. If the loss had weight decay on both users and items, and if training
+        has converged, the weight decay has determined the scale of each dimension, as in Eq. 2 of
+        the paper. If weight decay has determined the scale, a rescaling D would increase the loss.
         After converged training with weight decay on users and items, the Gram matrices of users
         and items are equal. If ``users`` are passed, the audit checks whether the Gram matrices are
         equal. If the Gram matrices of users and items differ, the report says so and assumes that D

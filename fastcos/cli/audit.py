@@ -30,13 +30,13 @@ Report how much the cosine similarities of item embeddings depend on the scale o
 dimension. A loss that depends only on dot products of users and items does not determine the scale
 of a dimension. If a dimension is multiplied by a number for the items, and divided by the same
 number for the users, every prediction stays the same, but the cosines between items change. The
-report bounds the share of nearest neighbours that remain neighbours under every rescaling of the
-dimensions up to --condition. The report also compares the neighbours in ITEMS with the neighbours
-in other forms of the same model, and recommends similarities that no rescaling changes. The command
-writes audit.json and audit.html, a page that needs no network. With --against, the command also
-reports how many neighbours differ from an old version of the embeddings, and how many of these
-differences are explained by a linear change of basis. The exit status is 1 if a share is below its
-limit in --fail-under."""
+report contains bounds on the share of nearest neighbours that remain neighbours under every
+rescaling whose condition is at most --condition. The report also compares the neighbours in ITEMS
+with the neighbours in other forms of the same model, and recommends similarities that no rescaling
+changes. The command writes audit.json and audit.html, a page that needs no network. With --against,
+the command also reports how many neighbours differ from an old version of the embeddings, and how
+many of these differences are explained by a linear change of basis. The exit status is 1 if a share
+is below its limit in --fail-under."""
 EPILOG = f"""\
 examples:
   fastcos audit films

@@ -224,8 +224,8 @@ class CostModel:
     pair_cost_per_column: float = 2.0
     # A projection is added only if it is estimated to make the tiles at least this many times as
     # fast. The first number is for searches with few queries, and the second number is for searches
-    # with many queries. A projection must make the tiles much faster, because it does not reduce
-    # the time for float64 scores, and because every query must be projected.
+    # with many queries. A projection pays only if it makes the tiles much faster, because it does
+    # not reduce the time for float64 scores, and because every query must be projected.
     min_projection_gains: tuple[float, float] = (1.5, 2.0)
 
     # --- Batches and blocks that fit the working memory ------------------------------------------

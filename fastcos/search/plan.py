@@ -389,7 +389,7 @@ def _plan_search(
 def _plan_numpy(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search by matrix products of NumPy."""
+    """Plan a search that computes its scores as matrix products in NumPy."""
     bytes_per_query = 2 * costs.numpy_bytes_per_candidate * request.k
     fits = int(machine.working_memory / bytes_per_query)
     batch = max(1, min(costs.numpy_batch_queries, fits))

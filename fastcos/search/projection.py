@@ -310,7 +310,7 @@ def _choose_axes(packed: PackedItems, items: EncodedRows, scaling: RowScaling) -
     """Return the axes with which searches are fastest, or None if no projection saves time."""
     arrays, n = packed.arrays, len(packed.arrays.row_of_slot)
     # The sample consists of the items at multiples of the golden ratio (modulo 1). The multiples
-    # are spread evenly over the items, and have no period in common with the items.
+    # are spread evenly over the items, and do not fall into step with items that repeat regularly.
     steps = np.arange(min(cost_model.COSTS.projection_sample_rows, n))
     places = (steps * 0.6180339887498949 % 1.0 * n).astype(np.int64)
     numbers = arrays.row_of_slot[places].astype(np.int64)

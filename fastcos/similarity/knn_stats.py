@@ -83,10 +83,10 @@ class CosineMoments(NamedTuple):
     def of(self, units: Floats, is_inside: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """Return the mean and the deviation (n,) of each row's cosines with the population.
 
-        ``is_inside`` (n,) says for each row whether the row belongs to the population. If a
-        row belongs to the population, its mean and its deviation leave out its cosine with itself. If the population
-        contains no other row, the mean and the deviation are 0. The mean and the deviation are
-        computed from d x d sums, without the cosines of all pairs.
+        ``is_inside`` (n,) says for each row whether the row belongs to the population. If a row
+        belongs to the population, its mean and its deviation leave out its cosine with itself. If
+        the population contains no other row, the mean and the deviation are 0. The mean and the
+        deviation are computed from d x d sums, without the cosines of all pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):
