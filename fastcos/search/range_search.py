@@ -251,8 +251,8 @@ class _SegmentSearch:
     ) -> Integers:  # fmt: skip
         """Return the row numbers of the candidates of all queries in one array.
 
-        The candidates of query i begin at ``starts[i]``. ``first_query`` is the number of queries
-        of the request that precede these queries.
+        The candidates of query i begin at ``starts[i]``. ``first_query`` is the number of the first
+        of these queries within the request, counted from 0.
         """
         rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
@@ -298,8 +298,8 @@ def _qualifying_pairs(
     """Return the pairs of a query and an item whose exact raw scores reach the bounds.
 
     ``searches`` contains one range search per segment. ``counts`` contains, for each segment, the
-    number of candidates of each query. ``first_query`` is the number of queries of the request that
-    precede these queries.
+    number of candidates of each query. ``first_query`` is the number of the first of these queries
+    within the request, counted from 0.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)
