@@ -277,7 +277,10 @@ class _Search(NamedTuple):
     memory: float
 
     def open(self) -> tuple[MappedItems, SearchRequest]:
-        """Return the items and the search request; their rows are memory maps of the files."""
+        """Return the items and the search request.
+
+        The rows of the items and of the queries are memory maps of the files.
+        """
         queries = _open_rows("queries", self.queries)
         items = queries if self.items is None else _open_rows("items", self.items)
         request = SearchRequest(queries, self.k, None, None, None)

@@ -172,7 +172,7 @@ def _arrays(
 def _read_export(folder: str, form: str) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of an earlier export.
 
-    Raise ValueError if the folder is not an export, or if it is an export of a different form.
+    Raise ValueError unless the folder contains an export of the form ``form``.
     """
     path = Path(folder)
     try:
@@ -195,7 +195,7 @@ def _align(
     ids: npt.NDArray[Any] | None,
     older: dict[str, npt.NDArray[Any]],
 ) -> "Alignment":
-    """Write the arrays in the coordinates of the earlier export."""
+    """Rotate the arrays to the coordinates of an earlier export, and write the rotated arrays."""
     from fastcos.auditing import align
 
     aligned = align(

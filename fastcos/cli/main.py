@@ -121,7 +121,9 @@ class _Version(argparse.Action):
 
 
 def build_parser(called: Collection[str]) -> argparse.ArgumentParser:
-    """Return the parser of all commands; arguments are added only to the called commands.
+    """Return the parser of all commands.
+
+    The parser knows the arguments of only those commands that are in ``called``.
 
     Adding the arguments of a command imports the module of the command.
     """

@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 def _calibration(
     args: argparse.Namespace, measure: Any
 ) -> tuple["Calibration | None", float | None]:
-    """Return the calibration of --calibration, and the lowest score of a neighbour.
+    """Return the calibration that --calibration names, and the lowest score of a neighbour.
 
     The lowest score follows from --fpr or --min-score.
     """

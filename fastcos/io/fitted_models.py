@@ -152,7 +152,10 @@ def _rows(name: str, factors: Any) -> Rows:
 
 
 def _hint(model: Any) -> str:
-    """Return a hint: the arrays or embeddings of a model, or the advice to fit the model."""
+    """Return a hint for an error message.
+
+    The hint names the arrays or embeddings of the model, or advises the user to fit the model.
+    """
     arrays = {
         key: value.shape
         for key, value in getattr(model, "__dict__", {}).items()

@@ -272,8 +272,8 @@ class ExponentGridDisplay(Display):
     Attributes
     ----------
     auc : ndarray
-        Pairwise AUC under D = S^a Σ^b. A row contains the values for one a, and a column the values
-        for one b.
+        Pairwise AUC under D = S^a Σ^b. Each row of the array belongs to one value of a, and each
+        column belongs to one value of b.
     shrinkage, spectrum : list of float
         The values of the exponents a and b.
 

@@ -176,7 +176,7 @@ class LabelRecoveryDisplay(Display):
 def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) -> None:
     """Set a title, and place a legend between the title and the axes.
 
-    A legend between the title and the axes hides no curve.
+    Because the legend is above the axes, it does not cover any curve.
     """
     n_lines = -(-len(handles) // n_columns)
     ax.set_title(title, pad=6 + n_lines * _LEGEND_LINE)

@@ -168,8 +168,9 @@ def score_pairs_by_measure(
 def padded_ranges(counts: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
     """Divide lists into ranges (lo, hi); the caller pads the lists of a range to equal length.
 
-    ``counts`` holds the length of each list. With the padding, the lists of a range have at most
-    ``_PADDED_ENTRIES`` entries in total, unless a single longer list forms a range of its own.
+    ``counts`` holds the length of each list. The padded lists of a range have at most
+    ``_PADDED_ENTRIES`` entries in total. A single list that is longer than this limit forms a range
+    of its own.
     """
     lo = 0
     while lo < len(counts):

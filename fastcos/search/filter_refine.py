@@ -169,10 +169,10 @@ def _min_raw_scores(
 
     Every item with an exact score of at least ``min_scores`` (n,) has at least the returned raw
     score. The function starts at ``last_scores`` (n,), the raw scores of the last candidates. The
-    function lowers the raw score by steps that double each time, until the upper bound that follows
-    from the raw score is below ``min_scores``. Finally, the function bisects the last step. The
-    result is -inf if even the lowest raw score that was tried has an upper bound of at least
-    ``min_scores``.
+    function lowers the raw score step by step, and doubles the length of the step each time. The
+    function stops when the raw score implies an upper bound below ``min_scores``. Finally, the
+    function bisects the last step. The result is -inf if even the lowest raw score that was tried
+    has an upper bound of at least ``min_scores``.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

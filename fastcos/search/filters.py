@@ -268,7 +268,7 @@ def _refuse_ids(name: str, value: Any, rule: str, *, is_refused_as_list: bool) -
 def _positions_of_ids(
     name: str, ids: Any, state: PositionsOfIds, n_queries: int
 ) -> Integers | tuple[Integers, Integers]:
-    """Return the ascending positions of these ids, which apply to all queries.
+    """Return the ascending positions of these ids; every query has the same positions.
 
     If ``ids`` contains a separate list for each query, the result is a tuple (indptr, positions)
     with the ascending positions of each list.

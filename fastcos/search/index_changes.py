@@ -83,7 +83,8 @@ def groups_of(state: IndexState, groups: Any) -> ItemGroups:
 def _as_groups(state: IndexState, groups: Any, n_rows: int) -> Ids | None:
     """Return the validated groups of new rows, or None if the index has no groups.
 
-    ValueError is raised if the index has groups but ``groups`` is None, or the other way round.
+    ValueError is raised if the index has groups but ``groups`` is None. ValueError is also raised
+    if ``groups`` is passed for an index without groups.
     """
     if state.groups is not None and groups is None:
         raise ValueError("groups must be given for an index with groups, got None")

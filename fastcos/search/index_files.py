@@ -1,9 +1,9 @@
 """Convert the parts of an index to the arrays that are saved in a directory, and back.
 
 The directory contains a header and the arrays of every part; the name of an array ends with the key
-of its part. The rows of a part never change. A later save therefore writes new parts completely,
-but for an old part it writes at most the list of removed rows. The header is replaced last, in a
-single step (:mod:`fastcos.storage.directory`). The arrays of a part are::
+of its part. The rows of a part never change. When the index is saved again, every new part is
+written completely. For an old part, at most the list of removed rows is written. The header is
+replaced last, in a single step (:mod:`fastcos.storage.directory`). The arrays of a part are::
 
     rows_KEY, ids_KEY, norms_KEY     the rows (low-precision rows as bits), their ids and norms
     id_bytes_KEY, id_ends_KEY        the ids instead of ids_KEY, if one is much longer than others

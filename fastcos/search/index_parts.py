@@ -341,9 +341,9 @@ def merged(
 def _mergeable(parts: Sequence[IndexPart]) -> list[IndexPart]:
     """Return the parts that must be merged next, or an empty list.
 
-    If too many parts have sizes in the same range, the result contains all parts of this range.
-    Only parts whose rows have the same type are merged, so float32 rows are never converted to
-    float64.
+    Parts of similar sizes form a class. If a class contains too many parts, all parts of the class
+    are returned. Only parts whose rows have the same type are merged, so float32 rows are never
+    converted to float64.
     """
     tiers: dict[tuple[Any, int], list[IndexPart]] = {}
     for part in parts:

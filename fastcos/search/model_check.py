@@ -58,7 +58,7 @@ def as_model(model: object) -> str | None:
 
 
 def check_opened_for(model: str | None, requested_model: str | None) -> None:
-    """Raise ValueError if an index is opened for a model, but has another model name or none."""
+    """Raise ValueError if an index does not store the name of the model for which it is opened."""
     if requested_model is None or model == requested_model:
         return
     if model is not None:

@@ -86,8 +86,8 @@ class ItemScaling(NamedTuple):
         if nothing is added. The offset of an item is its bias or, if rows are compared by distance
         or shifted, a number that is computed from the row.
     unit, offset_unit : float
-        Two powers of two: rows are multiplied by ``unit``, and offsets by ``offset_unit``. For
-        cosines, rows are divided by their norms instead, and ``unit`` is 1.
+        Two powers of two: rows are multiplied by ``unit``, and offsets by ``offset_unit``. If the
+        score is the cosine, each row is divided by its norm, and ``unit`` is 1.
     """
 
     rows: RowScaling

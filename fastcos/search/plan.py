@@ -481,7 +481,10 @@ def _plan_score_all(
 def _plan_distinct(
     segment: SegmentSizes, request: RequestSizes, machine: Machine, costs: CostModel
 ) -> SearchPlan:
-    """Plan a search of one row per group of duplicates; the copies are added to the results."""
+    """Plan a search of one row per group of duplicates.
+
+    When the results are converted, the other rows of each group are added.
+    """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
     # The query itself must not be returned, and may be the only member of one of the best groups,
@@ -718,9 +721,9 @@ def plan_pass(
 ) -> tuple[TaskGrid, int, ThresholdSample]:
     """Return the grid, capacity and sample of the pass that follows the first ``n_passes`` passes.
 
-    Only the first pass, which follows the plan, estimates thresholds. Queries are unfinished after
-    ``max_sharing_passes`` passes only if a shared threshold was damaged, so tasks share no
-    thresholds in later passes.
+    The first pass follows the plan and may estimate thresholds. Later passes do not estimate
+    thresholds. Queries are unfinished after ``max_sharing_passes`` passes only if a shared
+    threshold was damaged, so tasks share no thresholds in later passes.
     """
     if n_passes == 0:
         return plan.grid, plan.capacity, plan.sample

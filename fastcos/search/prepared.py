@@ -14,8 +14,8 @@ A search can be prepared under three conditions. If a search does not meet all t
 ``PreparedSearches.search`` returns None, and ``execute.execute`` runs the search, with the same
 results.
 
-1. Only k and a mask of the items limit the results, and the caller sets no option except the number
-   of threads. ``SimilarityIndex.search`` checks condition 1 before it calls
+1. The results are limited only by k and by a mask of the items. The caller sets at most one option,
+   which is the number of threads. ``SimilarityIndex.search`` checks condition 1 before it calls
    ``PreparedSearches.search``. A prepared search may have ``allowed_ids`` or ``exclude_ids`` that
    hold for all queries: the ids are converted to a mask, or to a few items that are dropped from
    the results.

@@ -201,10 +201,9 @@ class _RawScoreBounds:
     """Two thresholds for the raw scores of each query, as two arrays (n,).
 
     ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
-    threshold that the exact raw score of a candidate must reach. ``candidates`` and ``exact`` are
-    equal unless the measure is ``UpperBounded``. The raw scores of an ``UpperBounded`` measure
-    determine only upper bounds on its scores, and the tiles compare these raw scores with
-    ``candidates``.
+    threshold that the exact raw score of a candidate must reach. The two thresholds are equal
+    unless the measure is ``UpperBounded``. The raw scores of an ``UpperBounded`` measure determine
+    only upper bounds on its scores, and the tiles compare these raw scores with ``candidates``.
     """
 
     exact: Floats
@@ -366,7 +365,10 @@ def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) ->
 
 
 def _smallest_rounding_to(threshold: npt.NDArray[np.float32], n: int) -> Floats:
-    """Return n copies of the smallest float64 that float32 rounds to at least `threshold`."""
+    """Return n copies of the smallest float64 number that is at least `threshold` in float32.
+
+    Before the comparison, the float64 number is rounded to float32.
+    """
     with np.errstate(all="ignore"):
         lower = np.nextafter(threshold, np.float32(-np.inf))
         smallest = (np.float64(lower) + np.float64(threshold)) / 2

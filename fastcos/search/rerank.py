@@ -24,7 +24,7 @@ Progress = Callable[[int, int], object]
 
 
 def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = None) -> Neighbors:
-    """Order the neighbours of each query by another score, which is computed pair by pair.
+    """Reorder the neighbours of each query by the scores that ``scorer`` computes pair by pair.
 
     The scorer is called once per query. An item that is not among the candidates cannot be found,
     so search for more candidates than you need.

@@ -101,7 +101,7 @@ def rescore(
     upper_bounds : array_like (n,), optional
         For each query, the largest score that an item outside of its candidates may have. Pass inf
         for a query without a known bound, and -inf for a query whose candidates are all items. If
-        ``upper_bounds`` is None, so is ``missing`` in the result.
+        ``upper_bounds`` is None, ``missing`` in the result is also None.
     n_threads, working_memory
         The same arguments as in :func:`fastcos.top_k`.
 

@@ -1,11 +1,12 @@
 """A segment: a block of rows that is searched as a unit, together with its packed rows.
 
 The rows of a segment never change. ``SimilarityIndex.fit`` packs the rows (``Segment.pack``) if the
-kernels are compiled. Otherwise the rows are packed when a search needs packed rows for the first
-time, so a call of ``top_k`` with few queries packs no rows. Rows in memory form one segment, but an
-index to which items were added may have several segments, and memory-mapped rows are read as
-several segments. A row number identifies a row within its segment, and a position identifies an
-item among all segments. ``plan`` decides how a segment is searched, and ``scan`` searches it.
+kernels are compiled. If ``fit`` has not packed the rows, the first search that needs packed rows
+packs them. A call of ``top_k`` with few queries does not need packed rows. Rows in memory form one
+segment, but an index to which items were added may have several segments, and memory-mapped rows
+are read as several segments. A row number identifies a row within its segment, and a position
+identifies an item among all segments. ``plan`` decides how a segment is searched, and ``scan``
+searches it.
 """
 
 import functools

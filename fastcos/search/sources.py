@@ -80,7 +80,7 @@ class ItemSource(Protocol):
     def restricted_to(self, positions: Integers) -> "FittedItems | None":
         """Return a source with only the items at these positions, so that no other rows are packed.
 
-        The result is None if all searches of this source pack only the allowed rows.
+        The result is None if every search of this source packs only the allowed rows anyway.
         """
 
     def tasks(

@@ -126,7 +126,10 @@ def one_by_one_is_faster(
 
 
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
-    """Return how many threads to use for few queries; each thread must read enough codes."""
+    """Return the number of threads that search few queries.
+
+    Each of these threads reads enough bytes of codes to make starting the thread worthwhile.
+    """
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading
     # The bytes of the codes, multiplied by the number of times that the search reads them.
@@ -146,7 +149,9 @@ def plan_query_blocks(
     *,
     may_share: bool = True,
 ) -> tuple[TaskGrid, int, float]:
-    """Divide the queries among threads; return the grid, and the capacity and bytes of buffers.
+    """Divide the queries among threads.
+
+    The result is a tuple of the grid, the capacity of the buffers, and the bytes of the buffers.
 
     Every thread sweeps all rows for one block of queries after the other. On a machine with many
     cores and little memory, the search uses smaller buffers and only some of the cores. The size of
@@ -311,10 +316,10 @@ def guess_rank(
     sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
-    query is too high, the next step depends on the kernel. The kernel "few_queries" scores
-    additional slots, and does not multiply any codes a second time. The kernel "projected_queries"
-    compares the query with the full codes of all rows of the range. The kernels that compare blocks
-    search the query once more, without an estimate.
+    query is too high, the next step depends on the kernel. The kernel "few_queries" scores more
+    slots of packed rows, but reuses the products of the codes that it has already computed. The
+    kernel "projected_queries" compares the query with the full codes of all rows of the range. The
+    kernels that compare blocks search the query once more, without an estimate.
     """
     needed_rows = min(needed_rows, n_panels * 4)
     k = min(k, needed_rows)

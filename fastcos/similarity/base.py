@@ -190,10 +190,10 @@ def require(measure: Any, capability: str, argument: str = "measure") -> None:
 class Invariances(NamedTuple):
     """Which of six changes of the embeddings leave the scores of a measure unchanged.
 
-    Each attribute stands for the change of the embeddings that its description states. The value
-    "y" means that the change leaves the scores the same. The value "rank" means that the change may
-    alter the scores, but not their order. The value "-" means that the change may alter the order
-    of the scores.
+    Each attribute stands for one change of the embeddings; the description of the attribute states
+    the change. The value "y" means that the change leaves the scores the same. The value "rank"
+    means that the change may alter the scores, but not their order. The value "-" means that the
+    change may alter the order of the scores.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ class QueryMetric(NamedTuple):
     metric : ndarray (k, k), float64
         C, the covariance of the users u or, if ``centered`` is false, their second moments E[uu'].
     factor : ndarray (k, r), float64
-        A matrix L with C = LL', where r is the rank of C.
+        A matrix L for which LL' = C; its number of columns, r, is the rank of C.
     """
 
     metric: Floats

@@ -1,11 +1,11 @@
 """Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
-If a diagonal matrix D (or any invertible matrix G) is applied to the users of a model and its
-inverse to the items, the predictions do not change, but the cosines do. If D may be any diagonal
-matrix, the cosine of nearly any two items can take nearly any value. The functions of this module
-therefore compute ranges over all D whose condition number, max |d| / min |d|, is at most the
-argument ``condition``. A rescaling D changes Fisher's z = artanh(cosine) by at most the logarithm
-of the condition number of D. The proofs are in docs/explanation/proofs.md.
+Multiply the users of a model by a diagonal matrix D (or by any invertible matrix G), and multiply
+the items by the inverse matrix. The predictions of the model do not change, but the cosines change.
+If D may be any diagonal matrix, the cosine of nearly any two items can take nearly any value. The
+functions of this module therefore compute ranges over all D whose condition number, max |d| / min
+|d|, is at most the argument ``condition``. A rescaling D changes Fisher's z = artanh(cosine) by at
+most the logarithm of the condition number of D. The proofs are in docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -135,9 +135,9 @@ def unbounded_range(x: Any, y: Any) -> Interval:
 
     - If some products are positive and some are negative, the range is -1 to 1.
     - If some products are positive and none is negative, the upper end of the range is 1. The lower
-      end is 0 if, in some dimension, exactly one of x_l and y_l is zero. Otherwise, let r be the
-      smallest and s the largest ratio y_l / x_l of nonzero entries: the lower end is 2 sqrt(r s) /
-      (r + s).
+      end is 0 if, in some dimension, exactly one of x_l and y_l is zero. Otherwise, the lower end
+      is 2 sqrt(r s) / (r + s), where r is the smallest ratio y_l / x_l of nonzero entries, and s is
+      the largest.
     - If some products are negative and none is positive, the range is -b to -a, where a to b is the
       range for x and -y.
     - If all products are zero, the cosine is always 0.
@@ -150,7 +150,7 @@ def unbounded_range(x: Any, y: Any) -> Interval:
     Parameters
     ----------
     x, y : array_like (d,), or (n, d)
-        One pair of vectors, or n pairs: row i of x with row i of y.
+        Two vectors, or two arrays of n rows each. Row i of x and row i of y form a pair.
 
     Returns
     -------

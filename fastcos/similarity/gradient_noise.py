@@ -3,11 +3,11 @@
 Let P be the users and Q the items of a model, trained by gradient descent on a loss f(PQ'). One
 step changes P'P - Q'Q, the difference of the Gram matrices of P and Q. The change of P'P - Q'Q in
 one step is exactly the squared step times the difference of the Gram matrices of the two gradients
-(Theorem 9 in docs/explanation/proofs.md). Over many steps, the small changes of P'P - Q'Q and the
-weight decay move the factors P and Q, while the predictions PQ' stay the same. The factors come to
-rest when the changes from the users and the changes from the items cancel. Two d x d matrices, one
-for the users and one for the items, determine to which factors training converges, and in how many
-epochs.
+(Theorem 9 in docs/explanation/proofs.md). The factors P and Q move slowly, because the small
+changes of P'P - Q'Q and the effects of the weight decay add up over many steps. The predictions PQ'
+stay the same meanwhile. The factors come to rest when the changes from the users and the changes
+from the items cancel. Two d x d matrices, one for the users and one for the items, determine to
+which factors training converges, and in how many epochs.
 """
 
 from typing import Any, NamedTuple

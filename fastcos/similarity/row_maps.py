@@ -26,7 +26,7 @@ _MAX_ROWS = 2048
 def map_rows(rows: Rows, root: Floats, mean: Floats | None = None) -> Floats:
     """Return (rows - mean) root, (n, r) float64.
 
-    An image of a row is set to 0 if it would be 0 in exact arithmetic.
+    If exact arithmetic would map a row to 0, the function returns exactly 0 for this row.
 
     The shapes are rows (n, d), root (d, r) and mean (d,); the default mean is 0. Equal rows have
     bit-for-bit identical images, whatever the other rows and the number of threads are.

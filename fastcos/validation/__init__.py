@@ -353,7 +353,10 @@ def check_same_width(name: str, rows: Any, other_name: str, other: Any) -> None:
 
 
 def check_width(name: str, rows: Any, other_name: str, width: int) -> None:
-    """Raise ValueError unless `rows` has ``width`` columns, like the argument `other_name`."""
+    """Raise ValueError unless `rows` has ``width`` columns.
+
+    ``width`` is the number of columns of another argument, whose name is `other_name`.
+    """
     if rows.shape[1] != width:
         rule = f"have as many columns as {other_name} ({width})"
         raise ValueError(f"{name} must {rule}, got {rows.shape[1]}")

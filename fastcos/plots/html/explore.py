@@ -271,10 +271,9 @@ def items_page(
     """Return a page on which a reader rescales the items; the page needs no network.
 
     The rescaling is D = Q^a P^b. The diagonal matrix Q contains the norms of the columns of the
-    items, and P contains the norms of the columns of the users. With a = 1, the columns of the
-    items are divided by their norms; with b = -1, the columns of the items are multiplied by the
-    norms of the columns of the users. The page shows the neighbours of an item among the items of
-    the page.
+    items, and P contains the norms of the columns of the users. If a is 1, each column of the items
+    is divided by its norm. If b is -1, each column of the items is multiplied by the norm of the
+    same column of the users. The page shows the neighbours of an item among the items of the page.
 
     Parameters
     ----------
