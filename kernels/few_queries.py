@@ -224,8 +224,8 @@ def encode_queries(queries, items):
         for word in range(min(words, row_words.shape[0])):
             all_words[i * words + word] = row_words[word]
     if not has_tile_registers(isa) and items.projection.words == 0:
-        # In a panel of items, word j of item 0, word j of item 1, ... and word j of item 7 are
-        # neighbours, so word j of the query is also stored 8 times in succession.
+        # A panel of items stores word j of 8 items side by side. Therefore, word j of the query is
+        # also stored 8 times in succession.
         all_words, per_query = repeated_words(all_words), words * GROUP
     return QueryCodes(all_words, per_query, corrections, bound_terms, steps)
 

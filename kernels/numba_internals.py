@@ -106,7 +106,8 @@ def _has_steps_of_libraries():
     return _have(_Library, *steps) and "_final_module" in _Library.get_function.__code__.co_names
 
 
-# Each constant is true if this release of Numba has all names of one group.
+# Some internal names exist only in some releases of Numba. Each constant HAS_... is true if the
+# installed release has all internal names that one part of this module needs.
 HAS_CACHE = (
     _dumps is not None
     and _have(_runtime, "initialize")

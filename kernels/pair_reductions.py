@@ -78,8 +78,9 @@ def pair_histograms(lo, hi, begin, stop, clustered, margin, counts, near):
                     dot_tile(rows, tile_row, panels, panel, tile)
                     for i in range(tile_row, min(tile_row + ROWS, n, strip + STRIP)):
                         scores, column, stratum = tile[i - tile_row], max(first, i + 1), 0
-                        # The rows are sorted by cluster, and `column` is greater than i, so the
-                        # columns before ends[i] are in the cluster of row i.
+                        # The rows are sorted by cluster, and every column that is compared here
+                        # comes after row i. Therefore, the columns before ``ends[i]`` belong to the
+                        # cluster of row i.
                         border = min(max(column, ends[i]), end)
                         for same, start, last in ((1, column, border), (0, border, end)):
                             for j in range(start, last):

@@ -33,8 +33,8 @@ _FEW_PAIRS = 256
 # prefetch. Scoring two pairs at a time would make a self-join of 2,000 rows of 64 columns take 1.08
 # times as long.
 _MIN_PREFETCHED_COLUMNS = 128
-# The values of metric_type: DOT is the inner product plus an offset, COSINE the cosine, and
-# EUCLIDEAN minus the squared Euclidean distance.
+# The values of ``metric_type``. With DOT, a score is the inner product plus an offset. With COSINE,
+# a score is the cosine. With EUCLIDEAN, a score is minus the squared Euclidean distance.
 DOT = 0
 COSINE = 1
 EUCLIDEAN = 2

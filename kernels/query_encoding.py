@@ -29,9 +29,9 @@ _MAX_OFFSET_WEIGHT = 2.0**20
 # A query is *ordinary* if its norm lies between these limits. The products of an ordinary query
 # with an item neither overflow nor vanish, provided that the item can be scored at all.
 _MIN_ORDINARY_NORM, _MAX_ORDINARY_NORM = 1e-100, 1e100
-# If products are added in int16, they are added in groups of neighbouring codes. In each group, the
-# positive codes of a query add up to at most this number, and so do the magnitudes of its negative
-# codes.
+# If products are added in int16, neighbouring codes form a group. For each group of codes of a
+# query, this number limits two sums: the sum of the positive codes, and the sum of the magnitudes
+# of the negative codes.
 _LARGEST_INT16_SUM = 128
 
 

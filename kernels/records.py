@@ -258,11 +258,12 @@ ARRAYS_OF_ITEMS = (
     "rows", "norms", "offsets", "row_of_slot", "packed", "small_offsets", "statistics", "shift",
     "signs", "tile_configuration", "scaling",
 )  # fmt: skip
-# In the table of an ItemAddresses, the entries of Items are followed by two entries for each of
-# these fields of Projection.
+# The table of an ItemAddresses continues with two entries for each of these fields of Projection:
+# again the address and the number of elements of the array.
 ARRAYS_OF_PROJECTION = ("axes", "packed", "statistics", "remainder_norms", "eta", "largest_k")
-# For each array, the index at which the table of an ItemAddresses contains the address of the
-# array. The entry after the address is the number of elements of the array.
+# Each of these constants is an index into the table of an ItemAddresses. At this index, the table
+# contains the address of an array. The entry after the address is the number of elements of the
+# array.
 (
     _ROWS, _NORMS, _OFFSETS, _ROW_OF_SLOT, _PACKED, _SMALL_OFFSETS, _STATISTICS, _SHIFT, _SIGNS,
     _TILE_CONFIGURATION, _SCALING,

@@ -570,8 +570,8 @@ def _write_results(lo, queries, batch, settings, block, candidates, initial_thre
             if lowered > results.thresholds[query]:
                 results.thresholds[query] = lowered
         results.unproved[query] = -NEVER
-        # A threshold can exceed the proved thresholds only if it is an estimate or the threshold of
-        # another task.
+        # The threshold of a query can exceed the proved thresholds for only two reasons: it is an
+        # estimate, or another task has found it.
         if used > proved and (settings.sample_stride > 0 or settings.is_shared):
             used *= step
             results.unproved[query] = used + (abs(used) * SLACK + np.float32(1e-30)) * _ROUNDED_UP

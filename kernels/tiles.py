@@ -11,8 +11,9 @@ from .jit import DISABLE_JIT, kernel
 # Tiled kernels consist of vector instructions that must be compiled. If the compilation of kernels
 # is disabled, callers of this module score every pair instead.
 AVAILABLE = not DISABLE_JIT
-# Rows with more columns than this are not packed as codes. Up to this many columns, the sum of the
-# products of query codes (-127 to 127) and item codes plus 128 (1 to 255) fits in int32.
+# Rows with more columns than this are not packed as codes. A query code lies between -127 and 127,
+# and an item code plus 128 lies between 1 and 255. If there are at most this many columns, the sum
+# of their products fits in int32.
 MAX_CODED_COLUMNS = 65_000
 
 

@@ -53,7 +53,7 @@ _FORMS = {
         "as in LSA, the PureSVD of RecTools, and the remedy of the paper for items",
     ),
 }
-# Descriptions of the forms in which the weighted Gram matrices of users and items are equal.
+# Descriptions of the forms of a model in which users and items have the same weighted Gram matrix.
 _WEIGHTED_FORMS = {
     BALANCED_BY_COUNTS: (
         "users and items have the same Gram matrix if each row is weighted by its number of "

@@ -46,11 +46,12 @@ _MIN_STARTS, _START_BUDGET = 2, 200_000
 _FLIPS_PER_DIMENSION = 12
 # Number of weights that are flipped together when no single flip replaces more neighbours.
 _FLIPPED_TOGETHER = 3
-# A map can bring an item nearer than a neighbour only if the gap between the z = artanh(cosine) of
-# the item and that of the neighbour is at most _PROVEN_GAP times the logarithm of the condition
-# number (Theorem 6). To save time, the search considers only items whose gap to the neighbour is at
-# most _SEARCH_GAP times the logarithm of the condition number. With a _SEARCH_GAP of 0.6, the
-# search in a small model would miss some of the edges that a map can remove.
+# The gap between an item and a neighbour is the difference of their values z = artanh(cosine). A
+# map can bring the item nearer than the neighbour only if the gap is at most _PROVEN_GAP times the
+# logarithm of the condition number (Theorem 6). To save time, the search considers only items whose
+# gap to the neighbour is at most _SEARCH_GAP times the logarithm of the condition number. With a
+# _SEARCH_GAP of 0.6, the search in a small model would miss some of the edges that a map can
+# remove.
 _PROVEN_GAP, _SEARCH_GAP = 2.0, 1.0
 # The first starting points follow from the gradient of a smoothed number of removed edges, because
 # the number itself is a step function without a useful gradient. _WIDTHS contains one width of the

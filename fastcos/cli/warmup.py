@@ -43,8 +43,8 @@ examples:
   fastcos warmup
   FASTCOS_CACHE_DIR=/opt/fastcos-cache fastcos warmup --portable"""
 DTYPES = ("float32", "float64")
-# The processor time in seconds in which all jobs together compile the kernels for one processor, or
-# for one tier of processors. The command estimates its run time from this number.
+# All jobs together need this many seconds of processor time to compile the kernels for one
+# processor, or for one tier of processors. The command estimates its run time from this number.
 _PROCESSOR_SECONDS = 180
 
 

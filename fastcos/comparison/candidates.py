@@ -40,17 +40,18 @@ USER_USER = ("project_back_users",)
 # cosine under another rescaling.
 _DUPLICATES = ("eq2_cosine", "rescaled_cosine")
 # _EQUAL maps a measure to another measure that ranks the items for every query in the same order.
-# For each query, angular and query_normalized are monotone functions of the cosine, and ica_cosine
-# only rotates the whitened rows. weight_cosine equals the cosine because a comparison passes the
-# rows [b_i, b_i] to it.
+# For each query, the measures "angular" and "query_normalized" are increasing functions of the
+# cosine. The measure "ica_cosine" only rotates the whitened rows. The measure "weight_cosine"
+# equals the cosine, because a comparison passes the rows [b_i, b_i] to it.
 _EQUAL = {
     "angular": "cosine",
     "query_normalized": "cosine",
     "weight_cosine": "cosine",
     "ica_cosine": "whitened_cosine",
 }
-# If there is a model, _OPTIONAL_MODEL[measure] is the data that the measure requires besides the
-# rows. Without a model, the measure compares the rows as they are.
+# The measures that use a model if there is one. With a model, a measure also requires the data that
+# its value names; the value "" means that it requires only the rows. Without a model, the measure
+# compares the rows as they are.
 _OPTIONAL_MODEL = {"rescaled_cosine": "", "rescaled_cosine:identity": "", "eq2_cosine": EQ2}
 # The requirements that classes of measures declare and that embeddings can meet.
 _OTHER_SIDE = "other"

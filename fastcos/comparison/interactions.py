@@ -56,10 +56,11 @@ from fastcos.validation import Integers
 # If 2,000 items are sampled, 10,000 items are ranked. Among 10,000 ranked items, a label that 0.2 %
 # of the items share occurs 20 times.
 RANKED_PER_SAMPLED = 5
-# Bytes of memory per entry of X while the columns of X are compared without a model. Each entry is
-# stored in float32 twice, among all columns and among the labelled columns. Each entry is also
-# stored in float64 three times: converted, normalised and packed. With the default working memory
-# of 1 GiB, columns are compared if X has at most 2^25 entries.
+# Bytes of memory per entry of X while the columns of X are compared without a model. Two float32
+# matrices contain each entry: the matrix of all columns, and the matrix of the labelled columns.
+# Moreover, three float64 versions of each entry are stored: the converted, the normalised and the
+# packed entry. With the default working memory of 1 GiB, columns are compared if X has at most 2^25
+# entries.
 BYTES_PER_COLUMN_ENTRY = 32
 
 

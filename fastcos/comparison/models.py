@@ -68,7 +68,8 @@ class FittedModels(NamedTuple):
     users: Any
 
 
-# For each preprocessing, the transformer of X (or None), and the argument center of the model.
+# Each preprocessing is a pair of values: the transformer that is applied to X (or None), and the
+# argument ``center`` of the model.
 PREPROCESSINGS: Mapping[str, tuple[Any, bool | str]] = {
     "none": (None, False),
     "standardize_columns": (StandardizeColumns(), True),

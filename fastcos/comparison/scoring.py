@@ -22,9 +22,9 @@ ARRAYS_OF_PAIRS = 8
 # the working memory.
 SCORES_SHARE = 0.25
 POOL_SHARE = 0.25
-# Bytes of memory per entry of an item that is read from disk to be scored. Each entry of an item is
-# in memory in four versions of 8 bytes: as it was read, after the transformation, after the
-# normalisation, and after the packing.
+# Bytes of memory per entry of an item that is read from disk to be scored. Memory holds four copies
+# of each entry, each of 8 bytes: the entry as it was read, the transformed entry, the normalised
+# entry, and the packed entry.
 BYTES_PER_ENTRY = 32
 
 

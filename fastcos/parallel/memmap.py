@@ -33,7 +33,8 @@ _ROWS_PER_RELEASE = 256
 # The number of bytes of a map that one thread copies before it releases the pages of these bytes.
 _BYTES_PER_RELEASE = 1 << 22
 # The names of the narrow types (with one or two bytes per number) that kernels can read. A kernel
-# receives rows of a narrow type as a view, and each value is the integer type of this view.
+# receives rows of a narrow type as a view of integers. _BITS maps the name of a narrow type to the
+# type of these integers.
 _BITS = {"int8": np.int8, "float16": np.uint16, "bfloat16": np.int16}
 
 

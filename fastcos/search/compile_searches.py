@@ -26,8 +26,8 @@ _SECONDS_OF_WAITING = 120.0
 # The niceness of the compiling process is raised by this number, so that searches take precedence
 # over compilation on a busy machine.
 _NICENESS = 5
-# The kernels are compiled by searching an example with these numbers of rows and columns, which are
-# just large enough for a search by tiles.
+# To compile the kernels, the process searches an example with _ROWS rows and _COLUMNS columns. The
+# example is just large enough for a search by tiles.
 _ROWS, _COLUMNS = 512, 16
 
 

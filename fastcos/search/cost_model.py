@@ -75,10 +75,11 @@ class CostModel:
     # total. All threads can share the rows of a segment, and wide rows can be projected, but the
     # overhead is about 0.3 ms per group.
     min_entries_of_segment: int = 2**23
-    # A group with fewer entries than min_entries_of_segment is searched by tiles, in one thread, if
-    # comparing its queries with its items takes at least this many multiply-adds. Searching a group
-    # by tiles has an overhead of about 0.1 ms. For a group with this many multiply-adds, computing
-    # the float64 score of every pair would take twice as long as tiles.
+    # A group with fewer entries than min_entries_of_segment is searched by tiles only if comparing
+    # its queries with its items takes at least this many multiply-adds. One thread then searches
+    # the whole group. Searching a group by tiles has an overhead of about 0.1 ms. For a group with
+    # this many multiply-adds, a search by tiles takes half as long as computing the float64 score
+    # of every pair.
     min_work_of_panels: int = 2**20
     # A group is searched by tiles only if it has at least this many items, because a tile compares
     # 32 items at once.
@@ -109,8 +110,9 @@ class CostModel:
     # rows takes much time, and a row that is a candidate for several queries of a block is read
     # from memory only once.
     wide_columns: int = 768
-    # The overhead in seconds of a block of queries, whatever the number of its queries; and the
-    # overhead in seconds of a query that is compared by itself, without a tile.
+    # A block of queries has an overhead of ``seconds_per_query_block`` seconds, no matter how many
+    # queries it contains. A query that is compared by itself, without a tile, has an overhead of
+    # ``seconds_per_single_query`` seconds.
     seconds_per_query_block: float = 1.3e-5
     seconds_per_single_query: float = 0.9e-6
     # The overhead of a block of queries, as a multiple of the time for comparing one panel of
@@ -151,12 +153,12 @@ class CostModel:
     min_capacity: int = 1024
     # The first threshold of a query is a score that at least k rows will probably reach. To
     # estimate the first threshold, the best score of each panel in a sample is computed. The first
-    # threshold is the score that has a certain rank among the best scores of the sampled panels.
-    # Let N be how many of the k best rows are in the sample. The rank is the expected value of N
-    # plus threshold_deviations standard deviations of N. A first threshold of this rank is too high
-    # for only one query in a hundred. If the first threshold of a query is too high, a block search
-    # repeats the whole search of the query. A search that compares queries one by one repeats only
-    # one step (``task_grid.guess_rank``).
+    # threshold is the score that has a certain rank among the best scores of the sampled panels. N
+    # is the number of rows in the sample that belong to the k best rows. The rank is the expected
+    # value of N plus threshold_deviations standard deviations of N. A first threshold of this rank
+    # is too high for only one query in a hundred. If the first threshold of a query is too high, a
+    # block search repeats the whole search of the query. A search that compares queries one by one
+    # repeats only one step (``task_grid.guess_rank``).
     threshold_deviations: float = 2.33
     # At least one of every max_sample_stride panels is in the sample.
     max_sample_stride: int = 16
@@ -236,11 +238,12 @@ class CostModel:
     batch_share: float = 0.25
     # The bytes that a query takes in addition to its columns and its k results.
     batch_bytes_per_query: int = 128
-    # If items are read in blocks, the working memory is divided into three shares. The share
-    # segment_search_share is reserved for searching a segment, the queries of a batch may take at
-    # most the share read_queries_share, and the rest is for a segment of items. Batches and
-    # segments should be large, because all items are packed again for every batch, and all queries
-    # of a batch are packed again for every segment.
+    # If items are read in blocks, the working memory is divided into three shares.
+    # ``segment_search_share`` is the share that is reserved for the search of a segment.
+    # ``read_queries_share`` is the largest share that the queries of a batch may take. The rest of
+    # the working memory is for the items of a segment. Batches and segments should be large,
+    # because all items are packed again for every batch, and all queries of a batch are packed
+    # again for every segment.
     segment_search_share: float = 0.25
     read_queries_share: float = 0.4
     # The bytes that a row takes in addition to its entries while it is searched: for its norm, its
@@ -290,8 +293,9 @@ class CostModel:
     cached_bytes: float = float(1 << 25)
     # The number of bytes that one thread can read from the caches per second.
     cached_bytes_per_second_of_thread: float = 6.0e10
-    # The number of multiply-adds that one thread performs per second with each instruction set:
-    # first in full tiles, then for queries that are compared one by one.
+    # For each instruction set, ``multiply_adds_per_second`` is the number of multiply-adds that one
+    # thread performs per second in full tiles. ``single_multiply_adds_per_second`` is this number
+    # for queries that are compared one by one.
     multiply_adds_per_second: tuple[tuple[str, float], ...] = (
         ("amx", 9.0e11), ("vnni", 3.5e11), ("avxvnni", 1.8e11), ("avx2", 1.0e11),
         ("avx512", 6.0e10), ("generic", 1.2e10),

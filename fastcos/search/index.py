@@ -169,9 +169,9 @@ class SimilarityIndex:
         self._canaries: Rows | None = None
         self._state: IndexState | None = None
         self._saved: SavedIndex | None = None
-        # None, unless a save is running or was interrupted. In these cases, a tuple: the content
-        # that the save gives the directory, and the header fields that show whether the save was
-        # completed.
+        # The attribute is a tuple while a save is running, or after a save was interrupted;
+        # otherwise, it is None. The tuple consists of the content that the save gives the
+        # directory, and of the header fields that show whether the save was completed.
         self._unfinished_save: tuple[SavedIndex, dict[str, Any]] | None = None
 
     def __repr__(self) -> str:

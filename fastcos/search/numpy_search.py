@@ -50,8 +50,8 @@ from fastcos.parallel import background
 from fastcos.similarity.numpy_products import row_products, slices
 from fastcos.validation import Floats, Integers
 
-# For each type of products: the smallest and the largest norm of rows that are multiplied in this
-# type.
+# _SAFE_NORMS maps a floating-point type to two norms. Rows are multiplied in this type only if
+# their norms lie between these two norms.
 _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # Before BLAS multiplies rows, this many entries are converted at once to the type of the product
 # (32 MiB of float32). The number of entries must be large, because on busy cores every call of BLAS

@@ -487,8 +487,8 @@ def _plan_distinct(
     """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
-    # The query itself must not be returned, and may be the only member of one of the best groups,
-    # so k + 1 groups are searched.
+    # One of the best groups may contain only the query itself, which must not be returned.
+    # Therefore, k + 1 groups are searched.
     request_groups = dataclasses.replace(request, k=min(request.k + 1, n_distinct))
     inner = _plan_packed(rows, request_groups, machine, costs, ())
     reason = (

@@ -297,8 +297,8 @@ def guess_in_range(
     the sample; None stands for the usual number, ``min_sampled_panels``.
     """
     min_sample = costs.min_sampled_panels if min_sample is None else min_sample
-    # The more rows are needed per panel, the smaller the stride must be: it is at most 4 if the
-    # number of needed rows is half the number of panels.
+    # Every ``stride``-th panel is sampled. The more rows are needed, the smaller the stride must
+    # be. For example, the stride is at most 4 if half as many rows are needed as there are panels.
     needed_in_range = min(needed_rows, n_panels * 4)
     max_stride = int(math.sqrt(n_panels / (2 * needed_in_range)) * 4)
     stride = max(1, min(costs.max_sample_stride, (n_panels + 1) // min_sample, max_stride))

@@ -117,7 +117,7 @@ def largest_group_sum(typingctx, isa, x):
         row = pointer(context, builder, sig.args[1], a[1], I64(0))
         count = context.make_array(sig.args[1])(context, builder, a[1]).nitems
         zero = broadcast(builder, F32(0.0), FLOATS)
-        # For each entry of ``distances`` in turn, lanes that are this far apart are added. In the
+        # Each step adds pairs of lanes whose numbers differ by one entry of ``distances``. In the
         # end, each lane holds the sum of its group.
         distances = [1, *(4 << bit for bit in range(words.bit_length() - 1))]
 

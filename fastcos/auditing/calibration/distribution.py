@@ -11,8 +11,8 @@ from fastcos.auditing.calibration.tail import Tail
 from fastcos.reports import Record
 from fastcos.validation import Floats, Integers
 
-# For each false-positive rate in RATES, a calibration stores how many scores of each query reach
-# the threshold for the rate.
+# A calibration determines a threshold for each false-positive rate in RATES. For each query, it
+# stores how many scores of the query reach each threshold.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 # The p-value of a score is the observed share of pairs above the score if at least OBSERVED pairs
 # are above the score; otherwise the tail model determines the p-value. The relative standard error

@@ -26,10 +26,11 @@ _MIN_EXPECTED_PAIRS = 2
 # the Kolmogorov-Smirnov distance is 0.1, the probabilities that the tail model returns are wrong by
 # about 10 %.
 _POOR_FIT = 0.1
-# For the interval of a false-positive rate, the ratio of pairs to independent pairs is computed at
-# _RATE_FACTOR times the rate. On the logarithmic scale, _RATE_FACTOR times a rate is halfway to the
-# next higher rate in RATES. If the ratio were computed at the rate itself, the intervals would be
-# too narrow, according to `tests.robustness.calibrated_rates held_out`.
+# The interval of a false-positive rate depends on the ratio of pairs to independent pairs. This
+# ratio is computed at a higher rate, which is _RATE_FACTOR times the given rate. On the logarithmic
+# scale, _RATE_FACTOR times a rate is halfway to the next higher rate in RATES. If the ratio were
+# computed at the given rate itself, the intervals would be too narrow, according to
+# `tests.robustness.calibrated_rates held_out`.
 _RATE_FACTOR = 10**0.5
 
 

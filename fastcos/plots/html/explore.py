@@ -52,9 +52,9 @@ _SENTENCES = {
     "eq2": "Eq. 2 regularises both factors, so its solution is unique. Eq. 2 is another model; the "
     "mark shows the D that is nearest to its solution.",
 }
-# The largest number of items of a page, and the largest total number of entries in two arrays: the
-# rows of these items, and the root of the users' covariance. As base64, 280,000 entries take 1.5 MB
-# of a page of 2.5 MB.
+# A page shows at most _MAX_ITEMS items. Moreover, the rows of these items and the root of the
+# users' covariance together have at most _MAX_NUMBERS entries. As base64, 280,000 entries take 1.5
+# MB of a page of 2.5 MB.
 _MAX_ITEMS = 2000
 _MAX_NUMBERS = 280_000
 # Number of multiply-adds for one heat map of 1,000 x 1,000 cosines of rows with 50 columns. Because
