@@ -107,7 +107,11 @@ class FastcosVectorStore(VectorStore):  # type: ignore[misc]  # untyped if LangC
         ids: Sequence[str | None] | None = None,
         **kwargs: Any,
     ) -> list[str]:
-        """Embed and add texts, and return their ids; replace existing documents with these ids."""
+        """Embed and add texts, and return their ids.
+
+        If the store already contains a document with one of these ids, the new document replaces
+        it.
+        """
         texts = list(texts)
         _check_lengths(len(texts), metadatas, ids)
         if not texts:

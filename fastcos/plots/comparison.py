@@ -124,8 +124,9 @@ class SimilarityMapsDisplay(NotebookFigure):
     ) -> "SimilarityMapsDisplay":
         """Make the panels of a comparison: the true labels, rescalings of Eq. 1, and Eq. 2.
 
-        Items are sorted by label and, within a label, by descending popularity; items without a
-        label are left out. The order of the panels is fixed, so that figures can be compared.
+        Items are sorted by label, and items with the same label are sorted by descending
+        popularity. Items without a label are left out. The order of the panels is fixed, so that
+        figures can be compared.
 
         Parameters
         ----------

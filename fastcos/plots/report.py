@@ -137,8 +137,8 @@ class DimensionSharesDisplay(Display):
 class LabelRecoveryDisplay(Display):
     """The scale of each latent dimension under two rescalings.
 
-    Markers of two colours show two rescalings: the rescaling under which cosines recover the labels
-    worst, and the rescaling under which cosines recover the labels best.
+    Markers of one colour show the rescaling under which cosines recover the labels worst. Markers
+    of another colour show the rescaling under which cosines recover the labels best.
 
     Examples
     --------

@@ -81,12 +81,12 @@ neighbours. If only an upper bound on the score is an inner product of encoded r
 ``filter_refine`` finds candidates by the bound and ranks them by the measure. There is no module
 for the measure "cosine": it is a row of the table in ``fastcos/similarity/table.py``, like most
 other measures without parameters. Inside the search, raw scores are compared instead of scores; the
-order of the items is the same. ``results.neighbors_of`` converts raw scores to scores, and so does
-``PreparedSearches.search`` on the warm path.
+order of the items is the same. ``results.neighbors_of`` converts raw scores to scores. On the warm
+path, ``PreparedSearches.search`` converts them.
 
-The planner consists of the functions of three modules, which change nothing and start nothing. The
-functions of the planner decide by sizes, by a few facts about values (such as whether norms are
-moderate), and by the constants of ``cost_model.COSTS``::
+The planner consists of the functions of three modules. These functions only compute plans: they
+change no data and start no threads. The functions of the planner decide by sizes, by a few facts
+about values (such as whether norms are moderate), and by the constants of ``cost_model.COSTS``::
 
     plan       the method of the search of a segment or a group, its kernel, and whether the kernel
                uses the projection; when duplicates are grouped and when a projection is tried
@@ -115,9 +115,10 @@ following decisions about a search:
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
   these decisions.
 
-Apart from the decisions that this docstring lists, a branch in the code of a search has one of
-three purposes. It checks or converts an argument (``request``), selects the code for the form of
-the request (one list of items per query, groups, or all items), or reuses a stored plan or launch.
+Each branch in the code of a search makes one of the listed decisions or has one of three other
+purposes. Some branches check or convert an argument (``request``). Some branches select the code
+for the form of the request (one list of items per query, groups, or all items). The remaining
+branches reuse a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:

@@ -43,9 +43,9 @@ class DuplicateGroups(NamedTuple):
 def find_duplicates(encoded: EncodedRows) -> DuplicateGroups | None:
     """Return the groups of equal rows with equal biases, or None if few rows repeat.
 
-    The function takes O(n d) time. Callers first call ``packing.norms_repeat``, which takes less
-    time: if ``norms_repeat`` returns False, too few rows are equal, and ``find_duplicates`` would
-    return None.
+    The function takes O(n d) time. If ``packing.norms_repeat`` returns False, too few rows are
+    equal, and ``find_duplicates`` would return None. ``norms_repeat`` takes less time, so callers
+    call it first.
     """
     n = len(encoded.norms)
     hashes = _hashes(encoded)
@@ -119,14 +119,14 @@ def expand(
     """Return row numbers and raw scores (n, k) of each query's best items, given its best groups.
 
     Equal queries are searched only once, as one distinct query. ``group_of_query`` (n,) contains,
-    for each query, the number of the distinct query that it equals. ``groups`` contains, for each
-    distinct query, the k + 1 best groups: the first row number of each group, and its raw score. Of
+    for each query, the number of the distinct query that it equals. ``groups`` describes the k + 1
+    best groups of each distinct query, by the first row number and the raw score of each group. Of
     ``exclusions``, the function uses only the field ``self_rows``.
 
     The best k + 1 groups contain the best k items, for the following reason. Every group that ranks
     above the group of an item contains a row that ranks above the item. At most k - 1 items rank
-    above one of the best k items. One more row may rank above this item: the query itself, which is
-    excluded from the results. At most k groups therefore rank above the group of one of the best k
+    above one of the best k items. The query itself may also rank above this item, although it is
+    excluded from the results. Therefore, at most k groups rank above the group of any of the best k
     items.
     """
     n = len(group_of_query)

@@ -701,9 +701,9 @@ class SimilarityIndex:
         replace : bool
             Whether this index may replace an index of another model in the directory. Two indexes
             with different numbers of columns belong to different models. If the index in the
-            directory has a model name, an index with another name or without a name also belongs to
-            a different model. In a process that has opened the replaced index, ``refresh`` raises
-            an error, and searches continue to use the replaced index.
+            directory has a model name, but this index has a different name or none, the two indexes
+            also belong to different models. In a process that has opened the replaced index,
+            ``refresh`` raises an error, and searches continue to use the replaced index.
 
         Raises
         ------

@@ -104,7 +104,10 @@ def _without(parts: tuple[IndexPart, ...], positions: Integers) -> list[IndexPar
 
 
 def _check_ids_are_positions(state: IndexState, parts: tuple[IndexPart, ...]) -> None:
-    """Raise an error if new items need ids, because the ids of the index are not its positions."""
+    """Raise an error if new items need ids.
+
+    New items need ids unless the id of every item in the index is the position of the item.
+    """
     if state.has_string_ids:
         raise TypeError("ids must be strings, like the ids of the index, got None")
     for part in parts:

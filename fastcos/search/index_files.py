@@ -178,7 +178,7 @@ class _PartArrays:
     """The arrays of one part in a directory, which are checked when they are read.
 
     Kernels do not check their input, so all numbers of an array that a kernel uses as indices are
-    checked here. The memory pages that a check has read are released afterwards.
+    checked here. After each check, the memory pages that the check has read are released.
     """
 
     def __init__(self, stored: Stored, key: str) -> None:

@@ -1,11 +1,11 @@
 """The parts of an index that can change: segments with ids, and the merging of parts.
 
 When items are added to an index, they form a new part, so that no old row is copied. When items are
-removed, their rows stay in the part, but searches skip them; the other items of the part are called
-live. A search is fast if the index has few parts and few removed rows. Therefore every change also
-merges small parts, and rewrites every part in which less than half of the rows are live. On
-average, a row is copied O(log p) times in total. For each range of part sizes, the number of parts
-is limited::
+removed, their rows stay in the part, but searches skip these rows. The items of a part that were
+not removed are called live. A search is fast if the index has few parts and few removed rows.
+Therefore every change also merges small parts, and rewrites every part in which less than half of
+the rows are live. On average, a row is copied O(log p) times in total. For each range of part
+sizes, the number of parts is limited::
 
     live rows of a part         below 4,096    to 16,384    to 65,536    to 262,144    ...
     largest number of parts               1            3            3             3
@@ -284,7 +284,8 @@ def new_part(contents: Contents, measure: Measure, n_threads: int | None) -> Ind
 def contents_of(parts: Sequence[IndexPart]) -> Contents:
     """Return the live items of all parts, with their rows in one matrix.
 
-    The rows are copied if there are several parts or removed rows.
+    The function copies the rows if the index has several parts, or if rows were removed from its
+    only part.
     """
     rows, ids, positions = [], [], []
     for part in parts:

@@ -48,8 +48,8 @@ class Launch(NamedTuple):
     k : int
         The number of rows to find for each query.
     fits_all_options : bool
-        Whether the launch is the same for every number of threads and every usual working memory,
-        as in SearchPlan.
+        Whether the launch is the same for every number of threads and every usual working memory.
+        ``SearchPlan`` has the same field.
     """
 
     kernel: Any

@@ -40,9 +40,9 @@ class TileLayout(NamedTuple):
 def tile_layout(isa: str, n_columns: int) -> TileLayout:
     """Return the layout in which an instruction set searches rows of this many columns.
 
-    Rows are packed as int8 codes if the instruction set can multiply codes, and if the sum of all
-    products of a row fits int32. If rows cannot be packed as int8 codes, they are packed as float32
-    numbers.
+    Rows are packed as int8 codes under two conditions: the instruction set can multiply codes, and
+    an inner product of two rows of codes fits int32. If rows cannot be packed as int8 codes, they
+    are packed as float32 numbers.
     """
     if n_columns > tiles.MAX_CODED_COLUMNS or not INSTRUCTION_SETS[isa].has_codes:
         return float_layout(isa, n_columns)

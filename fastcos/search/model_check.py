@@ -36,8 +36,8 @@ class ModelFacts:
     def difference(self, other: "ModelFacts") -> str:
         """Return, for an error message, how the model of another index differs from this model.
 
-        The result is "" if the models do not differ. If this model has a name, the other model must
-        have the same name; if this model has no name, the name of the other model does not matter.
+        The result is "" if the models do not differ. If this model has a name, the other model
+        differs unless it has the same name. If this model has no name, the names are not compared.
         """
         if self.name is not None and other.name != self.name:
             other_name = "no name" if other.name is None else validation.format_value(other.name)

@@ -4,8 +4,8 @@ For a batch of queries, the search reads the items once, in blocks. The matrix p
 queries and a block gives approximate scores, whose error is proved to be at most a margin. An
 approximate score minus the margin is a lower bound on the exact score; an approximate score plus
 the margin is an upper bound. A pair of a query and an item is a candidate as long as its upper
-bound is at least the k-th largest lower bound of the query. The pairs that are still candidates
-after the last block are scored exactly, by sums in the same order as in
+bound is at least the k-th largest lower bound of the query. If a pair is still a candidate after
+the last block, its exact score is computed. The products are summed in the same order as in
 :mod:`fastcos.kernels.pair_scores`.
 
 The margin is derived as follows. Let u be the unit roundoff of the type of the product, let x and y
@@ -275,8 +275,8 @@ def _forbidden_pairs(exclusions: Any, numbers: Integers) -> tuple[Integers, Inte
 def _prune(candidates: _Candidates, k: int, kth_lower: Floats) -> _Candidates:
     """Return the candidates whose upper bounds reach the k-th best lower bound of their query.
 
-    Before the candidates are selected, ``kth_lower`` (n,) is raised in place to the k-th best lower
-    bound among the candidates of each query.
+    The function first updates ``kth_lower`` (n,) in place: each entry becomes the k-th best lower
+    bound among the candidates of its query, if this bound is higher.
     """
     order = np.lexsort((-candidates.lower, candidates.queries))
     query = candidates.queries[order]

@@ -1,9 +1,9 @@
 """Plan searches: pure functions that compute a plan from the sizes of a search.
 
-The functions of this module depend on the sizes of the rows, of the request and of the machine, on
-a few facts about the rows (``SegmentSizes``), and on the constants in ``cost_model.COSTS``. The
-functions read no row and start no thread, so plans for any machine can be tested without data. The
-functions make these decisions:
+A plan depends on the sizes of the rows, on the request, on the machine, and on the constants in
+``cost_model.COSTS``. A plan also depends on a few facts about the rows (``SegmentSizes``). The
+functions of this module read no row and start no thread, so plans for any machine can be tested
+without data. The functions make these decisions:
 
 * ``plan_search`` chooses the method of the search of one segment, its kernel, and the division of
   its work among threads; ``plan_pass`` plans the search of queries whose threshold was too high;
@@ -218,9 +218,9 @@ class SearchPlan:
         A launch calls the kernel once for each block of queries or range of rows. The kernel scales
         and encodes the queries itself, and no query is searched by a second launch. An index can
         prepare a search that is a single launch (``prepared``). ``_plan_packed`` chooses a kernel
-        only if k is at most an eighth of the allowed rows, either of this segment or of all
-        segments. If the search excludes no pairs, each query therefore finds k rows in this segment
-        or in all segments together.
+        only if k is at most an eighth of the number of allowed rows, either of this segment or of
+        all segments. Therefore, if the search excludes no pairs, each query finds k rows in this
+        segment or in all segments together.
         """
         return self.kernel is not None and self.kernel != "query_blocks"
 

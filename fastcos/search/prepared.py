@@ -143,8 +143,8 @@ class PreparedSearches:
     def _stored_launches(self, key: tuple[Any, ...]) -> _Launches | None:
         """Return the launches that are stored under a key, or None if nothing is stored.
 
-        The result is also None if the launches are outdated. Launches are outdated if a projection
-        was added after they were stored, because the rows of a part were then packed again.
+        The result is also None if the launches are outdated. Adding a projection to a part packs
+        its rows again, so all launches that were stored before this change are outdated.
         """
         launches = self._launches.get(key)
         if launches:

@@ -202,8 +202,8 @@ class _RawScoreBounds:
 
     ``candidates`` is the threshold by which the tiles find candidates, and ``exact`` is the
     threshold that the exact raw score of a candidate must reach. The two thresholds are equal
-    unless the measure is ``UpperBounded``. The raw scores of an ``UpperBounded`` measure determine
-    only upper bounds on its scores, and the tiles compare these raw scores with ``candidates``.
+    unless the measure is ``UpperBounded``. If the measure is ``UpperBounded``, a raw score
+    determines only an upper bound on the score. The tiles compare raw scores with ``candidates``.
     """
 
     exact: Floats

@@ -361,9 +361,9 @@ def _answer_zero_queries(
 ) -> Integers:
     """Write the results of zero queries, and return the numbers of all other queries.
 
-    A query of zeros has the score 0 with every item, so the tiles could not rule out any row. If
-    the scores are distances or the items have biases, a zero query has different scores with
-    different items, and is searched like any other query.
+    If the scores are cosines or inner products, a query of zeros has the score 0 with every item,
+    so no bound could rule out any row. If the scores are distances or the items have biases, a zero
+    query has different scores with different items, and is searched like any other query.
     """
     other_queries = np.arange(len(scaled_queries.norms), dtype=np.int64)
     zero_queries = np.flatnonzero(scaled_queries.norms == 0)

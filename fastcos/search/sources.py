@@ -266,8 +266,9 @@ def is_packed_as_a_whole(X: Any, options: ExecutionOptions) -> bool:
     """Return whether X contains low-precision rows that are packed all at once, without conversion.
 
     The result is False if low-precision rows must be converted to float32 block by block. Rows are
-    converted in three cases: kernels cannot read their type, compiling kernels for so few rows
-    would take longer than it saves, or the codes of the rows would exceed the working memory.
+    converted in three cases: kernels cannot read the type of the rows, there are so few rows that
+    compiling kernels would take longer than it saves, or the codes of the rows would exceed the
+    working memory.
     """
     if not memmap.has_kernels(X):
         return False

@@ -209,13 +209,13 @@ def cosine_interval(
     Notes
     -----
     In the cosine of x / D and y / D, the weights of the dimensions are w = D^-2. If the largest
-    cosine is positive, weights with only two different values attain the largest cosine: every
-    weight is either the smallest or the largest allowed value. In every dimension with the largest
-    weight, the product x_l y_l of the entries of x and y is positive. If the dimensions with a
-    positive product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent.
-    If the smallest cosine is not negative, a linear-fractional programme with a real parameter
-    yields the smallest cosine: the minimum of the programme is maximised over the parameter (Sion
-    1958, Dinkelbach 1967).
+    cosine is positive, it is attained by weights that have only two different values: every weight
+    is either the smallest or the largest allowed value. In every dimension with the largest weight,
+    the product x_l y_l of the entries of x and y is positive. If the dimensions with a positive
+    product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent. If the
+    smallest cosine is not negative, a linear-fractional programme with a real parameter yields the
+    smallest cosine: the minimum of the programme is maximised over the parameter (Sion 1958,
+    Dinkelbach 1967).
 
     Examples
     --------

@@ -72,8 +72,8 @@ def encode_rows(
 
     ``are_input_items`` is True if the measure has returned the items of the caller unchanged. In
     this case, error messages call the rows "items". A row with NaN or infinity has a norm of NaN or
-    infinity, so the norms suffice to check that all rows are finite. For the cosine, float64 rows
-    whose squares would underflow are scaled up, which changes no cosine.
+    infinity, so the norms suffice to check that all rows are finite. If the score is the cosine,
+    float64 rows whose squares would underflow are scaled up; scaling a row changes no cosine.
     """
     name, hint, rows = "items", "counted from 0", cast(Any, memmap.as_bits(encoded))
     if rows is encoded:  # The entries of the rows have four or eight bytes, not one or two.

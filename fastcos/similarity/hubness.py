@@ -113,8 +113,8 @@ class _Local(BaseMeasure):
     def _statistic(self, rows: Rows, columns: Integers, scores: Floats, population: Rows) -> Floats:
         """Return the statistic (n,) of each row.
 
-        ``columns`` (n, k) contains the row numbers, in ``population``, of the neighbours of each
-        row, and ``scores`` (n, k) contains the raw scores of these neighbours.
+        The neighbours of each row are rows of ``population``. ``columns`` (n, k) contains the row
+        numbers of the neighbours, and ``scores`` (n, k) contains their raw scores.
         """
         raise NotImplementedError
 
@@ -165,9 +165,9 @@ class LocalScaling(_Local):
     s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y is the same
     distance for y.
 
-    If s = 0, because a row has K duplicates, s is replaced by the smallest positive s of any item,
-    or by 1 if no s is positive. Pitfall: a search makes two passes over all pairs of rows, or three
-    for queries that are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
+    If a row has K duplicates, its s would be 0. In this case, s is the smallest positive s of any
+    item, or 1 if no item has a positive s. Pitfall: a search makes two passes over all pairs of
+    rows, or three for queries that are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
 
     Parameters
     ----------
@@ -261,10 +261,10 @@ class DisSimLocal(_Local):
 def _origin_of(rows: Rows) -> Floats:
     """Return 0 or, if the rows lie far from 0, the geometric median of a sample of the rows.
 
-    The origin is subtracted from the rows, because products of rows that share a large component
-    lose the digits in which the rows differ. The mean of the rows would not be a good origin: if a
-    few rows are large and most are nearly 0, most rows lie far from the mean. The geometric median
-    is computed by Weiszfeld's algorithm.
+    The origin is subtracted from the rows before they are multiplied. If the rows shared a large
+    component, their products would lose the digits in which the rows differ. The mean of the rows
+    would not be a good origin: if a few rows are large and most are nearly 0, most rows lie far
+    from the mean. The geometric median is computed by Weiszfeld's algorithm.
     """
     sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
     centre: Floats = np.median(sample, axis=0)

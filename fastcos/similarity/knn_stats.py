@@ -85,8 +85,8 @@ class CosineMoments(NamedTuple):
 
         ``is_inside`` (n,) says for each row whether the row belongs to the population. If a row
         belongs to the population, its mean and its deviation leave out its cosine with itself. If
-        the population contains no other row, the mean and the deviation are 0. The mean and the
-        deviation are computed from d x d sums, without the cosines of all pairs.
+        the row itself is the only row of the population, the mean and the deviation are 0. The mean
+        and the deviation are computed from d x d sums, without the cosines of all pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):

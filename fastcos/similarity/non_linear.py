@@ -74,9 +74,9 @@ class Recos(BaseMeasure):
     entries of x and of y. The magnitude of the value is never below the magnitude of the cosine. If
     the denominator is 0, the value is 0. Let x↑ be the row x with sorted entries, and let the axis
     a be the mean direction of the sorted items. A search selects candidates by the candidate score
-    x·y / ((x↑·a) (y↑·a)). The difference between the value of the measure and the candidate score
-    is limited by the largest angle between the axis and a sorted item. Pitfalls: the value depends
-    on the basis, and a search computes many exact scores per query. Source: Ai arXiv:2602.05266.
+    x·y / ((x↑·a) (y↑·a)). The largest angle between the axis and a sorted item limits how much the
+    value of the measure differs from the candidate score. Pitfalls: the value depends on the basis,
+    and a search computes many exact scores per query. Source: Ai arXiv:2602.05266.
     """
 
     name = "recos"
@@ -239,11 +239,11 @@ class NormAngleDistance(BaseMeasure):
     absolute value around the difference of the norms). Candidates are selected by the squared
     Euclidean distance s² of the rows [unit x, w |x| / λ] with w = 2/π. If the norms of two rows
     differ by g and their angle is θ, then s² = (2 sin(θ/2))² + w² g² / λ². The measure is minus λ
-    (g / λ + θ). For a fixed s of at most 2, the pairs (g, θ) with this s form a curve, and g / λ +
-    θ is smallest at one of its two ends. At one end of the curve, g / λ + θ is 2 arcsin(s/2). At
-    the other end, g / λ + θ is s / w, which is at least 2 arcsin(s/2). For an s above 2, g / λ + θ
-    is at least π, and at least the value of g / λ at θ = π. Pitfall: a suitable λ depends on the
-    units of the rows. Source: You (arXiv:2504.16318), corrected.
+    (g / λ + θ). For every s of at most 2, the pairs (g, θ) that have this distance s form a curve.
+    On this curve, g / λ + θ is smallest at one of the two ends. At one end of the curve, g / λ + θ
+    is 2 arcsin(s/2). At the other end, g / λ + θ is s / w, which is at least 2 arcsin(s/2). For an
+    s above 2, g / λ + θ is at least π, and at least the value of g / λ at θ = π. Pitfall: a
+    suitable λ depends on the units of the rows. Source: You (arXiv:2504.16318), corrected.
 
     Parameters
     ----------

@@ -93,8 +93,8 @@ class FeatureAugmented(_MeanNorm):
     """Inner product or cosine of the rows [unit x, β |x| / m]; m is the mean norm of nonzero items.
 
     Pitfall: two rows count as similar if both have large norms. The value is the sum of the cosine
-    and of β² |x| |y| / m², divided by the norms of both augmented rows if ``normalized`` is true.
-    Source: the idea of appending the norm to a row is from You (arXiv:2504.16318).
+    and of β² |x| |y| / m². If ``normalized`` is true, this sum is divided by the norms of both
+    augmented rows. Source: the idea of appending the norm to a row is from You (arXiv:2504.16318).
 
     Parameters
     ----------

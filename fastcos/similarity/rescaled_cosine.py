@@ -94,8 +94,8 @@ class Eq2Cosine(Mapped):
     ----------
     model : LinearMF, optional
         The fitted model of the objective "dropout" whose ``item_embeddings()``, V_k S^½, are the
-        rows. Without a model, the rows must already be the items of Eq. 6, such as the
-        ``item_embeddings()`` of a model of the objective "weight_decay".
+        rows. If no model is passed, the rows must already be the items of Eq. 6. For example, a
+        model with the objective "weight_decay" returns these items from ``item_embeddings()``.
     regularization : float, default 100
         The regularisation λ of objective (2) of the paper; it is used only with a model.
     """

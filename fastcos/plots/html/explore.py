@@ -220,8 +220,8 @@ def _named_of_the_paper() -> list[dict[str, Any]]:
 def _model(sigma: Floats, strength: float, decay: float, ranks: list[int]) -> dict[str, Any]:
     """Return the data for one λ: ln S and ln Σ of Eq. 1, the weights of Eq. 2, the nearest D.
 
-    For each rank, the nearest D is the rescaling D of the model of Eq. 1 that brings this model
-    nearest to the solution of Eq. 2.
+    For each rank, the nearest D is the rescaling that makes the model of Eq. 1 most similar to the
+    solution of Eq. 2.
     """
     weights = np.sqrt(np.maximum(sigma - decay, 0.0))
     axes = np.log(np.stack([sigma**2 / (sigma**2 + strength), sigma]))
