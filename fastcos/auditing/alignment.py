@@ -49,8 +49,8 @@ class Alignment(Record):
     Attributes
     ----------
     items : ndarray (p, w), float64
-        The new items in the coordinates of ``old_items``. The number w of columns is that of the
-        version with more columns.
+        The new items in the coordinates of ``old_items``. The width w is the larger of the numbers
+        of columns of the two versions.
     users : ndarray (n, w), float64, or None
         The new users in the coordinates of ``old_users``; None if no users were passed. The
         predictions ``users @ items.T`` are those of the new model, up to rounding errors.
@@ -60,10 +60,10 @@ class Alignment(Record):
         ``old_vectors_valid`` is false, ``old_items`` and ``old_users`` are the balanced factors of
         the old model.
     map, user_map : ndarray (d, w), float64, or None
-        The maps from the coordinates of the new model to the old coordinates: ``items`` equals
-        ``new_items @ map``, and ``users`` equals ``new_users @ user_map``, where ``new_items`` and
-        ``new_users`` are the inputs. To map rows that the new model computes later, multiply item
-        rows by ``map`` and user rows by ``user_map``.
+        The maps from the coordinates of the new model to the old coordinates. If ``new_items`` and
+        ``new_users`` are the inputs, ``items`` equals ``new_items @ map``, and ``users`` equals
+        ``new_users @ user_map``. To map rows that the new model computes later, multiply item rows
+        by ``map`` and user rows by ``user_map``.
     old_vectors_valid : bool
         Whether stored vectors of the old model remain comparable with the aligned vectors. If the
         old factors were not balanced, the stored vectors are no longer valid. Replace these stored
@@ -83,10 +83,10 @@ class Alignment(Record):
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
         Fraction of the shared items that match themselves, after and before the alignment. An item
-        matches itself if the new vector with the largest cosine to the item's old vector is the
-        item's own new vector, or equals that vector. The self-match rates are computed from at most
-        2,000 shared items. ``self_match_rate_before`` is None if the two versions have different
-        numbers of columns.
+        matches itself if its old vector has the largest cosine with the item's own new vector, or
+        with a new vector that equals it. The self-match rates are computed from at most 2,000
+        shared items. ``self_match_rate_before`` is None if the two versions have different numbers
+        of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An
         item is listed if Fisher's z of the cosine between its old and its new vector is more than
@@ -312,7 +312,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return factors of both versions, which differ only by a rotation if the predictions agree."""
+    """Return factors of both versions; if the predictions agree, only a rotation differs."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))

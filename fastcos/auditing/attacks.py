@@ -86,9 +86,9 @@ def vertex_attack(
     Random rescalings are weak attacks, because they remove almost no neighbour. ``vertex_attack``
     gives each dimension the largest or the smallest weight. The choice of the weight depends on the
     sign of the derivative of z(item, competitor) - z(item, neighbour) with respect to the weight,
-    where z is Fisher's z of a cosine. The attack also tries weights that the certificate of
-    ``family="rescaling"`` finds when it cannot prove that the neighbour stays nearer than a
-    competitor.
+    where z is Fisher's z of a cosine. The certificate of ``family="rescaling"`` tries to prove that
+    the neighbour stays nearer than each competitor. If a proof fails, the certificate yields
+    weights that the attack also tries.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def attack(
     levels: Floats,
     progress: parallel.Progress | None = None,
 ) -> Attack:
-    """Return a rescaling that removes a neighbour, for each of the first k neighbours of each list.
+    """Return, for each of the first k neighbours of each list, a rescaling that removes it.
 
     ``certain`` (n, k) contains the certified radius of each neighbour. ``levels`` contains the
     condition numbers to try, in ascending order. For each neighbour, only the levels above its

@@ -62,8 +62,8 @@ class RobustnessPoint(Record):
         Upper bound of the share of neighbours that survive the worst single linear map. The bound
         is the share of neighbours that survive the worst linear map that a search found.
     random_rescaling : float
-        Mean share of neighbours that survive a random rescaling, whose entries have uniformly
-        distributed logarithms.
+        Mean share of neighbours that survive a random rescaling. The logarithms of the entries of a
+        random rescaling are uniformly distributed.
     """
 
     condition: float

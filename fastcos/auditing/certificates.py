@@ -49,9 +49,9 @@ class CertifiedNeighbors(NamedTuple):
     scores : ndarray (n, k), float32
         Cosines of the neighbours.
     radius : ndarray (n, k), float64
-        Condition number, at least 1, below which no map removes the neighbour from the k nearest
-        items. The radius is inf if no map of any condition number removes the neighbour, and NaN if
-        the item or the neighbour is a zero row.
+        Radius of each neighbour, at least 1: no map with a condition number below the radius
+        removes the neighbour from the k nearest items. The radius is inf if no map of any condition
+        number removes the neighbour, and NaN if the item or the neighbour is a zero row.
     certified : ndarray (n, k), bool
         Whether the radius exceeds the argument ``condition``.
     """
@@ -79,8 +79,8 @@ def certified_neighbors(
     number removes the neighbour from the k nearest items. For the family "linear", the radius is a
     lower bound of the smallest condition number at which a map removes the neighbour. For the
     family "rescaling", the radius approximates the lowest condition number at which another item
-    can become nearer than the neighbour. The logarithms of the radius and of this condition number
-    differ by at most 1 %.
+    can overtake the neighbour, that is, become nearer to the item than the neighbour is. The
+    logarithms of the radius and of this condition number differ by at most 1 %.
 
     Parameters
     ----------
@@ -123,10 +123,10 @@ def certified_neighbors(
     most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
     of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
     items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function tests for
-    each other item m whether a rescaling can make m nearer to item i than neighbour j is. For a
-    fixed ratio of the norms of j and m, a linear programme answers whether j stays nearer. The
-    function solves these linear programmes for the 4,096 items m that are nearest to item i. For
-    items m that are farther from item i, the function uses the bound 2 ln κ.
+    each other item m whether a rescaling can make m nearer to item i than neighbour j is. For one
+    fixed ratio between the norms of items j and m, the test is a linear programme. The function
+    solves these linear programmes for the 4,096 items m that are nearest to item i. For items m
+    that are farther from item i, the function uses the bound 2 ln κ.
 
     Examples
     --------
@@ -198,9 +198,9 @@ def rescaling_radii(
     Each radius is one of the ascending ``levels``, or a number that is computed only from Fisher's
     z of the cosines. Each edge is first examined with a list of the ``first_list`` nearest
     competing items, which suffices for most edges. The edges that the first list does not decide
-    are examined again with longer lists, of up to ``longest_list`` items. For items that are not in
-    the list of an edge, the code uses a general bound: a map with the condition number κ changes
-    Fisher's z by at most ln κ.
+    are examined again with longer lists, of up to ``longest_list`` items. The list of an edge may
+    leave out some items. For these items, the code uses a general bound: a map with the condition
+    number κ changes Fisher's z by at most ln κ.
 
     The lists of ``batch_rows`` rows are in memory at the same time. With the default arguments, the
     longest lists take 128 MiB.

@@ -175,8 +175,9 @@ def audit(
     longer:
 
     - Certificates and attacks under rescalings are computed for 48 items.
-    - The neighbours of 500 items are compared with their neighbours in the variants, which are
-      other parametrisations of the model and similarities that do not depend on D.
+    - The neighbours of 500 items are compared with the neighbours of the same items in each
+      variant. A variant is another parametrisation of the model, or a similarity that does not
+      depend on D.
     - The AUC of the labels is computed from 1,000 items.
     - The sensitivity index is computed from the neighbours of 2,000 items.
     - The search for the worst rescaling uses 500 items, and the effect of this rescaling is

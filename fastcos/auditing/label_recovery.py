@@ -57,12 +57,12 @@ def label_recovery_range(
 
     Notes
     -----
-    Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2, within the
-    bounds that ``condition`` allows. The gradient is a weighted sum over pairs of items. If two
-    items have the same label and the cosine c, the weight of this pair is the density, at c, of the
-    cosines of pairs with different labels. If two items have different labels and the cosine c, the
-    weight of this pair is the density, at c, of the cosines of pairs with the same label. A step
-    takes O(m² d) time for m sampled items with d dimensions.
+    Each search maximises or minimises the AUC by gradient steps in ln w, where w = D^-2. All steps
+    stay within the bounds that ``condition`` allows. The gradient is a weighted sum over pairs of
+    items. Let c be the cosine of a pair. If the two items have the same label, the weight of the
+    pair is the density of the different-label cosines at c. If the two items have different labels,
+    the weight of the pair is the density of the same-label cosines at c. A step takes O(m² d) time
+    for m sampled items with d dimensions.
 
     Examples
     --------

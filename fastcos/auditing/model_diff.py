@@ -64,12 +64,12 @@ class ModelDiff(Record):
     overlap_error, linear_error : float
         Standard errors of ``overlap`` and ``overlap_after_linear_map``, over items.
     explained_new : float
-        Share of the sum of squares of the new items that the best linear map of the old items
-        explains.
+        How well the best linear map of the old items reproduces the new items: the share of the sum
+        of squares of the new items that the map explains.
     explained_old : float
-        Share of the sum of squares of the old items that the best linear map of the new items
-        explains. If ``explained_old`` is lower than ``explained_new``, the new version contains
-        less information than the old version.
+        How well the best linear map of the new items reproduces the old items: the share of the sum
+        of squares of the old items that the map explains. If ``explained_old`` is lower than
+        ``explained_new``, the new version contains less information than the old version.
     condition : float
         Condition number of the linear map on the directions that the old items span. The linear map
         changes Fisher's z of a cosine by at most the logarithm of its condition number.
@@ -164,10 +164,10 @@ def diff_models(
         Item embeddings of the new and the old version; row i of both is the same item.
     users, old_users : array_like (n, d), (n', d'), optional
         User or query embeddings of the two versions. If ``users`` and ``old_users`` are passed, the
-        function also compares the neighbours under the query metric of the new version with the
-        neighbours under the query metric of the old version. If both versions have the same number
-        of users, row i of ``users`` and row i of ``old_users`` must be the same user, and the
-        function also compares the predictions.
+        function also compares, for each item, two lists of neighbours: one under the query metric
+        of the new version, and one under the query metric of the old version. If both versions have
+        the same number of users, row i of ``users`` and row i of ``old_users`` must be the same
+        user, and the function also compares the predictions.
     k : int
         Number of neighbours per item.
     n_threads : int, optional
@@ -288,7 +288,7 @@ def _fit_linear_map(
 
 
 def _fit_scales(old: validation.Rows, new: validation.Rows) -> Floats:
-    """Return, for each column, the factor with which the old column fits the new column best.
+    """Return, for each column, the factor that brings the old column closest to the new column.
 
     If an old column is zero or orthogonal to the new column, its factor is 1.
     """

@@ -100,11 +100,11 @@ class Audit(Record):
     given : VariantScores
         Statistics of the audited embeddings themselves.
     parametrizations : tuple of VariantScores
-        Comparisons of the audited embeddings with the items in other parametrisations of the model,
-        which make the same predictions. If ``trained_on`` is "ranking", the last entry of
-        ``parametrizations`` is "centered". The entry "centered" compares the audited items with
-        items from which the mean of all items has been subtracted; subtracting the mean does not
-        change a ranking loss.
+        Each entry compares the audited embeddings with the items in another parametrisation of the
+        model. All parametrisations of a model make the same predictions. If ``trained_on`` is
+        "ranking", the last entry of ``parametrizations`` is "centered". The entry "centered"
+        compares the audited items with items from which the mean of all items has been subtracted;
+        subtracting the mean does not change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.
@@ -168,11 +168,11 @@ class Audit(Record):
 
     @property
     def nearest_parametrization(self) -> VariantScores | None:
-        """The parametrisation nearest to the audited embeddings, apart from their own; may be None.
+        """The other parametrisation that is nearest to the audited embeddings, or None.
 
-        Of all parametrisations except that of the audited embeddings, the nearest is the one to
-        which the map from the audited embeddings has the lowest condition number. If no map from
-        the audited embeddings to another parametrisation is invertible, the property is None.
+        A linear map leads from the audited embeddings to each other parametrisation. The nearest
+        parametrisation is the one whose map has the lowest condition number. If no map from the
+        audited embeddings to another parametrisation is invertible, the property is None.
         """
         by_condition = [
             (form.condition, form)
@@ -220,7 +220,7 @@ class Audit(Record):
 
         Users and items balance if their Gram matrices are equal. The rows in the Gram matrices may
         be unweighted, weighted by numbers of interactions, or weighted by gradient noise. The
-        condition number is infinite if no invertible map makes users and items balance.
+        condition number is infinite if no invertible map balances users and items.
         """
         forms = [form for form in self.parametrizations if form.name in _BALANCED_FORMS]
         conditions = [form.condition for form in forms if form.condition is not None]

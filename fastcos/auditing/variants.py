@@ -210,7 +210,7 @@ def score_variant(
 
 
 def singular_values(second: Floats) -> Floats:
-    """Return the singular values, up to a common factor, of a matrix with given second moments.
+    """Return the singular values of a matrix up to a common factor, from its second moments.
 
     The singular values are in descending order.
     """

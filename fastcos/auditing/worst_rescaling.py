@@ -86,8 +86,8 @@ class WorstRescaling(NamedTuple):
         Standard error of ``replaced``, over items; 0 if the neighbours of all items were counted.
     n_items : int
         Number of items whose neighbours were counted. If there are more than 1,000 items, only the
-        neighbours of a sample are counted. The search for the map does not use this sample, except
-        to choose the best of four linear maps.
+        neighbours of a sample are counted. The search does not use this sample, with one exception:
+        after a search for linear maps, the sample decides which of four maps is the best.
     map : ndarray (d,) or (d, d), float64
         The map of the items. For a rescaling D, ``map`` is the diagonal of D^-1, and the mapped
         items are ``items * map``. For a linear map, ``map`` is the matrix G, and the mapped items
@@ -309,7 +309,7 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the gradient (d, d) of a smoothed count of lost edges with respect to the metric.
+        """Return the derivatives (d, d) of a smoothed number of lost edges by the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth step function of the difference between its score and the
@@ -372,9 +372,9 @@ class _Edges:
     def lengths(self, gap: float, condition: float) -> Integers:
         """Return, for each list, how many items a map may bring nearer than the k-th neighbour.
 
-        A map with the condition number ``condition`` can move an item of the list ahead of the k-th
-        neighbour only if the item's and the neighbour's values of z = artanh(cosine) differ by at
-        most ``gap`` times ln(condition).
+        Let z = artanh(cosine), and let the map have the condition number ``condition``. An item can
+        overtake the k-th neighbour only if the z of the item and the z of the neighbour differ by
+        at most ``gap`` times ln(condition).
         """
         gaps = self._fisher_z[:, self._k - 1 : self._k] - self._fisher_z
         return (gaps <= gap * np.log(condition)).sum(axis=1)

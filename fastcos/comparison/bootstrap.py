@@ -64,8 +64,8 @@ class Evaluation:
       estimates this score.
     - `failure`: the first words of the conclusion if no test is significant.
     - `chance`: a function that estimates the score of a trivial answer, which the best candidate
-      must exceed. `chance` is None if the task itself has tested the candidates; `outcomes` then
-      contains the results.
+      must exceed. If the task itself has tested the candidates, `chance` is None, and `outcomes`
+      contains the test results.
     - `baseline`: the trivial answer in words, such as "by chance".
     - `trivial`: the name of the trivial answer in the table, or "" if the table has no row for it.
     - `trivial_scores`: functions that estimate further scores of the trivial answer, by name.
@@ -324,7 +324,8 @@ def _conclusion(
 ) -> str:
     """Return the recommendation and its evidence, or the statement that no test is significant.
 
-    `items_sentence` is the sentence about the best candidate that compares items with each other.
+    Some candidates compare items with each other; `items_sentence` is the sentence about the best
+    of these candidates.
     """
     units, warning = f"{board.n_units:,} {board.unit}", ""
     if board.n_units < evaluation.few:

@@ -71,8 +71,9 @@ class Embeddings:
     - `rescaling`: the rescaling D that has been applied to the embeddings.
     - `weight_decay`: the regularisation strength λ of Eq. 2, or None for the default of the model.
     - `user_rows` (n, d): the embeddings of the users if there is no model.
-    - `scoring`: rows of users and items whose inner products are the scores of a model with biases;
-      None if the inner products of `user_rows` and `items` are the scores.
+    - `scoring`: for a model with biases, the rows of users and items whose inner products are the
+      scores of the model. For a model without biases, `scoring` is None, because the scores are the
+      inner products of `user_rows` and `items`.
     """
 
     items: Rows
@@ -319,8 +320,8 @@ def representative(candidate: Candidate) -> Candidate:
 def under_rescalings(candidates: Sequence[Candidate], rescalings: Sequence[str]) -> list[Candidate]:
     """Return each candidate under every rescaling that may change its scores.
 
-    If a rescaling does not change the scores of a measure, the measure is evaluated only under the
-    first rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq.
+    A measure whose scores do not depend on the rescaling is evaluated only under the first
+    rescaling. The solution of Eq. 2 is another model, not a rescaling of the solution of Eq.
     1. Every measure that does not require a model of Eq. 1 is therefore also evaluated on the
     solution of Eq. 2.
     """

@@ -123,9 +123,9 @@ def compare(
     n_components : int, optional
         Rank k of the model, from 1 to min(n, p). Default: 50, or min(n, p) if it is smaller.
     regularization : float, optional
-        The regularisation strength λ of Eq. 1, on the scale of squared singular values. Default:
-        the square of singular value number k/5; for the simulation of the paper, this default is
-        close to the value 10,000 that the paper uses.
+        The regularisation strength λ of Eq. 1, on the scale of squared singular values. By default,
+        λ is the square of singular value number k/5. For the simulation of the paper, this default
+        is close to 10,000, the value in the paper.
     weight_decay : float, optional
         The regularisation strength λ of Eq. 2, on the scale of singular values. By default, λ is
         the square root of ``regularization``, so that both objectives begin to suppress directions
@@ -157,8 +157,9 @@ def compare(
         ``5 * n_sampled`` items, more users are drawn, up to 5,000. By default, no items are
         sampled: all items are used.
     n_examples : int, default 0
-        Number of popular items whose neighbours under every candidate are stored in the
-        leaderboard, for the page that :func:`fastcos.plots.html.leaderboard_page` returns.
+        Number of popular items that serve as examples. The leaderboard stores the neighbours of the
+        examples under every candidate, so that :func:`fastcos.plots.html.leaderboard_page` can show
+        them.
     budget : float, optional
         Time in seconds after which no further candidate is evaluated. The attribute ``left_out`` of
         the leaderboard lists the candidates that were not evaluated.
@@ -331,8 +332,9 @@ def _results_until(
     """Evaluate candidates until the deadline; return the results, and the remaining candidates.
 
     - `deadline`: a time on the clock of ``time.monotonic``.
-    - `evaluations`: an iterator over pairs of a candidate and its result, which computes each
-      result when it is requested. Candidates that rank items equally share one evaluation.
+    - `evaluations`: an iterator that yields pairs of a candidate and its result. A result is
+      computed only when the caller requests the pair. Candidates that rank items equally share one
+      evaluation.
     - `tick`: a function that is called after each evaluation.
     """
     results_by_candidate = {}

@@ -107,8 +107,9 @@ class Leaderboard(Record):
         candidate (the 95 % interval of the difference contains 0). The candidates are in descending
         order of their scores.
     best_of_items : Candidate or None
-        The best candidate that compares items with each other, chosen in the same way as
-        ``recommended``; None if all candidates compare items, or if ``beats_chance`` is false.
+        The best of the candidates that compare items with each other, chosen in the same way as
+        ``recommended``. The attribute is None if every candidate compares items with each other, or
+        if ``beats_chance`` is false.
     example_items : ndarray (m,), int64, or None
         Row numbers of the example items.
     examples : dict of Candidate to Example

@@ -32,8 +32,8 @@ class RankChoice:
     ranks : ndarray (m,), int64
         The compared ranks, ascending.
     ndcg : ndarray (m,), float64
-        For each rank, the mean over users of the NDCG@20 with which the model of this rank predicts
-        held-out interactions.
+        For each rank, the NDCG@20 of the model of this rank on the held-out interactions, as a mean
+        over users.
     ndcg_error : ndarray (m,), float64
         For each rank, the standard error over users of the difference between the NDCG of this rank
         and the NDCG of the best rank.
@@ -46,8 +46,8 @@ class RankChoice:
     by_held_out : int
         The smallest rank whose NDCG is within one standard error of the largest NDCG.
     by_gap : int
-        The rank k, at least 2, for which singular value k divided by singular value k + 1 is
-        largest. The rank 1 is excluded, because the first singular value mainly reflects
+        The rank k with the largest ratio of singular value k to singular value k + 1, among all
+        ranks from 2. The rank 1 is excluded, because the first singular value mainly reflects
         popularity.
     by_parallel_analysis : int
         Number of leading singular values that all exceed the entries of ``noise_singular_values``

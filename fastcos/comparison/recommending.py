@@ -77,6 +77,6 @@ def _items_of_users(X: sp.csr_array) -> Any:
 
 
 def _votes(lists: Integers) -> tuple[Integers, Floats]:
-    """Return the neighbour lists and the weights of votes by rank, as read-only arrays."""
+    """Return the neighbour lists and the weight of a vote at each rank, as read-only arrays."""
     weights = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
     return validation.read_only(np.ascontiguousarray(lists)), validation.read_only(weights)

@@ -41,7 +41,7 @@ def items_at_once(rows: Any) -> int:
 def raw_score_blocks(
     measure: Measure, rows: Any, queries: Integers, pool: Integers
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield slices of b queries, and the raw float64 scores (b, m) of these queries and the pool.
+    """Yield slices of b queries, and their raw float64 scores (b, m) with all items of the pool.
 
     `queries` (n,) and `pool` (m,) contain row numbers. For each query, the raw scores rank the
     items of the pool in the same order as the scores of the measure do. If the rows do not fit into

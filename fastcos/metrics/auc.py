@@ -68,12 +68,13 @@ def pair_auc(
     The pairs are unordered pairs of different rows. If ``exact`` is false, the function counts the
     cosines in 2^16 bins of equal width. If two cosines lie in different bins, the cosine in the
     higher bin counts as larger. A comparison of two cosines is undecided if both lie in the same
-    bin. A comparison is also undecided if a rounding error, which is at most (k + 8) 2^-51, may
-    have moved one of the two cosines into a neighbouring bin. ``low`` is the AUC if the same-label
-    pair has the lower cosine in all undecided comparisons. ``high`` is the AUC if the same-label
-    pair has the higher cosine in all undecided comparisons. Apart from rounding errors, each bin
-    widens the interval by the product of two shares: the share of all same-label pairs that lie in
-    the bin, and the share of all different-label pairs that lie in the bin.
+    bin. A comparison is also undecided if one of the two cosines may have moved into a neighbouring
+    bin because of a rounding error. The rounding error of a cosine is at most (k + 8) 2^-51.
+    ``low`` is the AUC if the same-label pair has the lower cosine in all undecided comparisons.
+    ``high`` is the AUC if the same-label pair has the higher cosine in all undecided comparisons.
+    Apart from rounding errors, each bin widens the interval by the product of two shares: the share
+    of all same-label pairs that lie in the bin, and the share of all different-label pairs that lie
+    in the bin.
 
     If ``exact`` is true, the cosines are sorted, and cosines that differ by at most their rounding
     errors count as equal. The function takes O(p p k) time and O(p k) memory. If ``exact`` is true,
@@ -176,10 +177,10 @@ def auc_of_counts(counts: Integers, near: Integers) -> tuple[float, float, float
 
 
 def _margin_in_bins(rows: Floats, n_bins: int) -> float:
-    """Return a bound on the rounding error of the position of a cosine among the bins.
+    """Return a bound on the rounding error of a cosine, measured in widths of a bin.
 
-    The bound, in units of the width of a bin, is the sum of two bounds: one for the error of the
-    cosine itself, and one for the error of converting the cosine into a position.
+    The bound is the sum of two terms: a bound on the error of the cosine itself, and a bound on the
+    error of converting the cosine into a position.
     """
     return _rounding(rows) * n_bins / 2 + n_bins * 2.0**-51
 
@@ -341,7 +342,7 @@ def _mean_auc(aucs: Floats, weights: Floats, n_left_out: int) -> StratifiedAUC:
 
 
 def _pair_quantiles(levels: Floats, n_strata: int) -> Floats:
-    """Return the largest level of a pair in each stratum except the last stratum.
+    """Return, for each stratum except the last, the largest level that any of its pairs has.
 
     `levels` (n,) contains the ascending levels of the rows. The level of a pair is the sum of the
     levels of its two rows.

@@ -45,11 +45,11 @@ def clustering_scores(
     starts. The function scores the clustering with the largest sum of cosines between the rows and
     the centres of their clusters. The scores depend on the clustering method and on the seed, so
     report the scores of several seeds. Spherical k-means maximises the sum of |S_c| over the
-    clusters, where S_c is the sum of the n_c unit rows of cluster c. The class KMeans of
-    scikit-learn would maximise the sum of |S_c|^2 / n_c on unit rows, and its rounding errors
-    depend on the number of threads. The results of this function are bit-for-bit identical for any
-    number of threads. For C clusters, the function takes O(n_starts iterations p k C) time and O(p
-    (k + C)) memory.
+    clusters, where S_c is the sum of the n_c unit rows of cluster c. For comparison, the class
+    ``KMeans`` of scikit-learn maximises the sum of |S_c|^2 / n_c if its input consists of unit
+    rows, and its rounding errors depend on the number of threads. The results of this function are
+    bit-for-bit identical for any number of threads. For C clusters, the function takes O(n_starts
+    iterations p k C) time and O(p (k + C)) memory.
 
     Sources: Dhillon and Modha, Machine Learning 42 (2001); Hubert and Arabie 1985; Vinh, Epps and
     Bailey, JMLR 11 (2010). ARI and AMI are computed by scikit-learn.

@@ -224,7 +224,7 @@ def number_within_label(codes: Integers) -> Integers:
 
 
 def doubled_ranks(scores: Floats) -> npt.NDArray[np.signedinteger[Any]]:
-    """Return twice the rank of each entry of `scores` (m, m) within its row, in ascending order.
+    """Return twice the ascending rank of each entry of `scores` (m, m) within its row.
 
     The diagonal of `scores` contains the scores of items with themselves; it is overwritten, and
     its ranks are 0. Equal scores have the same rank: the mean of the places that they occupy in
@@ -259,9 +259,10 @@ def permute_labels(
 
     The deviation of a similarity is its value minus the mean of its values over the permutations,
     divided by the standard deviation of these values. The similarity with the largest deviation is
-    the best one. The p-value of a deviation is the share of the permutations whose largest
-    deviation is at least as large as this deviation. The largest deviation of a permutation is
-    taken over all similarities and, in the test of single labels, over all labels.
+    the best one. Every permutation has a largest deviation, which is the maximum over all
+    similarities and, in the test of single labels, over all labels. The p-value of an observed
+    deviation is the share of permutations whose largest deviation is at least as large as the
+    observed one.
     """
     labelled_items = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[labelled_items], minlength=len(names))

@@ -84,8 +84,9 @@ class RankBiasedOverlap(NamedTuple):
     value : float
         Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Difference between the largest and the smallest contribution that items beyond the ends of
-        the lists could make to the overlap of infinite lists.
+        Uncertainty of ``value``: if the lists were continued without end, the unknown items could
+        add between a smallest and a largest amount to the overlap. ``residual`` is the difference
+        between these two amounts.
     """
 
     value: float
@@ -140,7 +141,7 @@ def rank_biased_overlap(
 
 
 def _residuals(q: float, k: int) -> Floats:
-    """Return, for each overlap at depth k, how much the items beyond depth k could change the RBO.
+    """Return, for each overlap at depth k, how far the RBO depends on the items beyond depth k.
 
     Entry i of the result belongs to two lists that share i of their first k items. The entry is the
     difference between the largest and the smallest contribution that the depths beyond k can make
@@ -158,7 +159,7 @@ def _residuals(q: float, k: int) -> Floats:
 
 
 def _blocks_of_positions(a: Integers, b: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of queries, and the positions in list b of the items of list a.
+    """Yield slices of queries and, for each item of list a, its position in list b.
 
     The position of an item that list b does not contain is -1.
     """

@@ -312,7 +312,7 @@ def ndcg_at_k(
 
 
 def recalls_at_k(hits: Floats, held_out: sp.csr_array) -> Floats:
-    """Return the recall (n,) of every user; `hits` (n, k) is 1 where an item was held out, else 0.
+    """Return the recall (n,) of every user; a 1 in `hits` (n, k) marks an item that was held out.
 
     The recall of a user without held-out items is 0.
     """

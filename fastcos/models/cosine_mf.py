@@ -61,10 +61,10 @@ class CosineMF(FactorModel):
         the mean of every row; gain and offset are not used. "dot" is the inner product of rows that
         are not normalised; use "dot" to measure the effect of the normalisation.
     loss : {"info_nce", "negative_sampling"}, default "info_nce"
-        The loss of an interaction. "info_nce" is the negative logarithm of the softmax over the
-        item and the items that were drawn at random (arXiv:1807.03748). "negative_sampling" is the
-        sum of the binary logistic losses of the item and of the items that were drawn at random
-        (arXiv:1310.4546).
+        The loss of an interaction. "info_nce" is the negative logarithm of the softmax probability
+        of the item among itself and the items that were drawn at random (arXiv:1807.03748).
+        "negative_sampling" is the sum of the binary logistic losses of the item and of the items
+        that were drawn at random (arXiv:1310.4546).
     temperature : float, default 0.25
         The number by which the cosines are divided in the model. At a lower temperature, the model
         fits the data and their noise more closely. The choice of the temperature affects the
@@ -73,8 +73,9 @@ class CosineMF(FactorModel):
         loss is often lower than the temperature that best recovers the clusters of items.
     item_bias : bool, default True
         Whether the model contains a bias per item, which represents the popularity of the item.
-        Without biases, as in word2vec, the directions and the norms of the embeddings model the
-        part of the popularity that ``negative_exponent`` does not account for.
+        ``negative_exponent`` accounts for a part of the popularity. If there are no biases, as in
+        word2vec, the rest of the popularity influences the directions and the norms of the
+        embeddings.
     n_negatives : int, default 1024
         Number of items that are drawn at random for each batch of users, as negative samples. All
         users of a batch share the negative samples, but a user skips the items with which the user
@@ -119,8 +120,8 @@ class CosineMF(FactorModel):
         The bias of every item, corrected for the probability with which the item is drawn as a
         negative sample. The bias of an item without interactions is the smallest bias of any item.
     n_iter_ : int
-        Number of passes after which the held-out loss was smallest; the fitted parameters are the
-        parameters after this number of passes.
+        Number of passes after which the held-out loss was smallest; ``max_iter`` if no interactions
+        were held out. The fitted model is the model after this number of passes.
     loss_curve_ : ndarray, float64
         Mean loss of an interaction in each pass, including ``norm_penalty``. The loss of an
         interaction is computed before the training step to which the interaction contributes.

@@ -139,7 +139,7 @@ def train(
 
 
 def _weights(X: sp.csr_array, log_counts: npt.NDArray[np.float64], exponent: float) -> Any:
-    """Return the weights of interactions in the loss, x / count^exponent scaled to the mean 1."""
+    """Return the weight x / count^exponent of each interaction, scaled to the mean 1."""
     log_weights = np.log(X.data.astype(np.float64)) - exponent * log_counts[X.indices]
     weights = np.exp(log_weights - log_weights.max(initial=-np.inf))
     return weights / weights.mean()

@@ -1,4 +1,4 @@
-"""``LinearMF``, the linear models of the paper, solved by a truncated SVD and a shrinkage."""
+"""``LinearMF``: the linear models of the paper, which are computed from a truncated SVD."""
 
 import copy
 import math
@@ -50,8 +50,8 @@ class LinearMF(FactorModel):
     The objectives of Eq. 1 and Eq. 2 are minimised over matrices A and B with k columns. The
     objective ``"dropout"`` minimises ‖X - XAB'‖² + λ‖AB'‖² (Eq. 1), and the objective
     ``"weight_decay"`` minimises ‖X - XAB'‖² + λ(‖XA‖² + ‖B‖²) (Eq. 2). The solutions of Eq. 1 and
-    Eq. 2 follow from the truncated SVD X ≈ U_k Σ V_k'. Each singular direction is multiplied by a
-    number s from 0 to 1, its shrinkage, so AB' = V_k diag(s) V_k':
+    Eq. 2 follow from the truncated SVD X ≈ U_k Σ V_k'. The shrinkage s of a singular direction is a
+    number from 0 to 1 by which the direction is multiplied, so AB' = V_k diag(s) V_k':
 
     - Eq. 1: s = σ²/(σ²+λ). Eq. 1 determines the product AB', but not A and B. The symmetric
       solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D,
@@ -367,7 +367,7 @@ class LinearMF(FactorModel):
 
 
 def _svd(X: Any, means: Biases, settings: SimpleNamespace, progress: Progress | None) -> SVD:
-    """Return k singular triplets, and from the direct solver also triplet k + 1.
+    """Return k singular triplets; the direct solver also computes and returns triplet k + 1.
 
     The caller needs triplet k + 1 to detect that σ_k = σ_{k+1}.
     """

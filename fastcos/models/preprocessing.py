@@ -278,8 +278,8 @@ class ShiftedPPMI(_Transformer):
     ``fit`` computes the shifted PPMI of every pair of different items, and stores the values in
     ``ppmi_``. ``ppmi_`` is a CSR matrix (p, p), which is symmetric only for β = 1. ``transform``
     returns the product of X and ``ppmi_``. The SVD of ``ppmi_`` approximates skip-gram with
-    negative sampling. Skip-gram factorises the same matrix without the maximum and with a weighted
-    loss, so the two factorisations are the same only if the rank is large enough.
+    negative sampling. Skip-gram does not replace negative values by 0, and its loss is weighted, so
+    its factors generally differ from the factors of this SVD.
 
     Parameters
     ----------

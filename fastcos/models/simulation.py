@@ -135,8 +135,8 @@ def simulate_interactions(
     All random numbers follow their distributions exactly, except for rounding errors of float64.
     The function needs memory for the interactions and for n C other numbers, but not for n p
     numbers. Clusters, exponents, popularities, preferences, activities and items are drawn from
-    separate random streams. For example, choosing another popularity distribution does not change
-    the random numbers from which the clusters and the preferences are drawn.
+    separate random streams. For example, the random numbers for the clusters and the preferences
+    stay the same if you choose another popularity distribution.
 
     Parameters
     ----------
@@ -146,11 +146,12 @@ def simulate_interactions(
         Number C of clusters, from 1 to n_items. Some clusters may be tiny or empty.
     item_exponent : (float, float)
         The lower and the upper end of the interval from which β_c is drawn. Both ends of the
-        interval must be from 0 to 20 or, unless popularity_distribution is "rank_zipf", from 0.1 to
-        20.
+        interval must be at most 20. If ``popularity_distribution`` is "rank_zipf", they must be at
+        least 0; otherwise, they must be at least 0.1.
     user_exponent : float
-        Exponent of the distribution of the numbers k_u of interactions. The exponent must be from 0
-        to 20 or, if activity_distribution is "pareto_clipped", from 0.1 to 20.
+        Exponent of the distribution of the numbers k_u of interactions. The exponent must be at
+        most 20. If ``activity_distribution`` is "pareto_clipped", it must be at least 0.1;
+        otherwise, it must be at least 0.
     preset : str
         A name in ``fastcos.models.presets()``. The default "zipf_bounded" applies the power laws of
         the paper to ranks: the popularity of an item depends on its rank in its cluster. The
@@ -205,8 +206,9 @@ def simulate_interactions(
     -----
     Source: Steck, Ekanadham, Kallus 2024, arXiv:2403.05440, section 4. The interactions are not
     centred and contain no bias terms. The items of the users are drawn with the counter-based
-    generator Philox4x32-10 (Salmon et al. 2011). All random numbers except those that choose the
-    items are drawn with `numpy.random.Generator`, whose streams NumPy may change between versions.
+    generator Philox4x32-10 (Salmon et al. 2011). All other random numbers are drawn with
+    ``numpy.random.Generator``. A new version of NumPy may change the numbers that this generator
+    draws for a seed.
 
     Examples
     --------
@@ -284,7 +286,7 @@ def _simulate(
 
 
 def _choices(preset: str, overrides: dict[str, Any], n_clusters: int) -> dict[str, Any]:
-    """Return all choices; where an entry of `overrides` is None, the preset makes the choice."""
+    """Return all choices; an entry of `overrides` that is not None replaces the preset's choice."""
     validation.as_choice("preset", preset, tuple(_PRESETS))
     choices = presets()[preset] | {
         name: value for name, value in overrides.items() if value is not None

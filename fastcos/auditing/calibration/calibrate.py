@@ -62,9 +62,10 @@ def calibrate(
     measure : str or Measure
         As in :func:`fastcos.top_k`. The measure is fitted to the sampled items.
     fpr : float
-        The false-positive rate to which the verdict refers, and the default argument of the method
-        ``threshold`` of the result. A rate below the ``smallest_fpr`` of the result is replaced by
-        ``smallest_fpr``, and the field ``fpr`` contains the rate that was used.
+        The verdict of the result refers to this false-positive rate, and the method ``threshold``
+        of the result uses this rate if you call the method without a rate. A rate below the
+        ``smallest_fpr`` of the result is replaced by ``smallest_fpr``, and the field ``fpr``
+        contains the rate that was used.
     sample : int, optional
         Number of rows that are drawn without replacement, from the items and also from the queries.
         Default: all rows. The method ``rate_interval`` of the result returns an interval for the

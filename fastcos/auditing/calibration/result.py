@@ -160,8 +160,8 @@ class Calibration(PairDistribution):
 
         The result is n / r, where n is the number of pairs above the threshold for the rate
         ``fpr``, and r is the number of pairs that count as one independent pair. The number r is
-        computed at about 3 times the rate ``fpr``. At the rate ``fpr`` itself, r would be too small
-        if the sample lacked a hub by chance.
+        computed at a rate that is about three times as high as ``fpr``. If r were computed at the
+        rate ``fpr`` and the sample lacked a hub by chance, r would be too small.
         """
         pairs = fpr * self.n_pairs / (1 + self.self_join)
         levels = np.flatnonzero(self.independent > 0)[::-1]

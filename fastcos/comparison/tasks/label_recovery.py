@@ -159,10 +159,10 @@ class LabelTask:
     def _nearest(self, scores: Floats, positions: Integers, k: int) -> tuple[Floats, Integers]:
         """Return the precision@k of each row of `scores` (b, m), and its k highest-scoring columns.
 
-        Row i of `scores` contains the scores of one query. Its score with itself, in column
-        ``positions[i]``, is overwritten, so that the query is not its own neighbour. If several
-        columns share the k-th highest score and not all of them fit among the k columns, each of
-        them counts as the same fraction of a column.
+        Row i of `scores` contains the scores of one query. The score of the query with itself is in
+        column ``positions[i]``. This score is overwritten, so that the query is not its own
+        neighbour. If several columns share the k-th highest score and not all of them fit among the
+        k columns, each of them counts as the same fraction of a column.
         """
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf

@@ -1,4 +1,4 @@
-"""The task to predict how similar people rate pairs, scored by Spearman's correlation."""
+"""The task to predict people's similarity ratings of pairs, scored by Spearman's correlation."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ def _mean_ranks(groups: Integers, weights: Floats) -> Floats:
 
 
 class PairTask:
-    """The task to score pairs of rows such that the scores correlate with ratings of the pairs."""
+    """Task in which a candidate scores pairs of rows, and the scores are compared with ratings."""
 
     def __init__(self, pairs: Integers, ratings: Floats) -> None:
         self._pairs, self._ratings = pairs, tie_groups(ratings)
