@@ -490,9 +490,9 @@ def _identity(value: Any) -> Any:
 def _product(path: str, number: int, product: str, factor: Matrix | None, first: int) -> Matrix:
     """Return the product of a shard with ``factor``; this function runs on a worker.
 
-    ``product`` is the name of a method of SparseOperator. For "rmatmul", ``factor`` has a row for
-    each row of the whole matrix, and ``first`` is the number of the shard's first row in the whole
-    matrix.
+    ``product`` is the name of a method of SparseOperator. If ``product`` is "rmatmul", ``factor``
+    has as many rows as the whole matrix, and the first row of the shard is row ``first`` of the
+    whole matrix.
     """
     X = _open_shards(path, verify=False).shard(number)
     shard = SparseOperator(X, threads_of_this_worker())

@@ -184,7 +184,8 @@ def _next_commands(
 ) -> list[tuple[list[str], str]]:
     """Return the command that uses the threshold.
 
-    If no threshold has the false-positive rate, return commands that calibrate without copies.
+    If no threshold reaches the requested false-positive rate, return commands that remove copies
+    and calibrate again.
     """
     columns = options.option_words(args, "vector_column", "id_column", "ids", "names")
     if args.measure != "cosine":

@@ -144,7 +144,10 @@ def _calibration(
 
 
 def _embeddings(args: argparse.Namespace) -> tuple["Embeddings", Any, "Vectors | None"]:
-    """Return the embeddings and the item ids; also the vectors if the source is a file."""
+    """Return the embeddings, the item ids, and the vectors of the source.
+
+    The vectors are None if the source is a model folder and not a file.
+    """
     from fastcos.comparison.candidates import Embeddings
 
     source = Path(args.source)

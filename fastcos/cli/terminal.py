@@ -210,8 +210,8 @@ def show_table(table: "Table") -> None:
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table on stdout: texts aligned left, and numbers aligned right with 3 decimals.
 
-    Texts are wrapped. Columns that do not fit into the width of the terminal are printed in further
-    tables below, which repeat the first column.
+    Texts are wrapped. If some columns do not fit into the width of the terminal, they are printed
+    in additional tables below. Each additional table repeats the first column.
     """
     if not has_rich():
         from fastcos import reports

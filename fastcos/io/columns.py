@@ -213,8 +213,8 @@ def common_spelling(
     """Return a column of ids or labels in the spelling that is common to all formats.
 
     Only numbers and booleans have several spellings; other texts do not change. Pass
-    allow_blanks=True for labels, which may be blank or fractional; words such as NA among numbers
-    then become blanks.
+    allow_blanks=True for labels, because labels may be blank or fractional. If allow_blanks is
+    True, words such as NA in a column of numbers become blanks.
     """
     texts = [text.strip() for text in column.texts]
     not_numbers = [code for code, text in enumerate(texts) if not _NUMBER.fullmatch(text)]
@@ -294,9 +294,9 @@ def check_row_numbers(
 
     If the argument `ids` contains the row numbers from 0 to n-1 in order, the function assumes that
     the rows have no ids. If the rows have no ids, every id in the file (file_ids) must be a row
-    number. If `file_ids` contains all row numbers, it may also contain further ids, as the file of
-    a larger catalogue does. If `file_ids` contains most row numbers but not 0, the file may count
-    rows from 1, so the function issues a warning. `hint` explains how to pass ids.
+    number. If `file_ids` contains all row numbers, it may also contain additional ids, because the
+    file may describe a larger catalogue. If `file_ids` contains most row numbers but not 0, the
+    file may count rows from 1, so the function issues a warning. `hint` explains how to pass ids.
     """
     if ids.dtype.kind not in "iu" or not np.array_equal(ids, np.arange(len(ids))):
         return

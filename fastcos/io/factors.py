@@ -285,8 +285,8 @@ def strip_biases(items: Rows, users: Rows | None) -> tuple[Rows, Rows | None, tu
     The logistic factorisation of implicit appends a column of biases and a column of ones to the
     items, and the same two columns in the opposite order to the users. The BPR model of implicit
     appends a column of biases to the items and a column of ones to the users. If a row of items or
-    of users is zero, its entry in the column of ones is 0. If there are no users, items are
-    returned with all columns, because a column of ones in the items alone may be data.
+    of users is zero, its entry in the column of ones is 0. If there are no users, no column is
+    removed from the items, because a column of ones may be data.
     """
     d = items.shape[1]
     if users is None:

@@ -228,7 +228,7 @@ def _typeset(formula: str) -> str:
 
 
 def _shown(comparison: Comparison, every: bool) -> list[RescalingScores]:
-    """Return the rows for which a panel is drawn, in the order of the panels."""
+    """Return the rows of the comparison that the figure shows, in the order of its panels."""
     rescaling_names = [rescaling.name for rescaling in rescalings()]
     rows = {row.name: row for row in comparison.named}
     extra_names = [name for name in rows if name not in rescaling_names and name != EQ2]

@@ -43,8 +43,8 @@ class RobustnessDisplay(Display):
     """The robustness curve: bounds on the share of neighbours that survive rescalings.
 
     The bounds are drawn against the condition of the rescalings. The share of neighbours that
-    survive all rescalings lies in the shaded band; more neighbours survive a single rescaling. A
-    vertical line marks the condition of the verdict.
+    survive every rescaling lies in the shaded band. The share that survives one particular
+    rescaling may be larger. A vertical line marks the condition of the verdict.
 
     Examples
     --------

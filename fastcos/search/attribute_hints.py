@@ -21,7 +21,7 @@ class _MissingAttribute:
 
 
 def with_attribute_hints(replacements: Mapping[str, str]) -> Callable[[Class], Class]:
-    """Return a class decorator that makes access to any attribute in ``replacements`` an error.
+    """Return a class decorator; access to any attribute in ``replacements`` then raises an error.
 
     ``replacements`` maps the name of each missing attribute to the attribute that the error message
     suggests. The error is an AttributeError, so ``hasattr`` returns False for these names, on the

@@ -149,7 +149,7 @@ class PositionsOfIds(Protocol):
 class SearchFilters:
     """The items that the queries of a search are allowed to find.
 
-    A field that is None does not restrict the search, and neither does an empty ``dropped``.
+    If a field is None, or if ``dropped`` is empty, the field does not restrict the search.
 
     Attributes
     ----------

@@ -123,9 +123,9 @@ class SimilarityIndex:
         The number of threads that pack items. Default: the setting ``n_threads``.
     model : str, optional
         The name and version of the model that made the rows, such as ``"minilm@2"``. The name is
-        saved with the index. An error is raised if the index is opened for another model, refreshed
-        from an index of another model, saved over an index of another model, or searched with the
-        calibration of another model.
+        saved with the index. An error is raised if you open the index for another model, refresh it
+        from the index of another model, or save it over the index of another model. An error is
+        also raised if you search the index with the calibration of another model.
 
     Attributes
     ----------
@@ -712,8 +712,8 @@ class SimilarityIndex:
             if its class is not registered, or if it has a parameter that is not a name, a number or
             an array (for example, a model).
         ValueError
-            The directory contains files that are not an index, an index of another model, or a
-            newer version of the index that another process has saved.
+            The directory contains files but no index, or contains an index of another model. The
+            error is also raised if another process has saved a newer version of the index.
         """
         may_replace = validation.as_flag("replace", replace)
         with parallel.writer_lock():

@@ -29,8 +29,8 @@ Let S be |x| max |y| + max |bias| for dot, 1 for cosine, and |x|^2 + max |y|^2 f
 each maximum is taken over the items of a block. Then the approximate and the exact score differ by
 less than the margin c S with c = 1.1 (4 d + 24) u. The factor 1.1 in the margin covers the rounding
 of the norms and of S. If the norms of two rows are in the range of ``_SAFE_NORMS``, the inner
-product of the rows neither overflows nor loses more than the margin c S to underflow. In a block
-that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a candidate.
+product of the rows does not overflow, and underflow changes it by at most the margin c S. In a
+block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is a candidate.
 
 The candidates include the k best items for the following reason. The approximate score of a pair
 minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a

@@ -11,8 +11,8 @@ without data. The functions make these decisions:
   plans range searches;
 * ``pays_grouping``, ``may_project``, ``work_to_project`` and ``gains_by_projection`` say when
   duplicates are grouped and when a projection is added;
-* ``n_candidates`` says how many items are scored first if a measure has only an upper bound;
-  ``drops_excluded_ids`` says whether excluded items are dropped after a search.
+* ``n_candidates`` returns how many items are scored first if the raw scores of a measure only bound
+  its scores; ``drops_excluded_ids`` returns whether excluded items are dropped after a search.
 
 The modules ``task_grid``, ``batches`` and ``cost_model`` also read no row and start no thread.
 ``task_grid`` divides the work of a method among threads, and is called by the functions of this
@@ -26,10 +26,10 @@ sizes:
 
 * an index runs a prepared search only if its queries need no validation, and if the kernel finds
   that the norms of all queries are neither zero nor very small or large (``prepared``);
-* a kernel stops using a projection for queries that the projection does not make faster. If an
-  estimated threshold was too high, the kernel scores more slots, or reads all rows once more. A
-  query of zeros is not compared with any row if all of its scores are equal. With the method
-  "distinct", only one of several equal queries is searched (``scan``).
+* if a projection does not make a query faster, the kernel stops using the projection for this
+  query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
+  once more. A query of zeros is not compared with any row if all of its scores are equal. With the
+  method "distinct", only one of several equal queries is searched (``scan``).
 
 A plan never changes results: every method returns bit-for-bit the same results, ordered by float64
 scores. In this module, a panel is a block of 32 packed rows, and a slot is the place of a row in
@@ -101,8 +101,9 @@ class SegmentSizes:
         Whether float32 products of the rows neither overflow nor underflow; None if the norms have
         not been checked.
     n_live_of_index : int or None
-        The number of live rows in all segments that are searched together, including this segment;
-        None if this segment (for example, the rows of one group) is searched by itself.
+        The total number of live rows in this segment and in all segments that are searched together
+        with it. None if this segment is searched by itself, such as a segment with the rows of one
+        group.
     """
 
     n_rows: int
@@ -168,9 +169,9 @@ class SearchPlan:
         The division of the search into tasks for threads.
     first_rank : int
         For the kernels "few_queries" and "projected_queries": the rank of the first threshold. The
-        kernel scales the largest product of each panel, and the ``first_rank``-th largest scaled
-        product is the first threshold. Rows whose products reach the first threshold are scored
-        first.
+        kernel scales the largest product of each panel, and sorts the scaled products in descending
+        order. The product at place ``first_rank`` is the first threshold. Rows whose products reach
+        the first threshold are scored first.
     sample : ThresholdSample
         For every kernel except "few_queries": the panels from which the first threshold of a query
         is estimated.
@@ -190,7 +191,7 @@ class SearchPlan:
         The memory of the buffers in bytes, at most the working memory.
     inner : SearchPlan or None
         For "distinct": the plan of the search of the distinct rows. For "repack": the plan of the
-        search of the rows that are packed for this search alone. For "unpacked": the plan of the
+        search of newly packed rows, which only this search uses. For "unpacked": the plan of the
         search of the last rows, which do not fill a panel.
     reasons : tuple of str
         The reasons for the method, and the reasons against other methods.

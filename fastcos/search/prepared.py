@@ -228,8 +228,8 @@ class PreparedSearches:
 def can_be_prepared(measure: Measure, plans: Iterable[SearchPlan]) -> bool:
     """Return whether an index prepares a search, given the plan for each part of the index.
 
-    Each part must be searched by one launch, and the measure must compare original rows, because
-    the queries of a prepared search are not encoded by the measure.
+    A single launch must be enough to search each part. The measure must compare original rows,
+    because a prepared search does not encode its queries.
     """
     encode_queries = getattr(type(measure), "encode_queries", None)
     is_original = capabilities(measure).append and encode_queries is BaseMeasure.encode_queries

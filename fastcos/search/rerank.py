@@ -151,14 +151,14 @@ class WordRotatorsScorer:
 
     A bag contains vectors with weights, for example the word vectors of a text with the counts of
     the words. The mass of a vector in its bag is its norm times its weight, divided by the sum of
-    these products over the bag. The distance between two bags is the optimal transport cost between
-    their masses, where the cost of moving a unit of mass from one vector to another is 1 - cosine.
-    If each bag contains a single vector, the distance is therefore 1 - cosine. An empty bag has the
-    distance 1 from every bag. The distance between two bags of m vectors is computed by a linear
-    programme in O(m^3 log m) time, which is usually a few milliseconds. To find candidates, search
-    the rows that ``directions`` returns, by the measure "neg_euclidean". By Jensen's inequality,
-    half the squared Euclidean distance between the rows of two bags is a lower bound on the
-    distance between these bags.
+    these products over the bag. The distance between two bags is the lowest cost of moving the
+    masses of one bag to the vectors of the other bag. Moving a unit of mass from one vector to
+    another costs 1 - cosine. If each bag contains a single vector, the distance is therefore 1 -
+    cosine. An empty bag has the distance 1 from every bag. The distance between two bags of m
+    vectors is computed by a linear programme in O(m^3 log m) time, which is usually a few
+    milliseconds. To find candidates, search the rows that ``directions`` returns, by the measure
+    "neg_euclidean". By Jensen's inequality, half the squared Euclidean distance between the rows of
+    two bags is a lower bound on the distance between these bags.
 
     Source: Yokoi et al. arXiv:2004.15003.
 

@@ -1,4 +1,4 @@
-"""Compute exact scores of another system's candidates, and bound how many neighbours it missed."""
+"""Exact scores of another system's candidates, and a bound on the number of missed neighbours."""
 
 from typing import Any, NamedTuple
 

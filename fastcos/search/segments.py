@@ -112,9 +112,9 @@ class Segment:
     def without(self, removed: Integers) -> "Segment":
         """Return a segment with the same rows; its searches skip the rows with these numbers.
 
-        If this segment has packed only one row of each group of equal rows, the new segment starts
-        without packed rows. Otherwise, the new segment shares the packed rows with this segment,
-        and searches skip the removed items by a mask of O(p) bytes.
+        If rows are equal, a segment may pack only one of them. If this segment has done so, the new
+        segment starts without packed rows. Otherwise, the new segment shares the packed rows with
+        this segment, and searches skip the removed items by a mask of O(p) bytes.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)
@@ -197,8 +197,8 @@ class Segment:
     def pack(self) -> None:
         """Pack the rows that searches without filters need, if the kernels are compiled.
 
-        If the kernels are not compiled, this method starts another process that compiles them,
-        because a program that packs rows is going to search them.
+        If the kernels are not compiled, this method starts another process that compiles them. The
+        program will need the kernels, because a program packs rows in order to search them.
         """
         if self.uses_numpy():
             # If there are fewer than min_rows_for_tiles rows, searches do not use packed rows, so

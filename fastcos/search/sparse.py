@@ -58,11 +58,11 @@ def sparse_top_k(
     """Return the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
 
     Inner products of rows of whole numbers are exact; inner products of any other rows are summed
-    in float64, in the order of the columns. A query takes time proportional to the total number of
-    non-zeros of all items in those columns in which the query has a non-zero. The function needs
-    memory for one or two copies of the non-zeros, whatever the number of columns, and O(m) memory
-    per thread. If ``working_memory`` is too small for all threads, fewer threads are used. A CSC
-    matrix is searched as fast as a CSR matrix.
+    in float64, in the order of the columns. A query reads only the columns in which it has a
+    non-zero. The time of a query is proportional to the number of non-zeros that all items have in
+    these columns. The function needs memory for one or two copies of the non-zeros, whatever the
+    number of columns, and O(m) memory per thread. If ``working_memory`` is too small for all
+    threads, fewer threads are used. A CSC matrix is searched as fast as a CSR matrix.
     """
     name = validation.as_choice("measure", get_measure(measure).name, MEASURES)
     query_rows, item_rows = _as_both_rows(queries, items, name, options.n_threads)

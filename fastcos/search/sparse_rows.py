@@ -234,8 +234,9 @@ def _empty_entries(
 
     There are packed entries only if ``with_values`` is True and the item numbers have 16 bits. If
     there are packed entries, the arrays of items and values are views of the two halves of the
-    packed 32-bit entries. If there are no packed entries, the first of the three arrays is None. If
-    ``with_values`` is False, because all values are 1, the values are None.
+    packed 32-bit entries. If there are no packed entries, the first of the three arrays is None.
+    ``with_values`` is False if all values are 1. In this case, the returned array of values is
+    None.
     """
     if with_values and index_type == np.uint16:
         packed = np.empty(nnz, np.int32)

@@ -35,11 +35,10 @@ class GradientNoise(NamedTuple):
     item_weights : ndarray (p,), float64
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item is step * (sum of the
-        squared slopes) + 2 * decay * (number of observations), where the sum and the number extend
-        over all observations of the item. The weight of a user is computed by the same formula from
-        the observations of the user. Let x be the row of an item or user, and let w be its weight.
-        In one epoch, this item or user changes the difference between the Gram matrices of users
-        and items by step * w * xx'.
+        squared slopes of its observations) + 2 * decay * (number of its observations). The weight
+        of a user is computed by the same formula from the observations of the user. Let x be the
+        row of an item or user, and let w be its weight. In one epoch, this item or user changes the
+        difference between the Gram matrices of users and items by step * w * xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.

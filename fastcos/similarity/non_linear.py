@@ -124,9 +124,9 @@ class Recos(BaseMeasure):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the largest score that the raw score and the angles to the axis allow.
 
-        The angles of the sorted query and the sorted item to the axis limit the cosine of the two
-        sorted rows from below. For a positive raw score, the score is largest if the cosine of the
-        two sorted rows is smallest.
+        The sorted query and the sorted item each have an angle to the axis. The two angles imply a
+        lower bound on the cosine of the two sorted rows. For a positive raw score, the score is
+        largest if the cosine of the two sorted rows is smallest.
         """
         ordered = sorted_rows(scaled_up_rows(Q))
         weights = np.maximum(self._cosines(ordered, norms_of(ordered)), _MIN_WEIGHT)

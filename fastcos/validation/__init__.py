@@ -422,7 +422,7 @@ def as_probabilities(name: str, values: Any, length: int) -> npt.NDArray[np.floa
 
 
 def as_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return an int64 code for each label, (length,): the rank of the label among all C labels.
+    """Return an int64 code for each of ``length`` labels; C is the number of distinct labels.
 
     The codes are whole numbers from 0 to C-1, in the order of the sorted distinct labels. All
     labels must be integers, or all must be strings, and C must be at least 2.
@@ -461,7 +461,10 @@ def is_missing(value: Any) -> bool:
 
 
 def as_partial_labels(name: str, labels: Any, length: int) -> npt.NDArray[np.int64]:
-    """Return the codes of ``as_labels``, with -1 for each label that is None; (length,) int64."""
+    """Return the codes of labels, some of which may be None; (length,) int64.
+
+    The code of None is -1. All other codes are those of ``as_labels``.
+    """
     array = np.asarray(containers.from_container(name, labels), dtype=object)
     if array.shape != (length,):
         raise ValueError(f"{name} must be of shape ({length},), got {array.shape}")

@@ -280,7 +280,8 @@ def items_page(
     items : array_like (p, d), float32 or float64
         Embeddings of at least 2 items.
     users : array_like (n, d), optional
-        User or query embeddings. The exponent b, the query metric and the predictions require them.
+        User or query embeddings. The page can show the exponent b, the query metric and the
+        predictions only if ``users`` is passed.
     names : sequence (p,), optional
         Names of the items; by default their numbers.
     labels : sequence (p,) of int or str, optional
