@@ -11,7 +11,8 @@ items, and calls the following modules:
 
 - ``neighbor_edges`` finds the nearest items of sampled rows.
 - ``robustness`` bounds the share of neighbours that no rescaling removes.
-- ``certificates`` computes lower bounds: it proves which neighbours no rescaling removes.
+- ``certificates`` computes lower bounds: it proves for some neighbours that no rescaling removes
+  them.
 - ``attacks`` computes upper bounds: it searches for rescalings that remove a neighbour.
 - ``worst_rescaling`` searches for the single map that replaces the most neighbours.
 - ``variants`` computes other parametrisations of the model, and invariant baselines.

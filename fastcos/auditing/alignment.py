@@ -83,8 +83,8 @@ class Alignment(Record):
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
         Fraction of the shared items that match themselves, after and before the alignment. An item
-        matches itself if its old vector has the largest cosine with the item's own new vector, or
-        with a new vector that equals it. The self-match rates are computed from at most 2,000
+        matches itself if, of all new vectors, the one with the largest cosine to its old vector is
+        its own new vector or an equal vector. The self-match rates are computed from at most 2,000
         shared items. ``self_match_rate_before`` is None if the two versions have different numbers
         of columns.
     moved : ndarray, int64

@@ -165,8 +165,8 @@ class LabelRecovery(Record):
         on items that the search did not use. The true range of the AUC is at least as wide as the
         range from ``low`` to ``high``.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the rescalings D for which the rows ``items / D`` have the lowest and the
-        highest AUC that the search found.
+        Diagonals of two rescalings D that the search found. If D is ``low_rescaling``, the AUC of
+        the rows ``items / D`` is the lowest; if D is ``high_rescaling``, it is the highest.
     """
 
     condition: float

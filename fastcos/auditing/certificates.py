@@ -89,10 +89,10 @@ def certified_neighbors(
     k : int
         Number of neighbours per item, from 1 to p - 1.
     condition : float
-        Largest condition number of the maps that a neighbour must survive to be certified (the
-        attribute ``certified``). The condition number of a linear map is its largest singular value
-        divided by its smallest. The condition number of a rescaling D is its largest entry divided
-        by its smallest.
+        A neighbour is certified if it survives all maps with a condition number of at most
+        ``condition``. The condition number of a linear map is its largest singular value divided by
+        its smallest. The condition number of a rescaling D is its largest entry divided by its
+        smallest.
     family : {"linear", "rescaling"}
         The maps against which neighbours are certified: all invertible linear maps, or rescalings.
         For "linear", the function takes as long as ``top_k`` with k + 1 neighbours. For

@@ -133,9 +133,9 @@ def audit(
         or a softmax over items. Adding the same vector to all items changes all scores of a user by
         the same number. With a ranking loss or with a bias per user, adding a number to all scores
         of a user does not affect the loss: the number cancels in the differences of the scores, or
-        the bias of the user absorbs it. If ``trained_on`` is "ranking", the audit includes a
-        variant in which the mean of the items is subtracted from every item, and also subtracts
-        this mean before it applies the query metric.
+        the bias of the user absorbs it. If ``trained_on`` is "ranking", the audit also compares the
+        items with centred items, from which the mean of the items has been subtracted. For the
+        query metric, the audit centres the items first.
     weight_decay_on : {"both", "not both", "unknown"}
         Pass "both" if the loss had weight decay on users and on items, with equal or unequal
         weights of the rows. Pass "not both" if the loss had weight decay only on users, only on

@@ -183,10 +183,10 @@ def diff_models(
 
     Notes
     -----
-    The rescaling and the linear map are least squares fits over all items that are nonzero in both
-    versions, and neighbours are searched among these items. The arrays are read into memory as a
-    whole. A linear map from d' to d columns has d' x d parameters, so it overfits if there are few
-    items.
+    The rescaling and the linear map are fitted by least squares to all items that are nonzero in
+    both versions. Neighbours are also searched only among these items. The arrays are read into
+    memory as a whole. A linear map from d' to d columns has d' x d parameters, so it overfits if
+    there are few items.
 
     Examples
     --------

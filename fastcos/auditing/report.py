@@ -79,8 +79,8 @@ class Audit(Record):
         cosines of the audited factors. The attribute is None if the cosines of every entry differ
         more, or if there is only one dimension.
     epochs_to_forget : float or None
-        Predicted number of epochs after which the distance of the factors from convergence is 1/e
-        of its current value, if training continues by stochastic gradient descent.
+        Prediction for training that continues by stochastic gradient descent: after this number of
+        epochs, the distance of the factors from convergence is 1/e of its current value.
         ``epochs_to_forget`` is None unless ``gradient_noise`` was passed to the audit. The distance
         is the logarithm of the condition number of the map from the audited factors to the
         converged factors.
@@ -103,8 +103,8 @@ class Audit(Record):
         Each entry compares the audited embeddings with the items in another parametrisation of the
         model. All parametrisations of a model make the same predictions. If ``trained_on`` is
         "ranking", the last entry of ``parametrizations`` is "centered". The entry "centered"
-        compares the audited items with items from which the mean of all items has been subtracted;
-        subtracting the mean does not change a ranking loss.
+        compares the audited items with the centred items, which result from subtracting the mean of
+        all items. Subtracting this mean does not change a ranking loss.
     invariant_baselines : tuple of VariantScores
         Comparisons of the audited embeddings with similarities that do not depend on the
         parametrisation of the model.

@@ -27,9 +27,10 @@ def robustness_curve(
 ) -> tuple[RobustnessPoint, ...]:
     """Return the points of the robustness curve at the conditions CONDITIONS and ``condition``.
 
-    ``sample`` contains all items, and the row numbers of the items whose edges are certified and
-    attacked under rescalings. ``linear`` (p, k) contains the certified radii of the edges of all
-    items under linear maps. ``generator`` draws the items for the search for the worst single maps.
+    ``sample`` contains all items, and the row numbers of some of them. Only the edges of these
+    items are certified and attacked under rescalings. ``linear`` (p, k) contains the certified
+    radii of the edges of all items under linear maps. ``generator`` draws the items for the search
+    for the worst single maps.
     """
     conditions = np.array(sorted({*CONDITIONS, condition}))
     # The certified radius of an edge is one of ``levels``. An edge counts as certified at a

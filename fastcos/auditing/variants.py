@@ -98,9 +98,9 @@ def parametrizations(
     """Yield the items in the parametrisations that common software returns.
 
     If U s V' is the singular value decomposition of the predictions, common software returns the
-    items V s^½, V or V s. The function computes V s^½, V and V s from the second moments of any
-    users and items that yield the predictions. If ``users`` is None, the function yields only V, up
-    to a rotation.
+    items V s^½, V or V s. The function computes V s^½, V and V s from the second moments of
+    ``users`` and ``items``. Any factorisation of the same predictions gives the same result. If
+    ``users`` is None, the function yields only V, up to a rotation.
 
     - ``items``, ``users`` (d, d): The second moments of the items and of the users.
     - ``weighted``: A dict from the name of a weighted form to the weighted second moments of the
@@ -165,9 +165,10 @@ def invariant_baselines(
 def recognize_parametrization(forms: Sequence[VariantScores]) -> str | None:
     """Return the name of the parametrisation that the audited items already have, or None.
 
-    If the items have several parametrisations, the function returns the one to which the map from
-    the items has the lowest condition number. The condition number of a map bounds the change of
-    every cosine (Theorem 3 of docs/explanation/theorems.md).
+    If the items match several parametrisations, the function returns the nearest one. The nearest
+    parametrisation is the one to which the items are mapped with the lowest condition number. The
+    condition number of a map bounds the change of every cosine (Theorem 3 of
+    docs/explanation/theorems.md).
     """
     matches = [(form.condition, form.name) for form in forms if form.is_given]
     return min(matches)[1] if matches else None

@@ -10,7 +10,7 @@ the units chooses the best candidate, and the other half measures the lead of th
 The functions ``compare`` (for interactions) and ``compare_vectors`` call the following modules:
 
 - ``models`` fits a model of each objective from one SVD; only ``compare`` needs this module.
-- ``candidates`` selects the measures whose requirements the data meet, under each D.
+- ``candidates`` selects, for each D, the measures for which all required data are present.
 - ``tasks`` scores the candidates on ``LabelTask``, ``HeldOutTask`` or ``PairTask``.
 - ``scoring`` computes the scores of a fitted measure for blocks of queries and items.
 - ``runner`` evaluates all candidates, in this process or on workers.

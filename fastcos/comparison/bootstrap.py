@@ -281,9 +281,9 @@ class _CrossFitting:
     ) -> BootstrapInterval:
         """Return the cross-fitted lead of the best candidate over a reference.
 
-        `numbers` contains the indices of the candidates from which the best one is chosen.
-        `reference` is a function that estimates scores; the best candidate is compared with the
-        score that this function returns for candidate 0.
+        `numbers` contains the indices of the candidates from which the best one is chosen. The
+        function `reference` estimates scores. The score that it returns for candidate 0 is
+        subtracted from the score of the best candidate.
         """
         values, scores_on_samples = [], []
         for choice, test in ((0, 1), (1, 0)):

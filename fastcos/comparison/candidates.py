@@ -124,7 +124,8 @@ class Candidate:
         Name or formula of D for a model of Eq. 1; "eq2" for a model of Eq. 2; "no model" if the
         columns of the interactions are compared; "" for vectors without a model. If D does not
         change the scores of a measure, the measure is a candidate only under the first rescaling.
-        On columns of the interactions, layer_norm_cosine is Pearson's correlation.
+        If the columns of the interactions are compared, the measure ``layer_norm_cosine`` equals
+        Pearson's correlation.
     preprocessing : str
         Preprocessing of the interactions before the model is fitted, or "none".
     source : str or Measure
@@ -243,8 +244,8 @@ def select_candidates(
     with the data that it requires.
 
     If `with_users` is false, measures that compare users with items are rejected. Measures that
-    compare users with each other are accepted only without a model, because the rows may then
-    belong to users.
+    compare users with each other are accepted only if there is no model, because only the rows of
+    vectors without a model may belong to users.
     """
     left_out: dict[str, str] = {}
     if measures is None or measures == DEFAULT:

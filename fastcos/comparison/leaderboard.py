@@ -94,9 +94,9 @@ class Leaderboard(Record):
     recommended : Candidate or None
         The recommended candidate; None if ``beats_chance`` is false.
     gain : BootstrapInterval or None
-        Cross-fitted gain over the baseline, for the best candidate other than the baseline; None if
-        the baseline is the only candidate. To compute the gain, each half of the units chooses a
-        candidate, and the other half measures the gain of this candidate.
+        Cross-fitted gain of the best other candidate over the baseline; None if the baseline is the
+        only candidate. To compute the gain, each half of the units chooses a candidate, and the
+        other half measures the gain of this candidate.
     conclusion : str
         The recommendation and the evidence for it.
     left_out : dict of str

@@ -128,9 +128,8 @@ def evaluate_models(
 ) -> Iterator[tuple[Candidate, Any]]:
     """Yield every candidate with its scores, or with the error that its measure raises.
 
-    `models` are the models that were fitted to X without preprocessing. Models of preprocessed
-    interactions are fitted once per preprocessing, because candidates with the same preprocessing
-    follow each other.
+    `models` are the models that were fitted to X without preprocessing. Candidates with the same
+    preprocessing must follow each other, so that models are fitted only once per preprocessing.
     """
     for name, group in itertools.groupby(candidates, key=lambda candidate: candidate.preprocessing):
         group_models = models if name == "none" else fit_models(X, settings, name)

@@ -128,8 +128,8 @@ class ModelChange(NamedTuple):
     value : float
         Frobenius norm of the difference between the predictions.
     relative : float
-        ``value`` divided by the norm of the predictions of the first model; infinite if the first
-        model predicts only 0 and the second model does not.
+        ``value`` divided by the norm of the predictions of the first model. If only the second
+        model makes predictions other than 0, ``relative`` is infinite.
     """
 
     value: float

@@ -43,8 +43,8 @@ def hubness(neighbors: Any, *, n_items: int | None = None, k: int | None = None)
     neighbors : array_like (n, K), int
         Items by descending score, as ``top_k`` returns them; -1 pads short lists.
     n_items : int, optional
-        Number of items. The default is n, the number of lists, which is right if the queries are
-        the items.
+        Number of items. By default, every item is assumed to be a query, so the number of items is
+        n, the number of lists.
     k : int, optional
         Number of columns to use. Default: all.
 
@@ -95,8 +95,8 @@ class PopularityBias(NamedTuple):
         correlation is NaN if one of the two correlated quantities is constant up to 1e-13 times its
         largest value.
     decile_cosines : tuple of 10 float
-        For each decile of popularity, starting with the least popular items, the mean cosine of the
-        items in the decile with all other items.
+        Ten mean cosines, one for each decile of popularity. Each is the mean cosine between the
+        items of the decile and all other items; the least popular decile comes first.
     lift : float
         Mean popularity over all entries of the lists, divided by the mean popularity of all items.
     gini : float

@@ -173,9 +173,9 @@ class ClassTest(Record):
     p : float
         p-value, corrected for the number of labels. The deviation of a label is its precision minus
         its chance level, divided by the standard deviation of its precision over the permutations.
-        The p-value is the share of the permutations in which the largest deviation of any label
-        reaches the deviation of this label. The deviation of the label itself is computed with the
-        unpermuted labels.
+        Each permutation has a largest deviation, which is the maximum over all labels. The p-value
+        is the share of permutations whose largest deviation is at least as large as the deviation
+        of this label without a permutation.
     """
 
     label: str

@@ -144,8 +144,8 @@ def labelled_rows(
 ) -> LabelledRows:
     """Return the non-zero rows of the items, divided by their norms and sorted by label.
 
-    Raise ValueError unless there are at least two labels, at least one of which belongs to several
-    rows. If `mask` (p,) is not None, only the rows whose entry in `mask` is true are used.
+    Raise ValueError if all rows have the same label, or if no label occurs on more than one row. If
+    `mask` (p,) is not None, only the rows whose entry in `mask` is true are used.
     """
     rows = validation.as_rows("items", items)
     codes = validation.as_labels("labels", labels, len(rows))

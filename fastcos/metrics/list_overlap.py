@@ -145,8 +145,8 @@ def _residuals(q: float, k: int) -> Floats:
 
     Entry i of the result belongs to two lists that share i of their first k items. The entry is the
     difference between the largest and the smallest contribution that the depths beyond k can make
-    to the RBO. The depths beyond k contribute most if each further item of one list also occurs in
-    the other list, so that both lists contain the same items at depth 2k - overlap.
+    to the RBO. This contribution is largest if each further item of one list also occurs in the
+    other list. Both lists then contain the same items at depth 2k - overlap.
     """
     overlaps, depths = np.arange(k + 1), np.arange(1, 2 * k + 1)
     full_depths = 2 * k - overlaps

@@ -372,7 +372,7 @@ def _mean_over_users(scores: Floats, held_out: sp.csr_array) -> float:
 
 
 def _hits(recommended: Any, held_out: Any, k: int | None) -> tuple[Floats, sp.csr_array]:
-    """Return the hits (n, k), which are 1 where an item was held out, and the held-out matrix."""
+    """Return the matrix of hits (n, k) and the held-out matrix; a hit has the entry 1."""
     lists, held_out_csr = _validated(recommended, held_out, k)
     return gains_of(lists, held_out_csr), held_out_csr
 

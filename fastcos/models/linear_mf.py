@@ -54,10 +54,10 @@ class LinearMF(FactorModel):
     number from 0 to 1 by which the direction is multiplied, so AB' = V_k diag(s) V_k':
 
     - Eq. 1: s = σ²/(σ²+λ). Eq. 1 determines the product AB', but not A and B. The symmetric
-      solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D,
-      B D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. The penalty of
-      Eq. 1 weights all rows of AB' equally. Exact dropout of the inputs would weight the row of an
-      item by the norm of the item's column in X.
+      solution is A = B = V_k s^½ (Eq. 5). For every invertible diagonal matrix D, the pair (A D, B
+      D^-1) has the same loss; the argument ``rescaling`` of the methods chooses D. The penalty of
+      Eq. 1 weights all rows of AB' equally. With exact dropout of the inputs, by contrast, the
+      weight of an item's row would depend on the norm of the item's column in X.
     - Eq. 2: s = max(0, 1 - λ/σ), A = V_k (s/σ)^½, B = V_k (sσ)^½ (Eq. 6). The solution of Eq. 2 is
       unique up to a rotation. If a singular value σ is at most λ, the corresponding columns of A
       and B are zero; ``effective_rank_`` is the number of non-zero columns.

@@ -75,10 +75,9 @@ class Calibration(PairDistribution):
     query_counts : ndarray (6, n_queries), int64
         Number of scores of each query that reach each of the thresholds in ``levels``.
     independent : ndarray (6,), float64
-        For each threshold in ``levels``, the effective number of pairs above the threshold: this
-        many independent pairs would determine the rate of the threshold with the same precision.
-        The pairs above a threshold are not independent, because several of them contain the same
-        row.
+        For each threshold in ``levels``, the number of independent pairs that would determine the
+        rate of the threshold as precisely as the pairs above the threshold do. The pairs above a
+        threshold are not independent, because several of them contain the same row.
     tail : Tail or None
         Model of the highest scores; None if these scores are too similar for a model.
     rescaling : ThresholdRange or None

@@ -45,11 +45,12 @@ class ThresholdRange(Record):
     low, high : float
         The lowest and the highest threshold that the search over D found.
     bound_low, bound_high : float
-        Bounds of the threshold that hold for every linear map, and therefore for every rescaling D,
-        with a condition number of at most ``condition``.
+        Bounds of the threshold. The bounds hold after every linear map with a condition number of
+        at most ``condition``, and therefore also after every such rescaling D.
     low_rescaling, high_rescaling : ndarray (d,), float64
-        Diagonals of the rescalings D under which the rows ``rows / D`` have the thresholds ``low``
-        and ``high``. The entries of the diagonals lie between 1 / condition and 1.
+        Diagonals of two rescalings D. If D is ``low_rescaling``, the threshold of the rows ``rows /
+        D`` is ``low``; if D is ``high_rescaling``, it is ``high``. The entries of the diagonals lie
+        between 1 / condition and 1.
     """
 
     fpr: float

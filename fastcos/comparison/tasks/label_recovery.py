@@ -49,7 +49,8 @@ N_UNITS = 300
 class LabelScores(NamedTuple):
     """The scores of one candidate for each of n query items, as arrays (n,).
 
-    - `map_at_r`: the average precision at R, whose mean over the queries is ``metrics.map_at_r``.
+    - `map_at_r`: the average precision at R. The function ``metrics.map_at_r`` returns its mean
+      over queries.
     - `auc`: the probability that an item with the label of the query scores higher than an item
       with another label, plus half of the probability of equal scores.
     - `precision`: the share of the ten nearest items that have the label of the query. If several
@@ -192,8 +193,8 @@ class LabelTask:
 def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the outcomes of the tests for local and for global recovery of the labels.
 
-    If neither the test for local recovery nor the test for global recovery is significant, but a
-    single label is recovered, the list begins with the outcome for this label.
+    If a single label is recovered, but the tests for local and for global recovery are not
+    significant, the first outcome in the list is that of the label.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
