@@ -309,7 +309,7 @@ class MapSearch:
         return np.where(weights > 1, high_weights, 1.0), counts
 
     def _gradient(self, metric: Floats, condition: float, width: float) -> Floats:
-        """Return the gradient (d, d) of a smoothed count of lost edges, as a function of the metric.
+        """Return the gradient (d, d) of a smoothed count of lost edges; the variable is the metric.
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth step function of the difference between its score and the

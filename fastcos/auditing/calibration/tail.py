@@ -60,7 +60,7 @@ class Tail(Record):
         return self.share * genpareto.sf((scores - self.start) / self.scale, self.shape)
 
     def threshold(self, share: float) -> float:
-        """Return the score that is reached, according to the model, by a given share of all pairs."""
+        """Return the score that, according to the model, a given share of all pairs reaches."""
         from scipy.stats import genpareto
 
         excess = genpareto.isf(min(share / self.share, 1.0), self.shape)
