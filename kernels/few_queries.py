@@ -83,9 +83,9 @@ from .simd.memory import prefetch_row
 from .simd.panel import CODE_NORM, GROUP, N_BOUND_TERMS, OFFSET_WEIGHT, PANEL, RESIDUAL_NORM
 from .simd.tile_scores import multiply_run, multiply_run_by_item
 
-# A search kernel writes this value in place of the first row number if the norm of a query is not
-# ordinary, which means that it does not lie between 1e-100 and 1e100. A caller that reads
-# STATUS_NOT_ORDINARY searches in another way.
+# The norm of a query is called ordinary if it lies between 1e-100 and 1e100. If the norm is not
+# ordinary, a search kernel writes STATUS_NOT_ORDINARY in place of the first row number. A caller
+# that reads STATUS_NOT_ORDINARY searches in another way.
 STATUS_NOT_ORDINARY = -2
 # The number of rows that are scored in float64 at once.
 _CHUNK = 256

@@ -253,9 +253,9 @@ def _record_fields(kinds):
 
 
 # A kernel that another kernel calls is stored as LLVM's intermediate code, which is optimised only
-# as part of its callers. Without the intermediate code, the first search would take twice as long,
-# because Numba would also optimise the called kernel separately, compile it to machine code with an
-# entry for Python, and link the optimised code into the callers.
+# as part of its callers. Without the intermediate code, the first search would take twice as long.
+# Numba would then optimise the called kernel separately, compile it to machine code with an entry
+# for Python, and link the optimised code into the callers.
 
 
 def inner_dispatcher_of(function, flags):

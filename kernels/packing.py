@@ -46,8 +46,8 @@ SLACK = np.float32(2.0**-16)
 # The norm of a row of up to 65,000 columns is computed in float32 by 16 partial sums. The norm is
 # multiplied by this factor, so that it is an upper bound in spite of rounding errors.
 _ROUND_UP = np.float32(1.0 + 2.0**-12)
-# A bound on the norm of those entries of a row whose squares underflow in float32, for rows of norm
-# at most 1.
+# In a row with a norm of at most 1, the squares of some entries may underflow in float32. This
+# number bounds the norm of these entries.
 _UNDERFLOW = np.float32(1e-18)
 # The largest magnitude of a code.
 LARGEST_CODE = np.float32(127.0)

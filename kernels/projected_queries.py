@@ -39,11 +39,12 @@ from .simd.panel import PANEL, THRESHOLD
 from .simd.tile_scores import multiply_item
 from .tiles import numbers_below
 
-# The placeholder for the product of a slot whose projected codes already show that the slot cannot
-# reach the threshold.
+# If the projected codes of a slot show that the slot cannot reach the threshold, this placeholder
+# replaces the product of the slot.
 _DROPPED = np.int32(-(2**31))
-# Multiplying the full codes of one slot alone takes _COST_OF_SLOT + _COST_OF_QUERY * (number of
-# queries) times as long as multiplying them as part of a panel (measured on Zen 4).
+# Multiplying the full codes of one slot alone takes longer than multiplying them as part of a
+# panel. The ratio of these two times is _COST_OF_SLOT + _COST_OF_QUERY * (number of queries), as
+# measured on Zen 4.
 _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 

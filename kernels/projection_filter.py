@@ -51,12 +51,13 @@ from .simd.panel import (
 )
 from .simd.tile_scores import multiply_item, score_panel
 
-# Computing a tile of 32 items and 32 queries takes _CYCLES_PER_TILE_WORD cycles for each word of a
-# packed row (64 multiply-adds per cycle), and _CYCLES_PER_TILE further cycles.
+# Computing a tile of 32 items and 32 queries takes _CYCLES_PER_TILE cycles, plus
+# _CYCLES_PER_TILE_WORD cycles for each word of a packed row. In the latter cycles, the CPU performs
+# 64 multiply-adds per cycle.
 _CYCLES_PER_TILE_WORD, _CYCLES_PER_TILE = 64, 350
-# Scoring one pair outside a tile and entering it in the list of hits takes _CYCLES_PER_PAIR cycles,
-# and one further cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to 110
-# cycles per pair on Zen 4, in searches for 10 and 100 neighbours among rows of 384 to 1,536
+# To score one pair outside a tile and enter it in the list of hits, the CPU needs _CYCLES_PER_PAIR
+# cycles, plus one cycle for every _PAIR_WORDS_PER_CYCLE words of a packed row. We measured 85 to
+# 110 cycles per pair on Zen 4, in searches for 10 and 100 neighbours among rows of 384 to 1,536
 # columns.
 _CYCLES_PER_PAIR, _PAIR_WORDS_PER_CYCLE = 80, 8
 # After this many panels, a query may stop using projected codes. If the query is unlike the items,

@@ -11,9 +11,9 @@ LEVELS = 2**32
 DIGIT_BITS = 11
 # The number of values that a digit can have.
 DIGITS = 2**DIGIT_BITS
-# The quantisation of scores neither overflows nor underflows if the difference between the highest
-# and the lowest score is between these two numbers. If the difference is outside this range, all
-# levels are 0.
+# If the difference between the highest and the lowest score lies between MIN_RANGE and MAX_RANGE,
+# the scores are quantised without overflow or underflow. If the difference lies outside this range,
+# all levels are 0.
 MIN_RANGE = 2.0**-900
 MAX_RANGE = 2.0**900
 # A sort key is the level, followed by the column number in this many lower bits.

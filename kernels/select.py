@@ -131,7 +131,7 @@ def _sort_by_counting(keys, rows, count):
         ranks[i] = rank
         total += rank
     # If all keys differ, the ranks are 0, 1, ..., count - 1. If the sum of the ranks is smaller
-    # than 0 + 1 + ... + (count - 1), some keys are equal, and a second pass compares the row
+    # than 0 + 1 + ... + (count - 1), some keys are equal. A second pass then compares the row
     # numbers of the entries with equal keys.
     if total < count * (count - 1) // 2:
         for i in range(count):

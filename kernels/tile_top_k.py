@@ -74,8 +74,8 @@ from .simd.panel import (
 from .simd.tile_scores import end_tiles, start_tiles
 from .tiles import numbers_below
 
-# In stage 1 of _sweep, a tile has about this many times as many hits as in stage 2, because the
-# thresholds of stage 1 come from only one half of the sample.
+# The number of hits per tile in stage 1 of _sweep, divided by the number in stage 2. Stage 1 finds
+# more hits, because its thresholds come from only one half of the sample.
 _HITS_OF_STAGE_1 = 2.0
 # An unproved threshold is rounded up by this share of SLACK. After a task has proved a
 # threshold, _lowered rounds the threshold down by the full SLACK before other tasks can read it. A

@@ -7,8 +7,8 @@ from fastcos.reports import Estimate, Figure, Record, Section, Table, as_table
 from fastcos.validation import Floats
 
 # Names of the forms in which users and items have the same Gram matrix. In the first form, all rows
-# have equal weights. In the second form, each row is weighted by its number of interactions, and in
-# the third form by its gradient noise.
+# have equal weights. In the second form, each row is weighted by its number of interactions. In the
+# third form, each row is weighted by its gradient noise.
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"

@@ -198,13 +198,13 @@ def map_encoder(
         )
         for queries in (mapped_queries, half_mapped_queries)
     )
-    # The final map is better than the map of a fold, because the final map is fitted on all texts
-    # and the map of a fold only on nine tenths of them. The advantage of the final map is estimated
-    # from ``gain``. The variable ``gain`` is the overlap of maps that are fitted on nine tenths of
-    # the texts, minus the overlap of maps that are fitted on half as many texts. If the error of a
-    # map is proportional to 1 / m for m texts, the overlap of the final map exceeds the overlap of
-    # a fold by one tenth of ``gain``. If the error decreases linearly with log m, the overlap of
-    # the final map exceeds the overlap of a fold by 15 % of ``gain``.
+    # The final map is better than the map of a fold. The final map is fitted on all texts, whereas
+    # the map of a fold is fitted on only nine tenths of the texts. The advantage of the final map
+    # is estimated from ``gain``. The variable ``gain`` is the overlap of maps that are fitted on
+    # nine tenths of the texts, minus the overlap of maps that are fitted on half as many texts. If
+    # the error of a map is proportional to 1 / m for m texts, the overlap of the final map exceeds
+    # the overlap of a fold by one tenth of ``gain``. If the error decreases linearly with log m,
+    # the overlap of the final map exceeds the overlap of a fold by 15 % of ``gain``.
     gain = max(float(overlaps.mean() - half_overlaps.mean()), 0.0)
     mean, half_width = float(overlaps.mean()), _NORMAL_95 * _standard_error(overlaps, shuffled)
     return EncoderMap(

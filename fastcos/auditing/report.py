@@ -28,8 +28,8 @@ _NOT_FREE = (
     "this report shows how sensitive the neighbours are to the scale of the dimensions, not that "
     "they are arbitrary."
 )
-# This dictionary describes each form in which the Gram matrices of users and items are equal, and
-# names the kind of training (without weight decay) that leads to this form.
+# This dictionary describes each form in which users and items have the same Gram matrix. It also
+# names the kind of training, without weight decay, that leads to each form.
 _BALANCED_FORMS = {
     BALANCED: (
         "users and items have the same Gram matrix",

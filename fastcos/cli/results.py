@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # Resolution of images in dots per inch. With these resolutions, a file of Figure 1 for 1,000 items,
 # with nine panels, takes less than 500 kB.
 DOTS_PER_INCH = {"png": 150, "svg": 64}
-# In a PNG file of similarity maps: number of colours of the colour scale, and of greys for texts.
+# A PNG file of similarity maps uses N_COLOURS colours for the colour scale and N_GREYS greys for
+# texts.
 N_COLOURS, N_GREYS = 128, 16
 
 

@@ -228,7 +228,8 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
 
     columns = [[as_text(row[number]) for row in rows] for number in range(len(header))]
     headings = [printable(heading) for heading in header]
-    # A heading may be wrapped between its words, and so may a long text outside the first column.
+    # A heading may be wrapped between its words. A long text may also be wrapped, unless it is in
+    # the first column.
     cell_widths = [max(map(len, cells), default=1) for cells in columns]
     heading_widths = [
         max(min(len(heading), _HEADING), *map(len, heading.split()), 1) for heading in headings

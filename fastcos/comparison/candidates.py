@@ -15,8 +15,8 @@ from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 from fastcos.similarity.serialization import label_of, parameters_of
 from fastcos.validation import Rows, as_rows
 
-# EQ2 stands for the second objective (Eq. 2) in a list of rescalings, and names the requirement of
-# the measure eq2_cosine.
+# In a list of rescalings, EQ2 stands for the second objective (Eq. 2). EQ2 is also the name of the
+# requirement of the measure "eq2_cosine".
 EQ2 = "eq2"
 # NO_MODEL replaces the name of a rescaling if the rows are columns of the interactions instead of
 # embeddings of a model.

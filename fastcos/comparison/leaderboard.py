@@ -8,8 +8,8 @@ from fastcos.comparison.examples import Example
 from fastcos.reports import Record, Section, Table, as_table
 from fastcos.validation import Integers
 
-# The conclusion above the table contains scores with the same names as in the table, but with other
-# values; _PER_ITEM explains the difference.
+# Some scores have the same name in the table and in the conclusion above it, but different values.
+# _PER_ITEM explains the difference.
 _PER_ITEM = (
     "AUC and P@10 are means over items, so that common labels count most. The scores per class in "
     "the conclusion are means over labels, so that each label counts the same."

@@ -51,8 +51,8 @@ def raw_score_blocks(
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)
     step = items_at_once(rows)
-    # If the pool does not fit into memory, the whole pool is read once per slice of queries, so
-    # slices are long.
+    # If the pool does not fit into memory, every slice of queries requires one pass over the whole
+    # pool. Slices are therefore long.
     entries = BLOCK if step >= m else int(SCORES_SHARE * config.working_memory() * 2**20 / 8)
     if is_upper_bounded(measure):
         entries //= ARRAYS_OF_PAIRS

@@ -26,8 +26,9 @@ from fastcos.similarity.base import Measure, get_measure
 from fastcos.storage.atomic_files import write_text
 from fastcos.validation import as_real
 
-# A search finds only documents for which this function returns True, or whose metadata meet these
-# conditions (see MetadataIndex.find).
+# A filter is a function or a mapping. If it is a function, a search finds only the documents for
+# which the function returns True. If it is a mapping, a search finds only the documents whose
+# metadata meet the conditions in the mapping (see MetadataIndex.find).
 Filter = Callable[[Document], bool] | Mapping[str, Any]
 _INDEX, _DOCUMENTS = "index", "documents.jsonl"
 

@@ -14,8 +14,9 @@ from fastcos import config, parallel, validation
 from fastcos.kernels import sparse
 
 # The rows are divided into several parts only if the columns of each part have at least this many
-# non-zeros on average. Clearing the sum (p, w) of a part, and adding it to the total, takes little
-# time compared with multiplying this many non-zeros per column (bench/lab/curves.py).
+# non-zeros on average. The sum (p, w) of each part must be cleared first, and added to the total
+# later. Both steps take little time compared with multiplying this many non-zeros per column
+# (bench/lab/curves.py).
 NNZ_PER_COLUMN = 48
 # The largest number of parts, unless more are needed to limit each part to _LARGEST_PART non-zeros.
 _MAX_PARTS = 64

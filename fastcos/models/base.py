@@ -18,8 +18,8 @@ from fastcos.similarity.scoring_embeddings import ScoringEmbeddings
 # Number of users whose embeddings are computed at a time. With 128 dimensions, the embeddings of
 # 65,536 users take 32 MiB in float32.
 _USERS_PER_BLOCK = 1 << 16
-# In a saved model, the name of the array that contains the column names of the data frame on which
-# the model was fitted.
+# If a model was fitted on a data frame, the saved model contains the column names of the data frame
+# in an array with this name.
 _FEATURE_NAMES = "feature_names_in"
 
 

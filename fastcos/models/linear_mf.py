@@ -23,8 +23,8 @@ from fastcos.similarity.rescalings import Rescaling, as_diagonal
 
 OBJECTIVES = ("dropout", "weight_decay")
 SOLVERS = ("auto", "direct", "randomized")
-# For each value of ``center``: whether the row means are subtracted, and whether the column means
-# are subtracted.
+# _CENTERS maps each value of ``center`` to two booleans. The first boolean tells whether the row
+# means are subtracted, and the second tells whether the column means are subtracted.
 _CENTERS = {False: (False, False), True: (False, True), "rows": (True, False), "both": (True, True)}
 # The solver "auto" is "direct" if the smaller dimension of X is at most _DIRECT_SIDE. For 1,000
 # columns, the solver "direct" is about as fast as "randomized" and more accurate; for 2,000
@@ -34,8 +34,9 @@ _DIRECT_SIDE = 1024
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# The default λ suppresses the directions whose singular values are below singular value number
-# _KNEE_SHARE * k. The λ that the paper chooses for its simulation suppresses about the same
+# The default λ depends on one of the k largest singular values: on the one with the number
+# _KNEE_SHARE * k, in descending order. The default λ suppresses the directions whose singular
+# values are smaller. The λ that the paper chooses for its simulation suppresses about the same
 # directions as this default.
 _KNEE_SHARE = 0.2
 

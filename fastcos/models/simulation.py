@@ -51,11 +51,10 @@ _LARGEST_EXPONENT = 20.0
 # To draw popularities or activities from a Pareto distribution, the code divides by their exponent,
 # which must therefore be at least _SMALLEST_DRAWN_EXPONENT.
 _SMALLEST_DRAWN_EXPONENT = 0.1
-# For a user who interacts with at least 1 / _RACE_SHARE of the items, the kernel draws a random key
-# for every item, and selects the items with the best keys (a race). If a user interacts with a
-# smaller share of the items than 1 / _RACE_SHARE, the kernel draws one item after another and
-# ignores items that the user already has. If a user still needs more items after n_items draws, the
-# kernel selects the missing items by a race.
+# If a user interacts with at least 1 / _RACE_SHARE of the items, the kernel selects them by a race:
+# it draws a random key for every item, and selects the items with the best keys. Otherwise, the
+# kernel draws one item after another and ignores items that the user already has. If a user still
+# needs more items after n_items draws, the kernel selects the missing items by a race.
 _RACE_SHARE = 4
 # Number of interactions that a thread draws in one task. A task takes about 20 ms.
 _WORK_PER_BLOCK = 100_000

@@ -64,8 +64,8 @@ class _Places:
         self._lock = threading.Lock()
         self._caller_cpu = -1
         self._thread_ids: list[int] = []
-        # The CPUs on which the system or the user allows the threads to run, and the CPUs to which
-        # this object has restricted them.
+        # _allowed contains the CPUs on which the system or the user allows the threads to run.
+        # _assigned contains the CPUs to which this object has restricted the threads.
         self._allowed: set[int] = set()
         self._assigned: set[int] = set()
 

@@ -46,8 +46,8 @@ _SECONDS_IN_NUMPY = 20.0
 # The seconds between two checks of whether another process has put compiled kernels into the cache.
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# If the compiled code of these kernels is in the cache, so is the code of every other kernel that
-# is used to search packed or unpacked rows.
+# If the cache contains the compiled code of these kernels, it also contains the code of all other
+# kernels that are needed to search packed or unpacked rows.
 _SEARCH_KERNELS = (
     few_queries.search_few_queries, projected_queries.search_few_by_projection,
     tile_top_k.search_grid, exhaustive_top_k.score_all_rows, pair_scores.row_norms,

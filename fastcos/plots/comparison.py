@@ -35,8 +35,8 @@ _PANEL_INCHES = 1.6
 # The height of the titles of a row of panels, and the height of the bracket above the panels,
 # including its text.
 _TITLE_INCHES, _BRACKET_INCHES = 0.45, 0.4
-# The vertical positions of the bracket and of its text above the bottom of a panel, as multiples of
-# the height of the panel.
+# The vertical positions of the bracket and of its text. Both positions are measured from the bottom
+# of a panel, in multiples of the height of the panel.
 _BRACKET, _BRACKET_TEXT = 1.43, 1.48
 # The name of a label is written beside its block if the width of the block is at least the share
 # _NAMED_SHARE of the width of the map. Names are cut to _MAX_LETTERS characters.

@@ -12,8 +12,8 @@ from fastcos.search.options import ExecutionOptions
 from fastcos.search.request import as_exclude_self
 from fastcos.search.results import Neighbors, rounded_scores
 
-# The measures of packed bits, each with the number by which the kernel knows it. The score by
-# "hamming" is minus the Hamming distance, and the score by "bit_cosine" is the cosine.
+# The measures of packed bits. The kernel identifies each measure by a number. With "hamming", a
+# score is minus the Hamming distance. With "bit_cosine", a score is the cosine.
 BIT_MEASURES = {"hamming": 0, "bit_cosine": 1}
 
 # The number of queries in one block. The kernel rearranges the bits of the items once for all

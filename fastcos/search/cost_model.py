@@ -102,8 +102,8 @@ class CostModel:
     # thresholds and candidates of its own; but they must be short enough that other threads can
     # take over the last ranges of a slow thread.
     max_panels_per_range: int = 8192
-    # The largest number of queries in a block, and the largest size in bytes of the buffers of a
-    # block. The buffers must fit into the second-level cache.
+    # A block contains at most max_queries_per_block queries, and its buffers take at most
+    # block_buffer_bytes bytes. The buffers must fit into the second-level cache.
     max_queries_per_block: int = 256
     block_buffer_bytes: int = 1 << 22
     # If rows have at least this many columns, blocks contain twice as many queries. Reading wide
@@ -120,10 +120,10 @@ class CostModel:
     # makes the planner prefer larger blocks when two plans take about the same time.
     block_overhead_panels: float = 0.5
     # A search with many queries divides the queries among the threads. With more than
-    # max_threads_without_ranges threads, the search also divides the rows into ranges if this
-    # reduces the estimated time to less than max_share_of_time_in_ranges times the time without
-    # ranges.
-    # Ranges are used only if they save much time, because each range collects its own candidates.
+    # max_threads_without_ranges threads, the search may also divide the rows into ranges. It does
+    # so only if ranges save much time, because each range collects its own candidates: the
+    # estimated time with ranges must be less than max_share_of_time_in_ranges times the time
+    # without ranges.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. A further pass, in which
@@ -144,9 +144,10 @@ class CostModel:
 
     # --- Candidates and the first threshold ------------------------------------------------------
     # The buffer of a query has room for candidates_per_neighbor * k + candidates_besides
-    # candidates, rounded up to a power of two, and at least min_capacity. Buffers of this size are
-    # rarely full before the end of the search. If the working memory is too small for buffers of
-    # this size, candidates_per_neighbor is replaced by min_candidates_per_neighbor.
+    # candidates. This capacity is rounded up to a power of two, and it is at least min_capacity.
+    # Buffers of this size are rarely full before the end of the search. If the working memory is
+    # too small for buffers of this size, candidates_per_neighbor is replaced by
+    # min_candidates_per_neighbor.
     candidates_per_neighbor: int = 16
     min_candidates_per_neighbor: int = 4
     candidates_besides: int = 64
@@ -189,9 +190,10 @@ class CostModel:
     # index have performed this number of multiply-adds.
     min_work_to_project: int = 2**40
     # On CPUs whose widest instruction set is AVX2, tiles take three times as long as with VNNI
-    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier:
-    # min_work_to_project is multiplied by this share if k is at most the smaller number in usual_k.
-    # For a larger k, the factor of min_work_to_project grows in proportion to k until it is 1.
+    # (docs/dev/costs.md, "AVX2"). With AVX2, a projection is therefore added earlier, because
+    # min_work_to_project is multiplied by a factor. The factor is share_of_work_to_project_avx2 if
+    # k is at most the smaller number in usual_k. For a larger k, the factor grows in proportion to
+    # k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
     # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
     # axes to the number of columns. A projection onto more axes than this ratio allows saves too
@@ -210,17 +212,17 @@ class CostModel:
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in
-    # threshold_ranks contains a number k and a rank: averaged over the course of a search for k
-    # neighbours, the threshold has this rank among all scores of the query. The number of axes is
-    # chosen by the mean cost over the values of k in usual_k.
+    # threshold_ranks contains a number k and an average rank. While a search for k neighbours runs,
+    # the threshold of a query has, on average, this rank among all scores of the query. The number
+    # of axes is chosen by the mean cost over the values of k in usual_k.
     threshold_ranks: tuple[tuple[int, int], ...] = ((10, 40), (20, 65), (50, 123), (100, 200))
     usual_k: tuple[int, ...] = (10, 100)
     # The error that rounding to int8 codes adds to the inner product of a unit row and a unit
     # query.
     code_error: float = 0.013
-    # Three costs, in units of the time in which a tile multiplies one column: the fixed cost of a
-    # tile, the fixed cost of comparing a single pair of a row and a query, and the cost per column
-    # of comparing a single pair.
+    # The next three costs are in units of the time in which a tile multiplies one column. A tile
+    # has the fixed cost tile_overhead_columns. Comparing a single (query, row) pair without a tile
+    # has the fixed cost pair_overhead_columns, and the cost pair_cost_per_column for each column.
     tile_overhead_columns: float = 22
     pair_overhead_columns: float = 2200.0
     pair_cost_per_column: float = 2.0
@@ -255,8 +257,9 @@ class CostModel:
     read_bytes_per_encoded_entry: int = 16
     # The bytes that a neighbour of a query takes in the three rankings that exist at the same time.
     read_bytes_per_neighbor: int = 48
-    # Results are written to ``out`` for at least this many queries at once: the first number holds
-    # for items on disk, and the second for items in memory.
+    # Results are written to ``out`` for many queries at once. The number of queries is at least
+    # min_written_queries_on_disk if the items are on disk, and at least min_written_queries if the
+    # items are in memory.
     min_written_queries_on_disk: int = 1 << 17
     min_written_queries: int = 1024
     # The memory for blocks of low-precision rows is at least low_precision_memory bytes, and at
@@ -309,8 +312,8 @@ class CostModel:
     # The share of the rows that a projection cannot rule out, so that their full codes are compared
     # with the query.
     share_after_projection: float = 0.15
-    # In a search by tiles, scored_pairs_per_neighbor * k + scored_pairs_besides candidates are
-    # scored in float64 for each query.
+    # A search by tiles scores some candidates of each query in float64. Their number is
+    # scored_pairs_per_neighbor * k + scored_pairs_besides.
     scored_pairs_per_neighbor: float = 4.0
     scored_pairs_besides: float = 30.0
     # Scoring a candidate in float64 takes a fixed time plus a time per column, both in seconds.

@@ -138,8 +138,8 @@ def _of_tiles(
     n_panels, threads = -(-n_packed // PANEL), _threads(grid)
     words = float(layout.words)
     if plan.use_projection:
-        # The full codes are compared only for rows that the projection cannot rule out: for the
-        # share share_after_projection of all rows.
+        # The projection rules out most rows. The full codes are compared only for the remaining
+        # rows, whose share of all rows is share_after_projection.
         words = segment.projected_words + costs.share_after_projection * layout.words
     codes = n_panels * PANEL * 4 * words
     bytes_read = codes * grid.n_query_blocks

@@ -299,8 +299,9 @@ def explain_groups(
         has_tiles=tiles.AVAILABLE,
     )  # fmt: skip
     total, plans = Estimate(overhead=costs.seconds_per_call), list[SearchPlan]()
-    # Two ways to search groups, each as a triple: the groups that are searched in this way, the
-    # number of threads per group, and the number of groups that are searched at a time.
+    # There are two ways to search groups. The triple for each way contains the groups that are
+    # searched in this way, the number of threads per group, and the number of groups that are
+    # searched at a time.
     ways = (
         (group_plan.is_segment, options.n_threads, 1),
         (group_plan.is_tiled, 1, options.n_threads),

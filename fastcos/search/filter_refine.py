@@ -25,7 +25,8 @@ from fastcos.search.segments import Segment
 from fastcos.similarity.base import UpperBounded
 from fastcos.validation import Floats, Integers
 
-# _min_raw_scores lowers a raw score at most this many times, by steps that double each time.
+# _min_raw_scores lowers a raw score in at most this many steps. Each step is twice as large as the
+# previous step.
 _DOUBLINGS = 40
 # After _min_raw_scores has lowered the raw score, it bisects the last step this many times, so that
 # the error is less than 2 % of the last step.

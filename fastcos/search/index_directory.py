@@ -125,8 +125,8 @@ def find_finished_save(written: SavedIndex, fields: dict[str, Any]) -> SavedInde
     """
     with contextlib.suppress(storage.FastcosFormatError, OSError):
         saved_fields, checksum = storage.read_fields(written.path, KIND)
-        # The keys of parts are random, so if the saved fields equal ``fields``, the interrupted
-        # save of this index has written them.
+        # The keys of parts are random. If the saved fields equal ``fields``, they must therefore
+        # come from the interrupted save of this index.
         if saved_fields == json.loads(json.dumps(fields)):
             return dataclasses.replace(written, checksum=checksum)
     return None

@@ -37,8 +37,9 @@ _NO_SCALING = validation.read_only(np.zeros((0, 2), np.float32))
 # errors.
 _SMALLEST_NORM, _LARGEST_NORM = 1e-10, 1e15
 # The sizes of the two samples that decide about a shift (a direction that is subtracted from all
-# rows). The directions of the first sample are compared with each other by 128^2 products, which
-# take less time than packing 1,000 items. The second sample gives the mean of the rows.
+# rows). Each direction in the first sample is compared with every other direction in it. Computing
+# these 128^2 products takes less time than packing 1,000 items. The second sample gives the mean of
+# the rows.
 _COMPARED_ITEMS, _AVERAGED_ITEMS = 128, 2048
 # At least this many directions are compared. From 1,024 items on, one direction per 32 items is
 # compared, up to 128 directions. Comparing 128 of 1,000 items would take 0.4 ms, as long as packing
@@ -303,10 +304,10 @@ def packed_items(
         scaling=validation.read_only(scaling),
         projection=projection,
     )
-    # A bound on three float64 rounding errors: of the score, of two coefficients, and of the rows
-    # after their components along the shift have been subtracted. Each of the bounded quantities is
-    # a sum of `depth` terms whose magnitudes sum to at most 2. The variable ``rounding`` also
-    # bounds the difference between the squared norm of the shift and 1.
+    # ``rounding`` bounds the float64 rounding errors of the score, of two coefficients, and of the
+    # rows after their components along the shift have been subtracted. Each of these quantities is
+    # a sum of `depth` terms, and the magnitudes of these terms add up to at most 2. It also bounds
+    # the difference between the squared norm of the shift and 1.
     rounding = 16.0 * (len(shift) + 16) * 2.0**-53 if len(shift) else 0.0
     table = np.empty(records.TABLE_SIZE, np.int64)
     arrays = [getattr(kernel_items, name) for name in records.ARRAYS_OF_ITEMS]

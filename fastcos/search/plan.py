@@ -601,10 +601,10 @@ def _plan_packed(
     # be prepared. Preparing a search saves more time than scoring every pair of a small segment
     # would save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
-    # The condition ``is_scanned`` and the last ``elif`` below ensure that packed rows are scanned
-    # only if k is at most an eighth (max_neighbor_share) of the number of allowed rows. These rows
-    # are counted in this segment or in all segments together. Each query therefore finds k rows,
-    # and ``prepared`` relies on finding k rows.
+    # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
+    # allowed rows, in this segment or in all segments together. The condition ``is_scanned`` and
+    # the last ``elif`` below ensure this. Each query therefore finds k rows. The module
+    # ``prepared`` relies on it.
     is_scanned = (
         n <= costs.max_queries_sharing_rows
         and request.n_allowed is None

@@ -99,8 +99,8 @@ class PreparedSearches:
         launches = self._stored_launches((len(query_rows), k))
         if launches is None or n_threads is not None or allowed is not None:
             # In a search of many items, the launches depend on the number of threads or on the
-            # memory. The key of these launches contains the options, and only _find_or_plan looks
-            # up a key that contains options.
+            # memory. Such launches are stored under a key that contains the options. Only
+            # _find_or_plan looks up a key of this kind.
             launches = self._find_or_plan(len(query_rows), k, as_options(n_threads, None), allowed)
         if launches is _NOT_PREPARABLE:
             return None

@@ -140,9 +140,9 @@ class SparseRows:
         import scipy.sparse as sp
 
         indptr, indices, data = self.by_row
-        # ``data`` may be None or an array of any type. SciPy therefore selects rows from a matrix
-        # whose values are the positions 0, 1, 2, ... in ``data``, and the selected positions are
-        # then used to look up the values.
+        # SciPy selects the rows from a matrix whose values are positions in ``data``: 0, 1, 2, and
+        # so on. The selected positions are then used to look up the values, because ``data`` itself
+        # may be None or an array of any type.
         entries = sp.csr_array((np.arange(len(indices)), indices, indptr), shape=self.shape)
         entries = entries[row_numbers]
         values = None if data is None else data[entries.data]

@@ -112,8 +112,8 @@ def one_by_one_is_faster(
     if not layout.quantised or n_queries > PANEL:
         return False
     # With a projection, a block reads only the codes of rows that the projection cannot rule out,
-    # and reads them once for all of its queries. A block is therefore faster than comparing the
-    # queries one by one if there are more than queries_per_reading queries.
+    # and reads them once for all of its queries. If there are more than queries_per_reading
+    # queries, comparing them as a block is therefore faster than comparing them one by one.
     if has_projection and n_queries > costs.queries_per_reading:
         return False
     work = n_panels * PANEL * 4 * layout.words
@@ -332,8 +332,8 @@ def guess_rank(
     # of their number is 0. The threshold may still be too high, because codes have rounding errors.
     margin = costs.rank_margin_of_sample if stride > 1 else costs.rank_margin_of_all
     n_best = expected + costs.threshold_deviations * deviation + margin
-    # The expected number of panels (rounded up) that contain at least one of the n_best rows, if
-    # these rows are distributed over the panels at random.
+    # Assume that the n_best rows are distributed over the panels at random. The returned rank is
+    # the expected number of panels that contain at least one of these rows, rounded up.
     return min(panels, int(panels * -math.expm1(-n_best / panels)) + 1)
 
 

@@ -30,8 +30,8 @@ _MIN_DEVIATION = 1e-12
 _ANGLE_SLACK = 1e-3
 # Recos: the rounding error of a raw score in float32 is below this limit.
 _RAW_SLACK = 1e-5
-# Recos replaces the cosine of a sorted row and the axis by this value if the cosine is smaller, so
-# that no factor 1 / cosine exceeds 10.
+# If the cosine of a sorted row and the axis is smaller than this value, Recos replaces the cosine
+# by this value. As a result, no factor 1 / cosine exceeds 10.
 _MIN_WEIGHT = 0.1
 # Recos: the number of items whose sorted rows determine the axis.
 _AXIS_SAMPLE = 4096

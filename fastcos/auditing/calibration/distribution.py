@@ -191,8 +191,8 @@ class PairDistribution(Record):
         n_items = validation.as_count("n_items", n_items, low=values.shape[1])
         # SciPy multiplies each p-value by the number of listed pairs, and divides the product by
         # the rank of the p-value. To control the false discovery rate, the p-values must be
-        # multiplied by the number of tests instead of the number of listed pairs. The p-values are
-        # therefore multiplied by the number of tests divided by the number of listed pairs before
-        # they are passed to SciPy.
+        # multiplied by the number of tests instead of the number of listed pairs. Therefore, each
+        # p-value is first multiplied by a factor, which is the number of tests divided by the
+        # number of listed pairs. The products are passed to SciPy.
         p = np.minimum(self.p_value(values) * (n_items / values.shape[1]), 1.0)
         return false_discovery_control(p.ravel()).reshape(values.shape)

@@ -187,7 +187,8 @@ def calibrate_pairs(scores: Any, relevant: Any, *, method: str = "isotonic") -> 
     else:
         # Platt's targets correspond to one additional relevant and one additional irrelevant pair,
         # so that the slope is finite even if a threshold separates the labels. Each labelled pair
-        # is used twice, once as relevant and once as irrelevant, with weights that sum to 1.
+        # is used twice: once as a relevant pair, and once as an irrelevant pair. The weights of
+        # these two uses sum to 1.
         positive = np.where(labels == 1, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
         regression = LogisticRegression(C=np.inf, max_iter=1000).fit(
             np.tile(values, 2)[:, None],

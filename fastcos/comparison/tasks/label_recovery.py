@@ -38,8 +38,8 @@ N_QUERIES = 1000
 # Number of nearest items that vote for a label, as in the neighbour lists of the paper.
 N_VOTERS = 10
 # Number of groups of columns per voter. The maxima of the groups give a lower bound on the scores
-# of the voters. With 20 groups per voter, only about 5 % more columns than there are voters reach
-# this bound.
+# of the voters. With 20 groups per voter, the number of columns that reach this bound is only about
+# 5 % larger than the number of voters.
 N_GROUPS = 20
 # Number of queries that are compared with each other in the test over all pairs. The ranks of the
 # scores of 300 queries take 0.2 MB per candidate.
@@ -168,8 +168,8 @@ class LabelTask:
         n, m = scores.shape
         scores[np.arange(n), positions] = -np.inf
         # The columns are divided into groups, and the maximum of each group is computed. The k-th
-        # largest maximum is a lower bound of the k-th best score. The bound is faster to compute
-        # than a partition of all columns.
+        # largest maximum is a lower bound of the k-th best score. Computing this bound takes less
+        # time than partitioning the scores of all columns.
         n_groups = min(m, N_GROUPS * k)
         maxima = scores[:, : m - m % n_groups].reshape(n, -1, n_groups).max(axis=1)
         bounds = np.partition(maxima, n_groups - k, axis=1)[:, n_groups - k]

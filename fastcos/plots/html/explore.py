@@ -64,7 +64,7 @@ _MAP_WORK = 25e6
 # The number of neighbours that a page shows for an item.
 _K = 10
 # An attack looks for a rescaling that removes a neighbour. The condition number of this rescaling
-# is at most _FAR, or at most the condition number of the page if that is larger than _FAR.
+# is at most the larger of two numbers: _FAR, and the condition number of the page.
 _FAR = 10.0
 # The number of rows of a memory map that are read at a time.
 _BLOCK = 8192
@@ -346,9 +346,9 @@ def items_page(
     page_rows = memmap.take_rows("items", item_rows, page_items).astype(np.float32)
     validation.check_scorable("items", page_rows, page_rows)
     axes = [_log_norms(page_rows), [0.0] * d if users is None else _log_norms(users)]
-    # A search among the rescalings up to the condition of the page decides exactly which neighbours
-    # survive all of these rescalings. A search up to a condition far above the condition of the
-    # page finds the radii of the surviving neighbours.
+    # Two searches are made. The first search, up to the condition number of the page, decides
+    # exactly which neighbours survive all rescalings up to this condition number. The second
+    # search, up to far_condition, finds the radii of the surviving neighbours.
     far_condition = max(_FAR, condition)
     stride, caption = _map_stride(len(page_items), d)
     named_rescalings = [D for D in _NAMED_OF_ITEMS if users is not None or D["b"] == 0]
