@@ -83,10 +83,9 @@ class Alignment(Record):
         Cosine of each shared item with its old vector; 0 if either vector is zero.
     self_match_rate, self_match_rate_before : float, float or None
         Fraction of the shared items that match themselves, after and before the alignment. An item
-        matches itself if, of all new vectors, the one with the largest cosine to its old vector is
-        its own new vector or an equal vector. The self-match rates are computed from at most 2,000
-        shared items. ``self_match_rate_before`` is None if the two versions have different numbers
-        of columns.
+        matches itself if the new vector nearest to its old vector by cosine is its own new vector,
+        or a vector equal to it. The self-match rates are computed from at most 2,000 shared items.
+        ``self_match_rate_before`` is None if the two versions have different numbers of columns.
     moved : ndarray, int64
         Row numbers in ``items`` of shared items that changed much more than most shared items. An
         item is listed if Fisher's z of the cosine between its old and its new vector is more than
@@ -312,7 +311,7 @@ class _Forms(NamedTuple):
 def _comparable_forms(
     items: Rows, old_items: Rows, users: Rows | None, old_users: Rows | None
 ) -> _Forms:
-    """Return factors of both versions; if the predictions agree, only a rotation differs."""
+    """Return factors of both versions; they are equal up to a rotation if the predictions agree."""
     width = max(items.shape[1], old_items.shape[1])
     if users is None or old_users is None:
         rows, old_rows = (_pad(side.astype(np.float64), width) for side in (items, old_items))

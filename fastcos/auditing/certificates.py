@@ -122,8 +122,8 @@ def certified_neighbors(
     A linear map with the condition number κ changes Fisher's z = artanh(cosine) of a cosine by at
     most ln κ. Let z_ij be Fisher's z of the cosine of items i and j, and let z_i(k+1) be Fisher's z
     of the cosine of item i and its (k + 1)-th nearest item. Neighbour j stays among the k nearest
-    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function tests for
-    each other item m whether a rescaling can make m nearer to item i than neighbour j is. For one
+    items of item i if z_ij - z_i(k+1) is larger than 2 ln κ. For rescalings, the function tests
+    every other item m: can any rescaling make item m nearer to item i than neighbour j is? For one
     fixed ratio between the norms of items j and m, the test is a linear programme. The function
     solves these linear programmes for the 4,096 items m that are nearest to item i. For items m
     that are farther from item i, the function uses the bound 2 ln κ.

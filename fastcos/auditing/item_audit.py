@@ -95,10 +95,10 @@ def audit(
         Item embeddings, with p > k. A zero row has no direction; the report states the number of
         zero rows and leaves them out.
     users : array_like (n, d), optional
-        User or query embeddings of the same model. If users are passed, the audit also compares the
-        neighbours of the items with their neighbours in the balanced factors, and with their
-        neighbours by the query metric. The balanced factors and the query metric depend on the
-        users.
+        User or query embeddings of the same model. If users are passed, the audit also finds the
+        neighbours of the items in the balanced factors and by the query metric, and compares them
+        with the neighbours in the audited items. The balanced factors and the query metric depend
+        on the users.
     labels : array_like (p,), int or str, optional
         Label of each item, such as its category; None for an item without a label. The audit tests
         whether cosines recover the labels.

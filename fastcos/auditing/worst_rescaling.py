@@ -313,8 +313,8 @@ class MapSearch:
 
         The threshold of a list lies between the scores of neighbours k and k + 1. Each item of the
         list contributes a smooth step function of the difference between its score and the
-        threshold. The width of the step is ``width`` times the largest change of a score that a map
-        with the condition number ``condition`` can cause.
+        threshold. Maps with the condition number ``condition`` can change a score by at most a
+        certain amount; the width of the step is ``width`` times this amount.
         """
         edges, k = self._searched, self._k
         units, x, y = edges.units, edges.rows, edges.neighbors

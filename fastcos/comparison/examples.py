@@ -27,8 +27,8 @@ class Example(NamedTuple):
     scores : ndarray (m, k), float64
         Scores of the neighbours.
     ranks : ndarray (m, m), uint8
-        For each pair of example items, the rank of its score among the scores of all pairs of
-        different example items, from 0 (lowest) to 255 (highest).
+        One rank for each pair of example items, from 0 (low) to 255 (high). The rank of a pair is
+        the rank of its score among the scores of all pairs of different example items.
     """
 
     neighbors: Integers

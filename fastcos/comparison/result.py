@@ -68,9 +68,9 @@ class RescalingScores(Record):
     effective_rank : float
         Effective rank of the item embeddings.
     jaccard_at_10 : float
-        Mean over items of the Jaccard index between the ten nearest neighbours of an item under the
-        rescaling and under D = I. If Eq. 1 is not compared, the neighbours in the solution of Eq. 2
-        replace the neighbours under D = I.
+        Jaccard index of two sets: the ten nearest neighbours of an item under the rescaling, and
+        its ten nearest neighbours under D = I. The value is the mean over items. If Eq. 1 is not
+        compared, the neighbours in the solution of Eq. 2 replace the neighbours under D = I.
     jaccard_error : float or None
         Standard error of ``jaccard_at_10`` over the sampled items; None if all items were used.
     zero_items : int

@@ -43,10 +43,10 @@ def raw_score_blocks(
 ) -> Iterator[tuple[slice, Floats]]:
     """Yield slices of b queries, and their raw float64 scores (b, m) with all items of the pool.
 
-    `queries` (n,) and `pool` (m,) contain row numbers. For each query, the raw scores rank the
-    items of the pool in the same order as the scores of the measure do. If the rows do not fit into
-    the setting ``working_memory``, all rows are read once per slice of queries, and a slice
-    contains as many queries as memory permits.
+    `queries` (n,) and `pool` (m,) contain row numbers. A raw score may differ from the score of the
+    measure, but for each query, both scores rank the items of the pool in the same order. If the
+    rows do not fit into the setting ``working_memory``, all rows are read once per slice of
+    queries, and a slice contains as many queries as memory permits.
     """
     n, m = len(queries), len(pool)
     query_rows = memmap.take_rows("vectors", rows, queries)

@@ -190,8 +190,8 @@ def _size_of(matrix: Floats) -> float:
 def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
     """Return both embeddings with centred columns, each divided by a power of two.
 
-    The power of two by which an embedding is divided is near the largest magnitude in the
-    embedding, so that squares do not overflow.
+    Each embedding is divided by a power of two near its largest magnitude, so that squares do not
+    overflow.
     """
     centred = []
     for name, rows in zip(

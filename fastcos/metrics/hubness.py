@@ -92,8 +92,8 @@ class PopularityBias(NamedTuple):
         Correlation of the log popularity of an item with the norm of its row.
     hubness_correlation : float
         Correlation of the log popularity of an item with the number of lists that contain it. A
-        correlation is NaN if one of the two correlated quantities is constant up to 1e-13 times its
-        largest value.
+        correlation is NaN if one of the two correlated quantities is constant, apart from
+        differences of up to 1e-13 times its largest value.
     decile_cosines : tuple of 10 float
         Ten mean cosines, one for each decile of popularity. Each is the mean cosine between the
         items of the decile and all other items; the least popular decile comes first.

@@ -175,7 +175,7 @@ class ClassTest(Record):
         its chance level, divided by the standard deviation of its precision over the permutations.
         Each permutation has a largest deviation, which is the maximum over all labels. The p-value
         is the share of permutations whose largest deviation is at least as large as the deviation
-        of this label without a permutation.
+        of this label under the true labels.
     """
 
     label: str

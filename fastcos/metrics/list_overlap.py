@@ -84,9 +84,8 @@ class RankBiasedOverlap(NamedTuple):
     value : float
         Rank-biased overlap from 0 to 1, extrapolated to infinite lists.
     residual : float
-        Uncertainty of ``value``: if the lists were continued without end, the unknown items could
-        add between a smallest and a largest amount to the overlap. ``residual`` is the difference
-        between these two amounts.
+        Uncertainty of ``value``, because the items beyond the ends of the lists are unknown: the
+        largest minus the smallest amount that these items could contribute to the overlap.
     """
 
     value: float

@@ -38,8 +38,8 @@ class CosineMF(FactorModel):
     """Matrix factorisation whose users and items are normalised during training.
 
     The user embeddings are the rows p_u of P = XA, and the item embeddings are the rows b_i of B,
-    as in ``LinearMF``. In the model, the probability that an interaction of user u is an
-    interaction with item i is proportional to exp(cos(p_u, b_i) / temperature + bias_i).
+    as in ``LinearMF``. In the model, the probability that user u chooses item i for an interaction
+    is proportional to exp(cos(p_u, b_i) / temperature + bias_i).
 
     Training separates the items of a user from items that are drawn at random. Each interaction of
     a user is predicted from the user's other interactions. By default, the loss depends on the

@@ -177,9 +177,8 @@ class Calibration(PairDistribution):
         The linear maps have a condition number of at most ``condition``. The condition number of a
         linear map is its largest singular value divided by its smallest. Rescalings D are linear
         maps, so the bounds also hold for rescalings. A map changes Fisher's z of the cosine of a
-        pair by at most ln(condition). The cosine of a pair can therefore move from one side of
-        ``score`` to the other only if its Fisher's z differs from Fisher's z of ``score`` by at
-        most ln(condition).
+        pair by at most ln(condition). The cosine of a pair can therefore cross ``score`` only if
+        Fisher's z of the cosine and Fisher's z of ``score`` differ by at most ln(condition).
         """
         score = validation.as_real("score", score, low=-1, high=1)
         low, high = self.p_value(fisher_z_interval(score, condition)[::-1])

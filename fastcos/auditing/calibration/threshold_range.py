@@ -125,10 +125,10 @@ def threshold_range(
     bounds of the threshold, which hold for every linear map with a condition number of at most
     ``condition``.
 
-    The logarithms of the entries of all allowed D form a box. The derivatives of the cosines of the
-    pairs near the threshold determine the direction of a step towards a vertex of the box of all
-    allowed D. The search first makes steps towards vertices of the box, and then uses Powell's
-    method. If the items have at most 3 columns, the algorithm DIRECT first searches the whole box.
+    The logarithms of the entries of all allowed D form a box. The search first makes steps towards
+    vertices of the box, and then uses Powell's method. The derivatives of the cosines near the
+    threshold determine the vertex for each step. If the items have at most 3 columns, the algorithm
+    DIRECT first searches the whole box.
 
     Parameters
     ----------

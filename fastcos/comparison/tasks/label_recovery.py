@@ -194,7 +194,7 @@ def _outcomes(best: BestTest) -> list[Outcome]:
     """Return the outcomes of the tests for local and for global recovery of the labels.
 
     If a single label is recovered, but the tests for local and for global recovery are not
-    significant, the first outcome in the list is that of the label.
+    significant, the first outcome in the list is the outcome for this label.
     """
     test = best.test
     is_local, is_global = test.precision_p <= SIGNIFICANT, test.auc_p <= SIGNIFICANT
