@@ -95,9 +95,9 @@ def read_interactions(args: argparse.Namespace, duplicates: str = "sum") -> "Int
 def errors_name_flag(flag: str, name_option: str | None = None) -> Iterator[None]:
     """Within the block, let errors about the columns of a table name the flag of the table.
 
-    Some tables, such as the table of --names, have no flags for choosing columns, so an error about
-    one of their columns names the flag of the table. `name_option` is the flag that chooses the
-    column of names; it is None if the table has no such flag.
+    Some tables, such as the table of --names, have no flags that choose columns. An error about a
+    column of such a table therefore names the flag of the table itself. `name_option` is the flag
+    that chooses the column of names; it is None if the table has no such flag.
     """
     contents = {"item": "ids of the items", "name": "names", "column": "numbers"}
     try:

@@ -68,9 +68,9 @@ class Table(Protocol):
     def chunks(self, names: Sequence[str] | None) -> Iterator[tuple[Integers, list[Cells]]]:
         """Yield chunks of rows: the number of each row's line, and the cells of each column.
 
-        In formats that are not text, the row numbers, which start from 1, replace the line numbers.
-        If ``names`` is None, the cells of all columns that have occurred so far are returned; the
-        attribute ``names`` lists these columns.
+        In formats that are not text, rows are counted from 1, and the row numbers take the place of
+        the line numbers. If ``names`` is None, the cells of all columns that have occurred so far
+        are returned; the attribute ``names`` lists these columns.
         """
 
 

@@ -225,8 +225,8 @@ def vectors_of_arrays(
 ) -> Vectors:
     """Return the vectors of named arrays, which are treated like the columns of a table.
 
-    An array (n, d) is treated like a column of lists, and an array (n,) like a column of numbers or
-    texts. Arrays with no dimension or with more than two dimensions are not used.
+    An array (n, d) is treated like a column of lists. An array (n,) is treated like a column of
+    numbers or texts. Arrays with no dimension or with more than two dimensions are not used.
     """
     rows = {n: len(a) for n, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "fiub"}
     if vector_column is not None:

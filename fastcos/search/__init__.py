@@ -28,8 +28,8 @@ the rows are in memory or in a file. A search takes this path through the module
                   v
               the kernels of the method, over ranges of queries and rows
 
-The warm path is the path of a search whose launch an index has stored. A launch is the call of a
-kernel, complete except for the queries. The warm path consists of these calls::
+The warm path is the path of a search whose launch an index has stored. A launch stores the call of
+a kernel with all of its arguments except the queries. The warm path consists of these calls::
 
     SimilarityIndex.search        index         no argument but k is given, or only ids to drop
       PreparedSearches.search     prepared      an object that IndexState (index_state) refers to
@@ -66,9 +66,9 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 compiled only after ``fit``, the rows are packed by the first later search that needs packed rows.
 When at most 64 queries are searched for the first time, the index usually stores the launches that
 follow from the plans of its parts (``prepared``). The next search with the same number of queries
-and the same k runs the stored launches without planning. If launches cannot perform the whole
-search, for example because k is large or because equal rows are grouped, the index stores that the
-search cannot be prepared.
+and the same k runs the stored launches without planning. Some searches consist of more than
+launches, for example because k is large or because equal rows are grouped. For such a search, the
+index stores a note that the search cannot be prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
@@ -133,8 +133,8 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 * The second search of the example finds the stored launch and calls
   ``few_queries.search_few_queries`` for all 32 panels, in the calling thread.
 * In the example, the kernel multiplies the codes of the query by the codes of every slot. The first
-  threshold is a guess: the largest product of each of the 32 panels is multiplied by the
-  quantisation step of the panel, and the 12th largest of these numbers is the threshold.
+  threshold is a guess. The kernel multiplies the largest product of each of the 32 panels by the
+  quantisation step of the panel, and the 12th largest of the 32 results is the first threshold.
 * On average, about 15 slots of the example reach the first threshold and are scored in float64.
 * The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
   reach it is not among the 10 best.
@@ -142,8 +142,8 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
   reaches the proved threshold. The 10 best of the 15 scores are then the result, and the remaining
   985 rows are never scored in float64.
 
-In each of the following three tables, the first lines of a module import only modules above it and
-modules of the other tables.
+Each of the following three tables is ordered by imports. At the top of its file, a module imports
+only modules that are above it in its table, and modules of the other tables.
 
 The modules of the search:
 

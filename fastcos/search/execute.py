@@ -36,7 +36,7 @@ def execute(
     """Answer a request: read and search every batch of queries, and convert rankings to results.
 
     If ``results`` is a ``storage.checkpoint.Checkpoint``, the neighbours of each batch are written
-    to its files instead of memory.
+    to the files of the checkpoint and are not kept in memory.
     """
     n, k = request.queries.shape[0], request.k
     if not (n and k):

@@ -211,8 +211,8 @@ def _search_panels(
 ) -> None:
     """Search the groups of some queries by tiles, and write the best items to ``results``.
 
-    ``numbers`` contains the ascending numbers of these queries. The function works like a search of
-    all items by tiles, except that each task searches only the panels of one group.
+    ``numbers`` contains the ascending numbers of these queries. Each task searches the panels of
+    only one group. In all other respects, the function works like a search of all items by tiles.
     """
     group_of = codes[numbers]
     group_starts = np.flatnonzero(np.diff(group_of, prepend=-1))

@@ -65,8 +65,8 @@ class Launch(NamedTuple):
 
         The queries must be C-contiguous, read-only rows. The kernel computes the norms of the
         queries. If the launch was made with ``must_check``, the kernel checks the norms of the
-        queries. If a norm is zero, not finite or far from 1, the kernel writes a status instead of
-        the first row number, and the result is None.
+        queries. If a norm is zero, not finite or far from 1, the kernel writes a status in place of
+        the first row number, and the method returns None.
         """
         packed, grid = self.packed, self.grid
         query_rows = match_row_type(queries, packed.arrays.rows.dtype)

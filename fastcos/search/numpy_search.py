@@ -15,7 +15,8 @@ fused operations, an inner product has an error of at most g(d) sum |x_j y_j| <=
 Cauchy-Schwarz inequality). If the entries of both rows are first rounded to the type of the
 product, the rounding adds at most g(2) |x| |y| to the error. The score that the search calls exact
 is a float64 sum, so it also has an error. The error of the float64 sum is at most g(d) |x| |y|,
-where u in g(d) is 2^-53. In total, the approximate score and the exact score differ by at most
+computed with the unit roundoff u = 2^-53 of float64. In total, the approximate score and the exact
+score differ by at most
 
     dot         2 g(d + 2) |x| |y|, and 3 u (|x| |y| + |bias|) for rounding and adding the bias;
     cosine      2 g(d + 4) for normalising the query, the product, and the multiplication by the
@@ -34,10 +35,11 @@ block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is 
 
 The candidates include the k best items for the following reason. The approximate score of a pair
 minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
-query is at most the exact score of its k-th best item. An item that is among the k best, or ties
-with the k-th best, has an exact score of at least the k-th largest lower bound of the query. The
-upper bound of an item is its approximate score plus the margin, and is at least its exact score.
-Therefore every item that is among the k best, or ties with the k-th best, remains a candidate.
+query is at most the exact score of its k-th best item. Suppose that an item is among the k best, or
+ties with the k-th best. The exact score of this item is at least the k-th largest lower bound of
+the query. The upper bound of an item is its approximate score plus the margin, and is at least its
+exact score. Therefore every item that is among the k best, or ties with the k-th best, remains a
+candidate.
 """
 
 from typing import Any, NamedTuple

@@ -24,8 +24,8 @@ about a search that other modules make.
 Some decisions are made only while a search runs, because they depend on values and not only on
 sizes:
 
-* an index runs a prepared search only if its queries need no validation, and if the kernel finds
-  that the norms of all queries are neither zero nor very small or large (``prepared``);
+* an index runs a prepared search only under two conditions: the queries need no validation, and the
+  kernel finds that no query has a norm of zero or a very small or very large norm (``prepared``);
 * if a projection does not make a query faster, the kernel stops using the projection for this
   query. If an estimated threshold was too high, the kernel scores more slots, or reads all rows
   once more. A query of zeros is not compared with any row if all of its scores are equal. With the
@@ -92,11 +92,11 @@ class SegmentSizes:
         The number of words of 4 bytes in a projected row; 0 if there is no projection. If duplicate
         rows are grouped, only the distinct rows are projected.
     projection_max_k : tuple of float
-        The largest k for which the projection makes searches with few queries faster, and the
-        largest k for which it makes searches with many queries faster.
+        Two limits on k. The projection makes a search with few queries faster if k is at most the
+        first limit, and a search with many queries faster if k is at most the second limit.
     n_distinct : int or None
-        None if the distinct rows have not been counted; ``n_live`` if grouping them would not save
-        time; otherwise, the number of distinct rows.
+        The number of distinct rows; None if they have not been counted. If grouping equal rows
+        would not save time, the value is ``n_live``.
     has_moderate_norms : bool or None
         Whether float32 products of the rows neither overflow nor underflow; None if the norms have
         not been checked.
@@ -282,7 +282,7 @@ def plan_groups(
 def plan_group_panels(
     n_queries: int, k: int, layout: TileLayout, n_columns: int, n_panels: int, machine: Machine
 ) -> SearchPlan:
-    """Return how the panels of groups are searched, by one thread for each group.
+    """Plan a search of the panels of groups, in which a single thread searches each group.
 
     ``n_queries`` is the largest number of queries of one group that are searched at once.
     ``n_panels`` is the largest number of panels of a group. The threads of the plan search
@@ -309,8 +309,8 @@ class CandidatePlan:
     Attributes
     ----------
     kernel : str or None
-        The kernels "few_queries" and "query_blocks" are described in SearchPlan. If ``kernel`` is
-        None, because there are no tile kernels, every allowed row is a candidate.
+        The kernels "few_queries" and "query_blocks" are described in SearchPlan. ``kernel`` is None
+        if there are no tile kernels; in this case, every allowed row is a candidate.
     queries_per_block : int
     use_projection : bool
         Whether the kernel multiplies projected codes first.
@@ -543,7 +543,7 @@ def _plan_allowed(
     costs: CostModel,
     reasons: list[str],
 ) -> SearchPlan | None:
-    """Plan a search of only the allowed rows, or return None if masking all rows is faster.
+    """Plan a search of only the allowed rows, or return None if a search with a mask is faster.
 
     The unit of the compared times is the time in which the tiles read one row for the first query.
     """

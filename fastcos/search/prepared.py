@@ -126,8 +126,8 @@ class PreparedSearches:
     def _can_be_read(self, queries: Any) -> bool:
         """Return whether the queries are C-contiguous rows of native float32 or float64.
 
-        The rows must have as many columns as the items. Queries of any other form take the path of
-        a search that is not prepared, which validates and converts them.
+        The rows must have as many columns as the items. Queries of any other form must be validated
+        and converted, so no prepared search can answer them.
         """
         return (
             type(queries) is np.ndarray

@@ -52,8 +52,9 @@ class Axes(NamedTuple):
     """The axes of a projection, in the format of the fields of ``kernels.records.Projection``.
 
     ``panels`` (p / 32, d, 32) contains the p axes. ``eta`` (1,) bounds the relative rounding errors
-    of projected rows. ``largest_k`` (2,) contains the largest k for which searches with few queries
-    use the projection, and the largest k for which searches with many queries use it.
+    of projected rows. ``largest_k`` (2,) contains two limits on k. A search with few queries uses
+    the projection if k is at most the first limit. A search with many queries uses the projection
+    if k is at most the second limit.
     """
 
     panels: Floats32
@@ -71,8 +72,8 @@ class Pending(NamedTuple):
     """A projection that a thread is computing.
 
     ``process`` is the id of the process that started the thread, and the event ``ended`` is set
-    when the thread has finished. The event is needed because ``Thread.is_alive`` returns False on
-    Python 3.11 after a call of ``join`` was interrupted.
+    when the thread has finished. ``Thread.is_alive`` cannot replace the event: on Python 3.11, this
+    method returns False if a call of ``join`` was interrupted.
     """
 
     process: int

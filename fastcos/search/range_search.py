@@ -344,7 +344,7 @@ def _scores_of_pairs(
 
 
 def _raw_score_bounds(measure: Measure, Q: validation.Rows, min_score: float) -> _RawScoreBounds:
-    """Return the smallest raw scores of pairs whose float32 score is at least ``min_score``."""
+    """Return, per query, the lowest raw score with a float32 score of at least ``min_score``."""
     n, metric_type = len(Q), measure.metric_type
     threshold = rounded_scores(min_score)
 

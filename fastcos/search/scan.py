@@ -65,8 +65,8 @@ class SegmentRequest(NamedTuple):
     allowed : AllowedRows or None
         The rows that are allowed in the results; None if all live rows are allowed.
     thresholds : ndarray (n,) or None
-        For each query, the raw score below which rows may be skipped, because earlier segments
-        contain k better rows.
+        One raw score per query. Rows with a lower raw score may be skipped, because earlier
+        segments contain k better rows.
     n_live_of_index : int or None
         The number of live rows in all segments of the search, as in ``plan.SegmentSizes``.
     """

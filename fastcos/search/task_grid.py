@@ -344,7 +344,9 @@ def _min_capacity(needed_rows: float, costs: CostModel) -> int:
 
 
 def full_capacity(needed_rows: float, costs: CostModel) -> int:
-    """Return how many candidates the buffer of a query holds; few such buffers become full.
+    """Return how many candidates the buffer of a query can hold.
+
+    The buffers are so large that only a few of them become full.
 
     For example, an out-of-distribution query among 30,000 rows of 1,536 columns has 650 candidates
     if k is 10, and 1,100 candidates if k is 100.

@@ -91,9 +91,9 @@ class NeighborsTransformer(
         Parameters
         ----------
         X : array_like (n, d)
-            The rows. If row i equals fitted row i, the first neighbour of row i is fitted row i,
-            and their distance is 0. In ``fit_transform``, the first neighbour of every row is
-            therefore the row itself, even if other rows are equal to it.
+            The rows. If ``X[i]`` equals row i of the fitted rows, this fitted row is the first
+            neighbour of ``X[i]``, at distance 0. In ``fit_transform``, the first neighbour of every
+            row is therefore the row itself, even if other rows are equal to it.
 
         Returns
         -------

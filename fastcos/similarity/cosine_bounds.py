@@ -213,9 +213,9 @@ def cosine_interval(
     is either the smallest or the largest allowed value. In every dimension with the largest weight,
     the product x_l y_l of the entries of x and y is positive. If the dimensions with a positive
     product are sorted by y_l / x_l, the dimensions with the largest weight are adjacent. If the
-    smallest cosine is not negative, a linear-fractional programme with a real parameter yields the
-    smallest cosine: the minimum of the programme is maximised over the parameter (Sion 1958,
-    Dinkelbach 1967).
+    smallest cosine is not negative, it is found by a linear-fractional programme that contains a
+    real parameter. The minimum of the programme is a function of the parameter, and the maximum of
+    this function is the smallest cosine (Sion 1958, Dinkelbach 1967).
 
     Examples
     --------

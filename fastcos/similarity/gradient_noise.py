@@ -72,11 +72,12 @@ def gradient_noise(
     In the long run, the noise of the gradients determines the scale of the dimensions. The function
     predicts the scale, and also the number of epochs until the factors have reached it. Let w be
     the weight of an item or user with the row x. At convergence, the sum of w xx' over all items
-    equals the sum of w xx' over all users. For fixed predictions, the two sums of w xx' are equal
-    for exactly one metric GG' of the items. The metric GG' at convergence is the geometric mean of
-    two matrices: the inverse of the sum of w xx' over the items, and the sum of w xx' over the
-    users. If the squared slopes of all observations have the same mean, the converged factors are
-    those that an audit calls ``balanced_by_counts``.
+    equals the sum of w xx' over all users. Among all metrics GG' of the items that leave the
+    predictions unchanged, exactly one makes the sum over the items equal to the sum over the users.
+    The metric GG' at convergence is the geometric mean of two matrices: the inverse of the sum of w
+    xx' over the items, and the sum of w xx' over the users. If the squared slopes of all
+    observations have the same mean, the converged factors are those that an audit calls
+    ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the

@@ -34,12 +34,12 @@ class QueryNormalized(BaseMeasure):
     """(cosine - μ_q) / σ_q, where μ_q and σ_q are the mean and deviation of the query's cosines.
 
     μ_q and σ_q are the mean and the standard deviation of the cosines of the query with the items.
-    Zero rows are left out; if the query is an item, the query itself is left out, too. The score is
-    0 if σ_q = 0. The mean and the standard deviation are computed from d x d sums, without the
-    cosines of all pairs. Pitfall: for one query, the correction is the same for all items, so it
-    never changes the order of the results. The correction only changes which results of different
-    queries exceed a common threshold. The measure is not symmetric in query and item. Source: You
-    arXiv:2504.16318.
+    The cosines with zero rows do not count. If the query is an item, its cosine with itself does
+    not count either. The score is 0 if σ_q = 0. The mean and the standard deviation are computed
+    from d x d sums, without the cosines of all pairs. Pitfall: for one query, the correction is the
+    same for all items, so it never changes the order of the results. The correction only changes
+    which results of different queries exceed a common threshold. The measure is not symmetric in
+    query and item. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"

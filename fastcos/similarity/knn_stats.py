@@ -84,9 +84,10 @@ class CosineMoments(NamedTuple):
         """Return the mean and the deviation (n,) of each row's cosines with the population.
 
         ``is_inside`` (n,) says for each row whether the row belongs to the population. If a row
-        belongs to the population, its mean and its deviation leave out its cosine with itself. If
-        the row itself is the only row of the population, the mean and the deviation are 0. The mean
-        and the deviation are computed from d x d sums, without the cosines of all pairs.
+        belongs to the population, its mean and its deviation do not include the cosine of the row
+        with itself. If the row itself is the only row of the population, the mean and the deviation
+        are 0. The mean and the deviation are computed from d x d sums, without the cosines of all
+        pairs.
         """
         mean, square = np.empty(len(units)), np.empty(len(units))
         for lo in range(0, len(units), _ROWS_PER_BLOCK):

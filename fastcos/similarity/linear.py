@@ -150,10 +150,11 @@ class _OtherSide(Mapped):
 class QueryMetricCosine(_OtherSide):
     """Correlation of two items' predicted scores over all users: soft cosine with S = Cov(u).
 
-    The value is the correlation of two columns of the predictions M = XAB', so neither a
-    reparametrisation of the model nor a scale per item changes the value. ``fastcos.query_metric``
-    also computes the matrix S of this measure. Pitfall: the measure needs many users; a direction
-    in which the users do not differ is lost. Source: theorem 8 of this project.
+    The value is the correlation of two columns of the predictions M = XAB'. It stays the same if
+    the model is reparametrised, or if each item is multiplied by a positive number.
+    ``fastcos.query_metric`` also computes the matrix S of this measure. Pitfall: the measure needs
+    many users; a direction in which the users do not differ is lost. Source: theorem 8 of this
+    project.
 
     Parameters
     ----------

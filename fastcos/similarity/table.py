@@ -4,10 +4,10 @@ A search compares a transformed query with transformed items by their cosine, th
 their distance. Most measures of the literature differ from each other only in how they transform
 the rows. Each row of the table names one function, either ``transform`` or ``centre_and_scale``.
 The function ``transform`` transforms the rows. The function ``centre_and_scale`` computes a centre
-and a scale from the items; the centre is subtracted from each row, and the difference is multiplied
-by the scale. The other files of this package contain classes for the remaining measures: measures
-with parameters, measures that treat queries and items differently, and measures that are not inner
-products.
+and a scale from the items. To transform a row, the measure subtracts the centre from the row and
+multiplies the difference by the scale. The other files of this package contain classes for the
+remaining measures: measures with parameters, measures that treat queries and items differently, and
+measures that are not inner products.
 """
 
 from collections.abc import Callable
