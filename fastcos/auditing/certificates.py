@@ -175,8 +175,7 @@ def linear_radii(sample: neighbor_edges.ItemRows, neighbors: Integers, k: int) -
 def levels_up_to(condition: float, step: float) -> Floats:
     """Return ascending condition numbers, of which ``condition`` is the largest.
 
-    The logarithm of each condition number is exp(``step``) times the logarithm of the condition
-    number before it.
+    The logarithms form a geometric sequence: each one is exp(``step``) times the one before it.
     """
     width = np.log(condition)
     n = int(np.ceil(np.log(max(width / _MIN_LOG_LEVEL, 1.0)) / step))

@@ -61,7 +61,8 @@ def as_edges(
 ) -> tuple[ItemRows, int, float]:  # fmt: skip
     """Return the validated ``items``, ``k`` and ``condition`` for a function that uses edges.
 
-    The items are returned as an ItemRows, whose subset is ``rows`` or, by default, all rows.
+    The items are returned as an ``ItemRows`` object. Its subset consists of ``rows`` or, by
+    default, of all rows.
     """
     item_rows = memmap.as_mapped_rows("items", items)
     p = len(item_rows)

@@ -32,8 +32,8 @@ class RankChoice:
     ranks : ndarray (m,), int64
         The compared ranks, ascending.
     ndcg : ndarray (m,), float64
-        For each rank, the NDCG@20 of the model of this rank on the held-out interactions, as a mean
-        over users.
+        For each rank, the mean NDCG@20 over users when a model of this rank predicts the held-out
+        interactions.
     ndcg_error : ndarray (m,), float64
         For each rank, the standard error over users of the difference between the NDCG of this rank
         and the NDCG of the best rank.

@@ -1,4 +1,4 @@
-"""Evaluation of all candidates on one task, in this process or on workers, and ranking."""
+"""Evaluation and ranking of all candidates on one task, in this process or on workers."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence

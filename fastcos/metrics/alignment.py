@@ -206,7 +206,7 @@ def _centred(first: Any, second: Any) -> tuple[Floats, Floats]:
 
 
 def _basis(rows: Floats) -> Floats:
-    """Return an orthonormal basis of the columns, without directions that are rounding errors."""
+    """Return an orthonormal basis of the columns; directions that rounding created are left out."""
     with parallel.blas_lock():
         Q, sigma, _ = np.linalg.svd(rows, full_matrices=False)
     return Q[:, sigma > sigma[0] * max(rows.shape) * np.finfo(np.float64).eps]
@@ -356,11 +356,11 @@ class Trustworthiness(NamedTuple):
     Attributes
     ----------
     trustworthiness : float
-        Score from 0 to 1, which is 1 if all neighbours of items in the embedding are also their
-        neighbours in the original.
+        Score from 0 to 1. It is 1 if every neighbour of an item in the embedding is also a
+        neighbour of the item in the original.
     continuity : float
-        Score from 0 to 1, which is 1 if all neighbours of items in the original are also their
-        neighbours in the embedding.
+        Score from 0 to 1. It is 1 if every neighbour of an item in the original is also a neighbour
+        of the item in the embedding.
     n_left_out : int
         Number of items with a zero row in either embedding.
     """

@@ -147,7 +147,7 @@ def _codes_of(query_labels: Any, item_labels: npt.NDArray[Any], length: int) -> 
 
 
 def precision_at_k(recommended: Any, held_out: Any, *, k: int | None = None) -> float:
-    """Return the mean over users of the share of the k recommended items that were held out.
+    """Return the share of the k recommended items that were held out, as a mean over users.
 
     The number of hits is always divided by k, even if the list contains fewer items or fewer items
     were held out.

@@ -1,9 +1,9 @@
 """Calibration of scores: the share of random pairs whose score is at least as high.
 
 Two unrelated texts may have a cosine of 0.7 in one model and of 0.1 in another model. Instead of a
-cosine, you specify the false-positive rate that you accept. A calibration computes the threshold
-for the accepted false-positive rate from the scores of all pairs of vectors of the model. The
-package consists of the following modules:
+cosine, you specify the false-positive rate that you accept. A calibration scores all pairs of the
+vectors of a model. From these scores, it computes the threshold for the accepted false-positive
+rate. The package consists of the following modules:
 
 - ``calibrate`` draws samples of the rows, and makes passes over the scores of all their pairs.
 - ``histogram`` counts the scores in 2^16 bins, and counts the high scores of each row.

@@ -128,7 +128,7 @@ def threshold_range(
     The logarithms of the entries of all allowed D form a box. The search first makes steps towards
     vertices of the box, and then uses Powell's method. The derivatives of the cosines near the
     threshold determine the vertex for each step. If the items have at most 3 columns, the algorithm
-    DIRECT first searches the whole box.
+    DIRECT searches the whole box before these steps.
 
     Parameters
     ----------
