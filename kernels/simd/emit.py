@@ -52,7 +52,7 @@ def element_size(start):
 
 
 def load(builder, start, vector_type, offset=0):
-    """Emit a load of a vector that begins `offset` elements after a pointer.
+    """Emit code that loads a vector from the address `offset` elements after the pointer `start`.
 
     The address need be aligned only to the size of an element of the vector.
     """
@@ -61,7 +61,7 @@ def load(builder, start, vector_type, offset=0):
 
 
 def store(builder, vector, start, offset=0):
-    """Emit a store of a vector to the address `offset` elements after a pointer.
+    """Emit code that stores a vector at the address `offset` elements after the pointer `start`.
 
     The address need be aligned only to the size of an element of the vector.
     """

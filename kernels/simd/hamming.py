@@ -12,9 +12,9 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
 
     If `both` is true, the bits that are 1 in both rows are counted; otherwise, the bits that differ
     are counted. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item
-    l is words[start + 8 j + l]. The words of the query are query[first : first + length]. The
-    function returns a word of 8 bits, in which bit l is 1 if the number of common bits of item l
-    (or minus the number of different bits) exceeds slope * norms[item + l] + base.
+    l is words[start + 8 j + l]. The words of the query are query[first : first + length]. In the
+    returned word of 8 bits, bit l is 1 if the value of item l exceeds slope * norms[item + l] +
+    base. The value is the number of common bits, or minus the number of different bits.
     """
     mask = 0
     for lane in range(LANES):
@@ -31,7 +31,7 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
 def count_bits(
     typingctx, words, start, query, first, length, both, norms, item, slope, base, counts
 ):
-    """Count the common or different bits of eight items and a query as _count_bits_plain does."""
+    """Count the common or the different bits of eight items and a query, like _count_bits_plain."""
 
     def codegen(context, builder, signature, arguments):
         places = (0, arguments[1]), (2, arguments[3]), (6, arguments[7]), (10, I64(0))

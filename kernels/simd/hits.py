@@ -135,7 +135,7 @@ def list_panel_hits_by_projection(
 
 @intrinsic
 def list_reaching(typingctx, scores, score0, minimum, n_items, hits, hit0):
-    """Write the positions of those scores from score0 to score0 + 31 that are at least `minimum`.
+    """Write which of the 32 scores from position score0 on are at least `minimum`.
 
     The positions in `scores` are written to `hits` (int32) in ascending order, from hit0 on. The
     intrinsic returns the number of positions. `scores` is a flat array of int32; if it is float32,
@@ -191,7 +191,7 @@ class _ProjectionBound:
         self._remainder_norms = builder.gep(remainder_norms, [builder.mul(panel, I64(PANEL))])
 
     def _bounds(self, builder, first, kind):
-        """Emit, for the queries from `first` on, their bounds and the norms of their remainders."""
+        """Emit the bounds and the norms of the remainders of the queries from `first` on."""
         inverse_step, *others = _statistics(builder, self._statistics, kind)
 
         def read(start, row):
@@ -208,7 +208,7 @@ class _ProjectionBound:
         return bound, builder.fmul(remainder_norm, inverse_step)
 
     def reached(self, builder, values, first):
-        """Emit a word of hits for each query from `first` to first + 15, as `_reached` does."""
+        """Emit one word of hits per query, as `_reached` does, for 16 queries from `first` on."""
         funnel = function(builder, "llvm.fshl.v16i32", _V_I32, [_V_I32] * 3)
         one = broadcast(builder, I32(1), _V_I32)
         bound, remainder_norm = self._bounds(builder, I64(first), _V_F32)
@@ -297,7 +297,7 @@ def _thresholds(builder, values, terms, panel):
 
 
 def _less_errors(builder, bound, query_terms, statistics):
-    """Emit `bound`, reduced by the largest error of the codes and by the largest weighted offset.
+    """Subtract from `bound` the largest error of the codes and the largest weighted offset.
 
     `query_terms` holds the bound terms of the queries except for the first, which is the threshold.
     `statistics` holds the statistics of a panel except for the first, which is the inverse step.

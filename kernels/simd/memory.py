@@ -44,8 +44,7 @@ def prefetch_row(typingctx, rows, start, size):
     pair takes 160 ns with prefetches into the first-level cache, and 100 ns with prefetches into
     the second-level cache. For rows of 1,536 columns, a pair takes 680 ns with prefetches into the
     first-level cache, and 440 ns with prefetches into the second-level cache. For rows of 128
-    columns, a pair takes equally long with prefetches into the first-level or the second-level
-    cache.
+    columns, prefetches into the first level and into the second level are equally fast.
     """
 
     def codegen(context, builder, sig, a):
@@ -80,8 +79,9 @@ def as_read_only(typingctx, array):
     """Return a read-only view of an array.
 
     The arrays that a kernel receives are read-only. A kernel may call another kernel with arrays
-    that it has received, and also with arrays that it has created. If the created arrays are also
-    made read-only, the called kernel need not be compiled for writeable arrays as well.
+    that it has received, and also with arrays that it has created. If a kernel makes the arrays
+    that it has created read-only, the called kernel need not be compiled a second time for
+    writeable arrays.
     """
 
     def codegen(context, builder, signature, arguments):

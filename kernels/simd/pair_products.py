@@ -66,10 +66,10 @@ def _emit_sums(builder, rows, dtypes, depth, count, add, later=()):
     """Emit `count` sums over the columns of rows, in the order that exact scores require.
 
     `rows` holds a pointer to each row, and `dtypes` holds the NumPy types of the rows. The function
-    add(builder, sums, elements) emits the sums plus the terms of one column, or plus the terms of
-    16 columns in the lanes of vectors. The argument `elements` of `add` holds one number or one
-    vector per row. Each entry of `later` consists of a pointer to a row and the level of the cache
-    into which this row is prefetched.
+    add(builder, sums, elements) adds the terms of one column to `sums`; if the sums are vectors of
+    16 lanes, it adds the terms of 16 columns. The argument `elements` of `add` holds one number or
+    one vector per row. Each entry of `later` consists of a pointer to a row and the level of the
+    cache into which this row is prefetched.
     """
 
     def block(k, sums):

@@ -105,9 +105,9 @@ def largest_group_sum(typingctx, isa, x):
     """Sum the positive and the negative numbers of each group of x; return the largest magnitude.
 
     `x` (16 m,) is float32. A group consists of those numbers of x whose products with another row
-    are added in int16. A word consists of 4 neighbouring numbers. The numbers of int16_words
-    neighbouring words form two groups: the first two numbers of every word, and the last two
-    numbers of every word. If int16_words is 0, the result is 0.
+    are added in int16. A word consists of 4 neighbouring numbers. Each run of int16_words
+    neighbouring words forms two groups: the first two numbers of each word, and the last two
+    numbers of each word. If int16_words is 0, the result is 0.
     """
 
     def codegen(context, builder, sig, a):

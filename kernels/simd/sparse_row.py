@@ -73,7 +73,7 @@ class _RowCode:
         return [ir.Constant(self._vector, [0.0] * self._vector.count) for _ in self._places]
 
     def read(self, start):
-        """Emit instructions that load the vectors of a row of a panel, which begins at `start`."""
+        """Emit instructions that load the vectors of a row of a panel at the address `start`."""
         return [load(self._builder, start, self._vector, at) for at in self._places]
 
     def write(self, values, start):
@@ -93,7 +93,7 @@ class _RowCode:
             stored.set_metadata("nontemporal", hint)
 
     def plus_products(self, sums, entry, vectors):
-        """Emit the sums, each increased by the product of the value of a non-zero and a vector.
+        """Emit the new sums: each sum plus the value of one non-zero times the matching vector.
 
         `entry` is the number of the non-zero in the row.
         """
@@ -131,9 +131,10 @@ class _RowCode:
         """Emit the loop of ``for_each_entry``; the loop prefetches rows if is_ahead is true.
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
-        prefetches rows: while it processes a non-zero, it prefetches the row of the panel for the
-        non-zero AHEAD places later. The non-zero that lies AHEAD places later may belong to another
-        row of the CSR matrix. The method returns the last carried values.
+        prefetches rows. In each step, this loop processes one non-zero, and prefetches the row of
+        the panel that the non-zero AHEAD places later needs. The non-zero that lies AHEAD places
+        later may belong to another row of the CSR matrix. The method returns the last carried
+        values.
         """
         builder, outcomes = self._builder, []
 
@@ -160,7 +161,7 @@ class _RowCode:
         return self._vector.count * len(self._places) * element_size(panel[0])
 
     def _index(self, entry):
-        """Emit a load of the column number of a non-zero, as int64."""
+        """Emit code that loads the column number of a non-zero as int64."""
         index = self._builder.load(self._builder.gep(self._indices, [entry]))
         if index.type == I64:
             return index
@@ -181,7 +182,8 @@ class _RowCode:
     def weighted_sum(self, panel, is_ahead):
         """Emit a weighted sum of rows of a panel: each non-zero adds its value times one row.
 
-        If is_ahead is true, rows of the panel with at least _LONG_ROW_BYTES bytes are prefetched.
+        If is_ahead is true and a row of the panel has at least _LONG_ROW_BYTES bytes, rows of the
+        panel are prefetched.
         """
         step = self.add_product(panel)
         if self._row_bytes(panel) < _LONG_ROW_BYTES:

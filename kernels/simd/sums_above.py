@@ -33,8 +33,8 @@ def _kind(factors_at):
 def _largest_of_groups_plain(sums, factors, start, maxima, at):
     """Write the largest scaled sum of each of 16 groups (8 groups with float64) to `maxima[at:]`.
 
-    Group g contains 16 sums, namely every 16th sum (every 8th sum with float64) from sums[start +
-    g] on.
+    Group g contains 16 sums, which begin at sums[start + g]: every 16th sum, or every 8th sum with
+    float64.
     """
     lanes = 64 // factors.itemsize
     scores = sums[start : start + GROUP * lanes] * factors[start : start + GROUP * lanes]

@@ -25,7 +25,7 @@ def _entry_of(context, builder, kinds, arguments):
 
 
 def _plus_products(builder, totals, places, vector):
-    """Return the totals, each increased by `vector` times the number at its entry of `places`."""
+    """Add `vector` times the number at places[i] to totals[i], for each i; return the totals."""
     scalars = [broadcast(builder, builder.load(place), vector.type) for place in places]
     products = [builder.fmul(scalar, vector) for scalar in scalars]
     return [builder.fadd(*pair) for pair in zip(totals, products, strict=True)]

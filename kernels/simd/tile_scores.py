@@ -260,10 +260,10 @@ def multiply_floats(typingctx, isa, rows, row0, stride, n_rows, columns, column0
     """Compute the float32 products (32, 32) of up to 32 float32 rows with a panel of 32 columns.
 
     `rows`, `columns` and `out` are flat arrays. The first row begins at rows[row0], and the rows
-    are `stride` elements apart. The panel of columns begins at columns[column0] and holds, for each
-    of the `depth` elements of a row, 32 numbers, one number per column. Up to 7 rows after the last
-    row may be read as well, so these rows must exist in memory. `isa` is the instruction set of the
-    tiles that multiply int8 codes.
+    are `stride` elements apart. The panel begins at columns[column0]. For each of the `depth`
+    elements of a row, the panel holds 32 numbers, one number per column. Up to 7 rows after the
+    last row may be read as well, so these rows must exist in memory. `isa` is the instruction set
+    of the tiles that multiply int8 codes.
     """
 
     def codegen(context, builder, sig, a):
@@ -323,7 +323,7 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 
 
 def _emit_amx_peak(builder, source, count, out):
-    """Emit products that are added to four tiles of sums in turn, as in _emit_amx.
+    """Emit products, and add them to four tiles of sums in turn, as _emit_amx does.
 
     Products that are added to different tiles do not wait for each other, which hides the latency
     of tdpbssd.
@@ -348,10 +348,10 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
 
     Tile registers 0 to 3 hold 2 x 2 blocks of 16 x 16 sums, registers 4 and 5 hold items, and
     registers 6 and 7 hold queries. Queries are loaded with the hint that they will not be needed
-    again soon. Each panel of items is compared with one panel of queries after another, so the
-    items, not the queries, should stay in the first-level cache. On a Xeon with AMX, this hint
-    speeds up a tile by a factor of 1.25 for rows of 768 columns, 1.11 for rows of 1,536 columns,
-    and 1.02 for rows of 384 columns.
+    again soon. A panel of items is compared with many panels of queries in turn, so the items, not
+    the queries, should stay in the first-level cache. On a Xeon with AMX, this hint speeds up a
+    tile by a factor of 1.25 for rows of 768 columns, 1.11 for rows of 1,536 columns, and 1.02 for
+    rows of 384 columns.
     """
     sums = [tile for tile in range(4) if 16 * (tile % 2) < n_queries]
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
@@ -542,7 +542,7 @@ def _emit_groups(builder, isa, items, codes, words):
 
 
 def _emit_items(builder, isa, rows, words, query):
-    """Emit one vector per item: sums of products of the codes of the item and of a query.
+    """Emit one vector per item; its lanes sum products of codes of the item and of the query.
 
     `rows` holds a pointer to the first word of each item, and the words of an item are contiguous.
     The score of an item is the sum of the lanes of the vector of the item.
@@ -637,8 +637,8 @@ def _sum_of_each(builder, vectors):
     def sums_of_pairs(pairs, low, high):
         """Emit the sum of two interleavings of each pair of vectors.
 
-        `low` lists the lanes that form the first 128 bits of the first interleaving, and `high`
-        lists those of the second interleaving.
+        `low` and `high` list the lanes of the first 128 bits of two interleavings: `low` for the
+        first interleaving, `high` for the second.
         """
 
         def interleaved(pair, first_lanes):
@@ -676,7 +676,7 @@ def _prefetch_next_panel(builder, at, words):
 
 
 def _add_products(builder, isa, total, pairs):
-    """Emit `total` plus the inner products, lane by lane, of the two words of each pair in `pairs`.
+    """Emit `total` plus, lane by lane, the inner product of each pair of words in `pairs`.
 
     A word holds 4 codes: the first word of a pair holds unsigned codes, and the second word holds
     signed codes. With AVX2, `pairs` contains up to int16_words pairs of neighbouring words, whose
