@@ -93,9 +93,9 @@ def attack_towards(x, units, edge, first, last, k, K, w):
 def find_counterexample(x, units, edge, k, n_targets, K, depth, w):
     """Return whether a search finds weights w at which units[edge] is not among the k nearest.
 
-    The search first tries to move all of the k rows after units[edge] closer to x. The search then
-    tries to move each of the n_targets nearest competitors closer to x. For each competitor, the
-    search also tries the counterexample that ``certificates.beats`` finds.
+    First, the search tries to move the k rows that follow units[edge] closer to x, all k at once.
+    The search then tries to move each of the n_targets nearest competitors closer to x. For each
+    competitor, the search also tries the counterexample that ``certificates.beats`` finds.
     """
     m = units.shape[0]
     if attack_towards(x, units, edge, edge + 1, min(edge + 1 + k, m), k, K, w):

@@ -31,11 +31,10 @@ tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative roundi
 float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
-products. The rounding error of a squared distance may be |a| / |b| times as large as that of an
-inner product. The function ``score_rounding`` returns a bound on the rounding error of a score. The
-rounding errors of tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by
-SLACK |w o|. Therefore a dropped pair has a float64 score strictly below the threshold by which it
-was dropped.
+products. A squared distance may have |a| / |b| times the rounding error of an inner product. The
+function ``score_rounding`` returns a bound on the rounding error of a score. The rounding errors of
+tau and w o are proportional to |tau| ≤ |a'| |b'| + |w o|, and W is enlarged by SLACK |w o|.
+Therefore a dropped pair has a float64 score strictly below the threshold by which it was dropped.
 
 Shift. Rows of embeddings often share a common direction. If a common direction c is subtracted from
 the rows before packing, a' and b' become shorter, and every term of the bound becomes smaller. For
@@ -92,7 +91,7 @@ def set_bound_terms(bound_terms, i, step, norm, residual, weight):
 
 @inlined_kernel
 def product_below(threshold, residual_norm, code_norm, weight, statistics, panel):
-    """Return a product below which no item reaches a query's threshold, with a margin of 1.
+    """Return a product below every product with which an item may reach a query's threshold.
 
     The result is 1 less than the smallest product with which an item of the panel may reach the
     threshold. The first four arguments are the bound terms of the query. If residual_norm and

@@ -156,9 +156,9 @@ def refined_certificate(x, y, m, K, ratios, depth, w):
     """Return 1 if y is certified to beat competitor m, -1 if w is a counterexample, else 0.
 
     `ratios` holds the ends of the range of the norm ratio ρ. If piece_certificate cannot decide a
-    piece of the range, the piece is bisected at its geometric mean, up to `depth` times. If
-    piece_certificate cannot decide a piece of the smallest size, y cannot be certified, and the
-    remaining pieces are searched only for a counterexample w.
+    piece of the range, the piece is bisected at its geometric mean, up to `depth` times. A piece of
+    the smallest size is not bisected: if piece_certificate cannot decide it, y cannot be certified.
+    Once y cannot be certified, the remaining pieces are searched only for a counterexample w.
     """
     step = math.log(ratios[1] / ratios[0]) / 2.0**depth
     start, size, is_open = 0, 1 << depth, False
@@ -220,7 +220,7 @@ def certified_level(x, y, m, bound, radius, levels, depth, w):
 
 @kernel
 def competitor_threshold(x, y, condition, w):
-    """Return the Fisher z below which no competitor beats y under a rescaling up to `condition`.
+    """Return a lower bound of the Fisher z of any competitor that beats y up to `condition`.
 
     The result is the smallest Fisher z of x and y on the box, minus ln(condition). A rescaling with
     a condition of at most `condition` cannot increase the Fisher z of any pair by more than
@@ -233,7 +233,7 @@ def competitor_threshold(x, y, condition, w):
 
 @kernel
 def separation(near, far):
-    """Return a condition below which no linear map makes the farther row the nearer one.
+    """Return a condition; no linear map below this condition makes the farther row the nearer.
 
     `near` is the Fisher z of an item and the nearer row, and `far` is the Fisher z of the item and
     the farther row.
@@ -277,9 +277,10 @@ def rescaling_radii(lo, hi, sample, neighbors, search, partial, radii, truncated
     its edges. `partial` (n, k) float64 is changed in place. Before the first call, `partial` holds
     an upper limit of each radius. After a call, `partial` holds the radius that is certified
     against the competitors of all calls so far. `radii` (n, k) float64 receives the radius that is
-    certified against all items, or NaN for an edge of a zero row. An item that is not in the list
-    of a row has at most the Fisher z of the last item in the list. `truncated` (n,) uint8 is set to
-    1 for a row if the Fisher z of the last item in its list limits the radius of one of its edges.
+    certified against all items, or NaN for an edge of a zero row. Items outside the list of a row
+    have at most the Fisher z of the last item in this list. `truncated` (n,) uint8 marks a row with
+    1 if its list is too short, that is, if the Fisher z of the last item in the list limits the
+    radius of an edge of the row.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     first, levels, depth = search.first, search.levels, search.depth

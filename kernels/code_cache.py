@@ -9,8 +9,8 @@ the faults of Numba's cache: it saves every signature in a separate file without
 disk errors into warnings.
 
 Each file in the cache is a pickle, so anybody who can write such a file can make this process run
-arbitrary code. Only the user has access to the directories that this module creates. A file is not
-read if its owner is neither the user nor root, or if every user may write it. The digest in a file
+arbitrary code. Only the user has access to the directories that this module creates. A file is read
+only if it belongs to the user or to root, and if not every user may write it. The digest in a file
 detects damage but does not prevent attacks. ``numba_internals`` makes Numba use the files of this
 cache.
 """

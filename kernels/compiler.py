@@ -70,7 +70,7 @@ def compiled_for_kernels(function, flags):
 
 
 def _compile_in_turn(dispatcher, compile_here, signature):
-    """Load the code of a signature, or compile it while no other process compiles this signature.
+    """Load the code of a signature, or compile it; no two processes compile it at once.
 
     While the process waits for another process, it does not hold Numba's lock, because forks and
     the compilations of other threads need Numba's lock. A process that holds the lock of one
@@ -100,7 +100,7 @@ def _fewer_collections():
 
 
 def _check_address_space():
-    """Raise MemoryError if too little of the address-space limit is left for LLVM to compile."""
+    """Raise MemoryError if the limit on the address space leaves LLVM too little to compile."""
     with contextlib.suppress(ImportError, OSError):  # no `resource` on Windows, no /proc on macOS
         import resource
 

@@ -336,9 +336,10 @@ def score_reaching(
     """Score in float64 the slots that reach a threshold, and keep the best of them.
 
     If use_upper_bound is false, a slot reaches the threshold if its product does. If
-    use_upper_bound is true, a slot reaches the threshold if the upper bound of its product does.
-    Slots whose products reach `previous_guess` are skipped, because an earlier call has scored
-    them. The function returns the number of best rows in the buffers, and the k-th best score.
+    use_upper_bound is true, a slot reaches the threshold if the upper bound of its product is at
+    least the threshold. Slots whose products reach `previous_guess` are skipped, because an earlier
+    call has scored them. The function returns the number of best rows in the buffers, and the k-th
+    best score.
     """
     statistics, row_of_slot, filters = items.statistics, items.row_of_slot, queries.filters
     n_slots, hits, n_rows = row_of_slot.shape[0], buffers.hits, 0

@@ -169,10 +169,10 @@ def highest_envelope(left, right, low, high):
 def lowest_between(start, end, w_start, w_end, w):
     """Write to w the point between w_start and w_end at which the cosine is smallest.
 
-    `w_start` and `w_end` are points of the box between which no cosine is negative, and `start` and
-    `end` are the weighted sums at these points. The derivative of the cosine along the segment from
-    w_start to w_end changes its sign at most once, because the numerator of the derivative is
-    linear.
+    The points `w_start` and `w_end` belong to the box, and no cosine between them is negative. The
+    weighted sums at these two points are `start` and `end`. The derivative of the cosine along the
+    segment from w_start to w_end changes its sign at most once, because the numerator of the
+    derivative is linear.
     """
     n, p, q = start
     dn, dp, dq = end[0] - n, end[1] - p, end[2] - q
@@ -194,9 +194,9 @@ def worst_nonnegative(x, y, K, w):
 
     Let f(t, w) be 2 sum w x y / sum w (t x² + y²/t). Take the minimum of f over w for each positive
     t; the largest of these minima is the smallest cosine. For each t, the minimum over w is
-    attained at a vertex of the box, and every vertex gives an upper bound on the minimum for every
-    t. The algorithm keeps two vertices and the two upper bounds that these vertices give. In each
-    step, the algorithm tries the t at which the lower of the two upper bounds is highest.
+    attained at some vertex of the box, and the value of f at any vertex is an upper bound on this
+    minimum. The algorithm keeps two vertices and the two upper bounds that these vertices give. In
+    each step, the algorithm tries the t at which the lower of the two upper bounds is highest.
     """
     low, high = 1.0 / math.sqrt(K), math.sqrt(K)
     w_left, w_right = np.empty_like(w), np.empty_like(w)

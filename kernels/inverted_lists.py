@@ -29,7 +29,7 @@ _BITS_48 = np.uint64(48)
 
 @kernel
 def find_whole_rows(lo, hi, indptr, data, are_int16):
-    """Set are_int16[lo:hi] to whether rows lo to hi of a CSR matrix hold only int16 integers.
+    """Test whether rows lo to hi of a CSR matrix hold only int16 integers; set are_int16[lo:hi].
 
     The rows lo to hi are examined together, so are_int16 is the same for all of them. `data` (nnz,)
     is a float array, and `are_int16` (n,) bool is the output.
@@ -42,7 +42,7 @@ def find_whole_rows(lo, hi, indptr, data, are_int16):
 
 @kernel
 def take_rows(lo, hi, order, X, reordered):
-    """Write rows lo to hi of the reordered matrix whose row i is row order[i] of X.
+    """Reorder the rows of X: write row order[i] of X as row i, for i from lo to hi.
 
     `X` is a Csr, and `reordered` is the Csr of the reordered matrix. The indptr of the reordered
     matrix is an input. The indices and the data of the reordered matrix are outputs; the data is
@@ -84,8 +84,8 @@ def add_lists(first, last, indices, values, list_indptr, list_items, list_values
     """Add the inner product of a query and each item j to sums[j].
 
     The non-zeros of the query are the entries `first` to `last` of `indices` and `values`, in
-    order. If both `list_values` and `values` are None, every value is 1. If `list_values` is None
-    but `values` is not, an entry of `list_items` (nnz,) int32 holds an item in its lower 16 bits
+    order. If both `list_values` and `values` are None, every value is 1. If only `list_values` is
+    None, each int32 entry of `list_items` (nnz,) holds two numbers: the item in its lower 16 bits,
     and the value of the item in its upper 16 bits. The lists are short and lie at random addresses,
     so the first cache lines of each list are prefetched. With this prefetch, a search of the Magic:
     The Gathering decks is twice as fast as without it. The loop over the lists calls no other

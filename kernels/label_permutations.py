@@ -14,9 +14,10 @@ def count_same(lo, hi, permuted, lists, n_same, n_neighbors):
 
     `permuted` (r, m) int32 holds the labels of all m items in each of r permutations; the first n
     items are the queries. `lists` (n, k) int64 holds the neighbours of the queries, padded with -1.
-    The outputs have the shape (r, C) and are int64. For each permutation and each of C labels,
-    `n_neighbors` counts all neighbours of the queries with this label, and `n_same` counts only the
-    neighbours among them that also have the label.
+    The outputs have the shape (r, C) and are int64. Each permutation gives each query one of C
+    labels. For each permutation and each label, the kernel examines the queries with this label:
+    `n_neighbors` counts all of their neighbours, and `n_same` counts only their neighbours with the
+    same label.
     """
     for number in range(lo, hi):
         codes = permuted[number]

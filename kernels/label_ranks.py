@@ -1,4 +1,4 @@
-"""Measures of how high the columns with the label of a query rank in a row of scores.
+"""Measures of how high columns rank in a row of scores if they have the label of the query.
 
 The measures are the AUC, the average precision at R, and the label for which most of the nearest
 columns vote. The number R is the number of columns with the label of the query.
@@ -38,10 +38,9 @@ def auc_of_ranked(scores, codes, self_column, relevant, ranked):
 def precision_of_ranked(codes, self_column, relevant, ranked):
     """Return the average precision at R, where R is `relevant`.
 
-    For each rank r <= R whose column has the label of the query, the precision at r is the share of
-    columns with this label among the first r columns. The average precision at R is the sum of the
-    precisions at the ranks r <= R whose columns have the label, divided by R. The other arguments
-    are described in auc_of_ranked.
+    The precision at rank r is the share of the first r columns that have the label of the query.
+    The average precision at R is the sum of the precisions at the ranks r <= R whose columns have
+    the label, divided by R. The other arguments are described in auc_of_ranked.
     """
     total, hits = 0.0, 0
     for rank in range(relevant):
@@ -57,8 +56,8 @@ def precision_of_ranked(codes, self_column, relevant, ranked):
 def majority_code(codes, best, votes):
     """Return the label code that occurs most often among the columns listed in `best` (k,).
 
-    If several codes are equally frequent, the code among them whose column comes first in `best` is
-    returned. `votes` (C,) int64 is overwritten.
+    If several codes are equally frequent, the function returns the code whose column comes first in
+    `best`. `votes` (C,) int64 is overwritten.
     """
     votes[:] = 0
     for j in best:

@@ -25,10 +25,10 @@ def score_listed_items(lo, hi, scoring, query_numbers, rows, min_norm, scores):
 
     `scoring` is a PairScoring. The fields item_norms and item_offsets of `scoring` are not read,
     because the kernel computes the norms itself and adds no offsets. `query_numbers` and `rows`
-    (m,) are int64, and the pairs of one query follow each other. The output `scores` (m,) float64
-    holds the scores that pair_scores.score_pairs computes without offsets. A score is NaN if the
-    norm of the item is not finite or is below min_norm. The kernel takes O((hi - lo) d) time, where
-    d is the number of columns, and allocates O(d) memory.
+    (m,) are int64, and all pairs of one query are adjacent. The output `scores` (m,) float64 holds
+    the scores that pair_scores.score_pairs computes without offsets. A score is NaN if the norm of
+    the item is not finite or is below min_norm. The kernel takes O((hi - lo) d) time, where d is
+    the number of columns, and allocates O(d) memory.
     """
     metric_type, queries, items = scoring.metric_type, scoring.queries, scoring.items
     depth, last = items.shape[1], -1

@@ -229,8 +229,8 @@ def _keys(signature, target_context):
     """Yield the key of code for this CPU, then the keys of code for its tiers, widest tier first.
 
     Code that was compiled for another CPU gives the same bits, because every tier has fused
-    multiply-add. A CPU feature other than fused multiply-add is passed to a kernel as an argument,
-    or affects only the code of one kernel and of the kernels that it calls.
+    multiply-add. Any CPU feature except fused multiply-add is an argument of the kernels that
+    depend on it, or affects only one kernel and the kernels that it calls.
     """
     triple, *cpu = target_context.codegen().magic_tuple()
     for name in (cpu, *map(code_name, supported_tiers())):
@@ -282,7 +282,7 @@ def _add_overload(dispatcher, result):
 
 
 def _call_template(template_of, arguments, keywords):
-    """Choose the argument types of a call between kernels; a constant has the type of a variable.
+    """Choose argument types for a call between kernels; a constant gets the type of a variable.
 
     If constants had types of their own, Numba would compile a kernel again for every constant that
     is passed to it.

@@ -50,10 +50,10 @@ _COST_OF_SLOT, _COST_OF_QUERY = 1.3, 0.16
 
 @inlined_kernel
 def projection_costs_more(n_hits, n_panels, n_queries, items):
-    """Return whether multiplying all full codes of n_panels panels would have been faster.
+    """Return whether the full codes of all slots of n_panels panels would have taken less time.
 
-    Among the slots of n_panels panels, n_hits slots were hits by projected codes, and the full
-    codes of these slots were multiplied one by one.
+    In n_panels panels, n_hits slots were hits by projected codes. The full codes of each hit were
+    multiplied separately.
     """
     cost = items.words * (_COST_OF_SLOT + _COST_OF_QUERY * n_queries)
     return n_hits * cost > n_panels * PANEL * (items.words - items.projection.words)
@@ -176,7 +176,7 @@ def _multiply_by_projection(
 
 @borrowing_kernel
 def _raise_threshold(i, lo, hi, rank, items, codes, largest_products, buffers):
-    """Raise the threshold of query i to the rank-th largest of the largest scores of the panels."""
+    """Raise the threshold of query i to the rank-th largest of the panels' maximum scores."""
     bound_terms = codes.bound_terms
     bound_terms[THRESHOLD, i] = guess_threshold(
         i, lo, min(rank, hi - lo), bound_terms[THRESHOLD, i], items, codes, largest_products[i],

@@ -214,7 +214,7 @@ def empty_projected_queries(n_panels, items):
 
 @kernel
 def pack_projected_queries(lo, hi, batch, queries, items, n_projected, packed, bound_terms, steps):
-    """Return the ProjectedQueries of the queries batch[lo:hi], with n_projected panels projected.
+    """Project `n_projected` panels of the queries batch[lo:hi], and return a ProjectedQueries.
 
     The arguments `packed`, `bound_terms` and `steps` belong to the Block of the queries. If the
     items have no projection, no panel is projected.

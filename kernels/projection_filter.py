@@ -68,7 +68,7 @@ PANELS_TRIED = 8
 
 @borrowing_kernel
 def _durations(n_queries, words):
-    """Return the CPU cycles of a tile per word, and the cycles of scoring one pair on its own."""
+    """Return two costs in CPU cycles: of a word of a tile, and of scoring one pair on its own."""
     cycles = _CYCLES_PER_TILE_WORD if n_queries > PANEL // 2 else _CYCLES_PER_TILE_WORD // 2
     return cycles, _CYCLES_PER_PAIR + words // _PAIR_WORDS_PER_CYCLE
 

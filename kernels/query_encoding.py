@@ -112,11 +112,11 @@ def query_step(isa, x, largest):
     """Return the quantisation step of a query x (16 m,), whose largest magnitude is `largest`.
 
     No code exceeds 127 in magnitude. With AVX2, 128 is added to each code of an item, so that the
-    codes of the item lie between 1 and 255. A group of codes of the query consists of 2 *
-    int16_words codes, whose products with codes of the item are added in int16. Let P be the sum of
-    the positive codes of the query in the group, and -N the sum of the negative codes. If N and P
-    are at most 128, the sums fit in int16, because every partial sum lies between -255 N and 255 P.
-    Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
+    codes of the item lie between 1 and 255. A group consists of 2 * int16_words codes of the query.
+    The products of a group's codes with the codes of an item are added in int16. Let P be the sum
+    of the positive codes of the query in the group, and -N the sum of the negative codes. If N and
+    P are at most 128, the sums fit in int16, because every partial sum lies between -255 N and 255
+    P. Rounding changes N or P by at most one half per code, so N and P must be at most 128 -
     int16_words before rounding. Limiting every code to 64 / int16_words would also be safe, but
     would make the step unnecessarily coarse, because the codes of a group are seldom all large.
     """

@@ -96,7 +96,7 @@ def _multiply_by_projection(
 
     The kernel processes the queries lo to hi and the slots of panels `first` to `last`. A slot is
     ruled out if its projected codes show that it does not reach the threshold of the query. The
-    kernel returns the number of pairs of a query and a slot that are multiplied.
+    kernel returns the number of (query, slot) pairs whose full codes it has multiplied.
     """
     n_hits = 0
     for panel in range(first, last):

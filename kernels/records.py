@@ -82,7 +82,7 @@ class ScaledRows(NamedTuple):
 
 
 class PanelLayout(NamedTuple):
-    """The instruction set, the number of words and the signs of the rotation of packed rows.
+    """The layout of packed rows: instruction set, number of words, and signs of the rotation.
 
     `isa` is described in ``simd.instruction_sets``. `words` is the number of 4-byte words of a
     packed row. `signs` (2, max(d, 16)) float32 holds the random signs of the rotation, +1 or -1.
@@ -192,8 +192,8 @@ class Projection(NamedTuple):
     eta : float32 array (1,)
         The bound ETA of ``projection_filter``.
     largest_k : float32 array (2,)
-        The largest k for which a search with few queries uses the projection, and the corresponding
-        largest k for a search with many queries. Only ``fastcos.search.plan`` reads `largest_k`.
+        The largest k for which the projection is used: first for searches with few queries, then
+        for searches with many queries. Only ``fastcos.search.plan`` reads `largest_k`.
     """
 
     axes: Any
@@ -419,9 +419,9 @@ class BlockSettings(NamedTuple):
     capacity, sample_stride, sample_rank, use_projection
         The fields of PanelSettings.
     is_whole_search : bool
-        Whether a task computes the final results of a block of queries in a range of panels, as the
-        kernels for few queries do. A kernel that performs a whole search does not read the argument
-        `batch`.
+        Whether one task performs a whole search: it computes the final results of a block of
+        queries in a range of panels, like the kernels for few queries. A kernel that performs a
+        whole search does not read the argument `batch`.
     must_check : bool
         Whether a kernel that performs a whole search must check that the norms of the queries are
         ordinary (see ``query_encoding.are_ordinary``). The kernel must check the norms if no other
@@ -455,7 +455,7 @@ class PanelSettings(NamedTuple):
     use_projection : bool
         Whether projected codes, if the items have any, are multiplied before full codes.
     is_shared : bool
-        Whether other tasks search other panels for the same queries, and share their thresholds.
+        Whether several tasks search different panels for the same queries and share the thresholds.
     """
 
     first_panel: Any
@@ -479,10 +479,10 @@ class SearchResults(NamedTuple):
         The best items of each query, padded with -inf and -1. Items with equal scores are ordered
         by row number.
     unproved : float32 array (n,)
-        For each query, the largest threshold, expressed as K, by which one of the best k rows may
-        have been dropped. If no threshold may have dropped a best row, the entry is -3e38. The
-        query must be searched again unless its k-th best score among all panels reaches its entry
-        of `unproved`.
+        For each query, the largest threshold (expressed as K) that may have dropped one of the best
+        k rows. If no threshold may have dropped a best row, the entry is -3e38. If the k-th best
+        score of a query among all panels is below the entry of the query, the query must be
+        searched again.
 
     If a kernel performs a whole search, the arrays `thresholds` and `unproved` are empty.
     """
@@ -599,7 +599,7 @@ class CertificateSearch(NamedTuple):
     Attributes
     ----------
     first : int
-        The position in a list of neighbours at which the competitors of the neighbours begin.
+        Position of the first competitor in each list of neighbours.
     complete : bool
         Whether the list of neighbours of each row contains all items except the row itself.
     levels : float64 array
@@ -619,9 +619,9 @@ class Attacks(NamedTuple):
     """The settings of ``attacks.attacked_radii``, which looks for rescalings that drop a neighbour.
 
     `n_targets` is the number of competitors that an attack tries to bring nearer to the row, one
-    after another. `certified` (n, k) holds the condition up to which each neighbour is certified to
-    remain a neighbour. An attack on an edge is tried only above the certified condition of the
-    edge. `levels` and `depth` are described in CertificateSearch.
+    after another. `certified` (n, k) holds one condition per neighbour; no rescaling up to this
+    condition loses the neighbour. An attack on an edge is tried only above the certified condition
+    of the edge. `levels` and `depth` are described in CertificateSearch.
     """
 
     n_targets: Any
@@ -702,8 +702,8 @@ class Drawing(NamedTuple):
     """The settings of ``sampling.sample_rows``, which draws items.
 
     The two words of the random key are key_0 and key_1. If at least ``race_from`` items are to be
-    drawn for a row, the exponential race draws all of them. If fewer items are to be drawn, up to
-    ``max_draws`` repeated draws are tried before the race.
+    drawn for a row, the exponential race draws all of them. If fewer than ``race_from`` items are
+    to be drawn, up to ``max_draws`` repeated draws are tried before the race.
     """
 
     key_0: Any

@@ -118,7 +118,7 @@ def argsort_row(scores, self_column, k, keys, starts, ranked):
     2^31. `keys` (2, n) int64 and `starts` (3, DIGITS) int64 are overwritten, and the columns are
     written to ranked[:k], where `ranked` (n,) is int64. A radix sort orders the columns by level.
     Columns with equal levels are sorted by score if they are out of order. The function takes O(n)
-    time if few columns with equal levels are out of order.
+    time if, among the columns with equal levels, only a few are out of order.
     """
     n_sorted = radix_sort_best(scores, self_column, k, keys, starts)
     sorted_keys = keys[1, :n_sorted]

@@ -3,8 +3,8 @@
 An entry is a pair of a key, which is a score, and a row number. The order of rows with equal scores
 is part of the specification of every search. Besides this module, three modules order equal scores
 by row or column number. ``row_argsort`` sorts the columns of a row of scores, and
-``fastcos.search.numpy_search`` sorts scores with NumPy. ``fastcos.search.scan`` lists the rows for
-a query of zeros, whose scores are all equal.
+``fastcos.search.numpy_search`` sorts scores with NumPy. For a query of zeros, all scores are equal,
+and ``fastcos.search.scan`` lists the rows.
 """
 
 import numpy as np
@@ -29,8 +29,8 @@ def kth_largest(values, count, k):
     The algorithm is quickselect, which takes O(count) time on average. The partition performs one
     swap for each value. After each swap, the partition adds the result of a comparison, 0 or 1, to
     the position at which its first part ends. The partition therefore has no branch that a CPU
-    could mispredict. For 100 to 500 values, the usual number of candidates of a query, the
-    partition without a branch is 2.5 times as fast as one with a branch.
+    could mispredict. A query usually has 100 to 500 candidates. For 100 to 500 values, the
+    partition without a branch is 2.5 times as fast as a partition with a branch.
     """
     low, high, target = 0, count, k - 1
     while high - low > 1:
@@ -149,7 +149,7 @@ def _sort_by_counting(keys, rows, count):
 
 @borrowing_kernel
 def select_best(keys, rows, count, k, scratch):
-    """Move the best k of the first `count` >= k entries to the front, in any order.
+    """Move the best k of the first `count` entries to the front, in any order (k <= `count`).
 
     The function returns the k-th best key. A key that is NaN is replaced with -inf. `scratch` (>=
     count,) has the type of the keys and is overwritten.

@@ -37,8 +37,8 @@ def matmul_rows(lo, hi, X, A, Y, is_streamed):
 
     `X` is a Csr (n, p), and `A` is a float array (p, l) in C order. The result is written to `Y`
     (n, l), which has the type of A. If row i of X is empty, Y[i] is a row of zeros. The kernel
-    takes O(nnz l) time. If is_streamed is true, `Y` is written to memory without passing through
-    the caches, which requires that l is a multiple of 64 and that `Y` begins at a cache line.
+    takes O(nnz l) time. If is_streamed is true, `Y` bypasses the caches on its way to memory; l
+    must then be a multiple of 64, and `Y` must begin at a cache line.
     """
     _multiply(lo, hi, X, A, Y, is_streamed)
     if is_streamed:
@@ -147,9 +147,9 @@ def rmatmul_parts(lo, hi, boundaries, X, Y, columns, accumulate, Z):
     1,) int64 holds the column of Y at which each group of columns begins. Task t computes column
     group t % groups of part t // groups. The result is written to the first columns of Z[task]. `Z`
     (tasks, p, w) has the type of Y, and w is at least the number of columns of every group. If
-    `accumulate` is true, the result is added to Z[task]; otherwise, it replaces Z[task]. The
-    products of the rows of a part are added in the order of the rows, so the result does not depend
-    on the division into groups. The kernel takes O(nnz w) time.
+    `accumulate` is true, the result is added to Z[task]; otherwise, it replaces Z[task]. Within a
+    part, the products of the rows are added in the order of the rows. The result therefore does not
+    depend on how the columns are divided into groups. The kernel takes O(nnz w) time.
     """
     indptr, indices, data = X.indptr, X.indices, X.data
     for task in range(lo, hi):

@@ -109,7 +109,7 @@ def _score(is_cosine, total, query_norm, item_norm):
 
 @kernel
 def _passes_filters(self_row, excluded, j):
-    """Return whether item j is neither the query itself nor excluded from the query's results."""
+    """Return whether item j may be a result: it is not the query itself and is not excluded."""
     return j != self_row and not is_excluded(j, excluded, 0, excluded.shape[0])
 
 
@@ -118,10 +118,10 @@ def _first_threshold(n_excluded, k, sums, factors, maxima):
     """Return a positive lower bound of the scaled sum of the (k + n_excluded)-th best item.
 
     The items are divided into groups, and the largest scaled sum of each group is computed. Let r
-    be k + n_excluded. The result is the r-th largest of the groups' maxima. The r-th largest
-    maximum is a lower bound, because r groups each contain an item whose scaled sum is at least as
-    large. If fewer than r groups have a positive maximum, the smallest positive number is returned.
-    `maxima` has one entry per group and is overwritten.
+    be k + n_excluded. The result is the r-th largest of the groups' maxima. At least r items reach
+    the r-th largest maximum, one in each of r groups, so this maximum is a lower bound of the r-th
+    best scaled sum. If fewer than r groups have a positive maximum, the smallest positive number is
+    returned. `maxima` has one entry per group and is overwritten.
     """
     lanes = 64 // factors.itemsize
     groups = sums.shape[0] // GROUP
@@ -184,7 +184,7 @@ def _keep_positive(
 def _append_nonpositive(
     is_cosine, norm, self_row, excluded, norms, minimum, k, sums, count, scores, columns, scratch
 ):
-    """Append items with score 0, and then items with negative scores, to the first `count` items.
+    """Fill up the first `count` items with items of score 0, and then with items of negative score.
 
     Items are appended until there are k results. The function returns the number of results.
     """

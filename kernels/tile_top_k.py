@@ -17,22 +17,23 @@ of a search, the k-th best score of a query shows whether the estimate of tau wa
 estimate was too high, the query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
-panels at once. All tasks share an array of float32. Each task writes the k-th best score that it
-has proved to the shared array, and reads the scores that other tasks wrote, without a lock. For two
-reasons, results do not depend on the numbers that a task reads in the shared array:
+panels at once. All tasks share an array of float32. Without a lock, each task writes to the shared
+array the k-th best score that it has proved, and reads the scores of other tasks. For two reasons,
+results do not depend on the numbers that a task reads in the shared array:
 
 - Every value that a task writes to the shared array is a lower bound of the k-th best score among
   all panels, because k rows with at least this score have been scored. An update may be delayed, or
   may be lost because two tasks write at once. After a delayed or lost update, an older and
   therefore lower bound remains, so fewer pairs are dropped.
-- Even if a value in the shared array were wrong, the results would still be exact. A task reports
-  its last threshold for a query as ``unproved`` if the k-th best score that the task found is lower
-  than this threshold. The reported threshold may be of any kind: an estimate, the threshold of
-  another task, or even a torn or damaged value. A pair that a task dropped has a float64 score
-  strictly below the threshold by which it was dropped. A query is searched again if its k-th best
-  score, after the results of all ranges have been merged, is below one of the reported thresholds.
-  The second search of a query uses no estimates, and a third search, if necessary, shares no
-  thresholds. NaN never becomes a threshold.
+- Even if a value in the shared array were wrong, the results would still be exact. Each task
+  compares the k-th best score that it found for a query with its last threshold for this query. If
+  the score is lower than the threshold, the task reports the threshold as ``unproved``. The
+  reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
+  or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
+  which it was dropped. A query is searched again if its k-th best score, after the results of all
+  ranges have been merged, is below one of the reported thresholds. The second search of a query
+  uses no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
+  threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
 the order of the items. For 60,000 rows of 768 columns, scoring in the order of the items is 1.7
@@ -252,7 +253,7 @@ def _keep_reaching(n_front, i, items, block, candidates, scratch):
 
 @borrowing_kernel
 def _raise_by_codes(batch, lo, queries, items, block, candidates, scratch):
-    """Raise tau of each query to the k-th best of the lower bounds of its candidates.
+    """Raise each query's tau to the k-th best lower bound among the query's candidates.
 
     The codes of a candidate give a lower bound of its K. The rounding of a float64 score may lower
     its K by up to the result of ``score_rounding``, so this result is subtracted from the new tau.
@@ -444,9 +445,10 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
 
     Stage 0 ranks the largest scores of the panels in the first half of the sample. Stage 1 ranks
     the largest scores of the panels in the second half of the sample, and collects the candidates
-    in these panels. Stage 2 collects the candidates of all panels except those of stage 1.
-    Thresholds never fall, so every slot of stage 1 that reaches the last threshold has been
-    collected. Stage 1 of the sweep uses projected codes only for the first 32 queries, as a trial.
+    in these panels. Stage 2 collects the candidates of all panels except those of stage 1. A
+    threshold never falls, so a slot that reaches the last threshold also reaches every earlier
+    threshold. Stage 1 has therefore collected every slot of its panels that reaches the last
+    threshold. Stage 1 of the sweep uses projected codes only for the first 32 queries, as a trial.
     If the trial in stage 1 shows that projected codes are not too costly, stage 2 uses projected
     codes for all queries.
     """
@@ -493,7 +495,7 @@ def _sweep(lo, items, queries, batch, settings, block, sample, candidates, scrat
 
 @borrowing_kernel
 def _share_thresholds(lo, queries, batch, block, candidates, thresholds):
-    """Write the proved thresholds of a block, and raise its thresholds to those of other tasks.
+    """Share a block's proved thresholds with other tasks, and adopt their higher thresholds.
 
     The thresholds are written without a lock; the docstring of this module explains why this is
     safe. A shared threshold that is NaN is ignored, because every comparison with NaN is false.
@@ -579,7 +581,7 @@ def _write_results(lo, queries, batch, settings, block, candidates, initial_thre
 
 @kernel
 def _lowered(bound):
-    """Return a threshold, lowered by more than the rounding error of a float32 product."""
+    """Lower a threshold by more than the rounding error of a float32 product; return the result."""
     return bound - abs(bound) * SLACK - np.float32(1e-30)
 
 
@@ -588,11 +590,12 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
     """Run tasks lo to hi of a search, where `batch` (n',) holds the numbers of the queries.
 
     `addresses` is an ItemAddresses, `queries` is a Queries, and `settings` is a BlockSettings.
-    `results` is a SearchResults whose arrays `scores`, `rows` and `unproved` have an additional
-    first axis, the range of panels. The thresholds are shared by all tasks. If
-    settings.is_whole_search is true, the kernel ignores `batch`, divides all queries into blocks,
-    and performs each task by _search_whole_block. In a whole search, the kernel reads only the rows
-    and the filters of `queries`, and writes only the scores and the rows of `results`.
+    `results` is a SearchResults. Its arrays `scores`, `rows` and `unproved` have an additional
+    first axis: one entry of this axis belongs to one range of panels. The thresholds are shared by
+    all tasks. If settings.is_whole_search is true, the kernel ignores `batch`, divides all queries
+    into blocks, and performs each task by _search_whole_block. In a whole search, the kernel reads
+    only the rows and the filters of `queries`, and writes only the scores and the rows of
+    `results`.
     """
     items = items_at(addresses)
     n_queries = queries.rows.shape[0] if settings.is_whole_search else batch.shape[0]

@@ -97,8 +97,8 @@ class Adagrad(NamedTuple):
     """The state of the optimiser Adagrad.
 
     `rate` is the learning rate, a float32. `accumulators` holds three float32 arrays (p, 1), one
-    each for A, B and bias. Each entry is the sum, over all steps, of the squared norm of the
-    gradient of one row. `raw` is the matrix B before its rows are normalised. Each step changes
+    each for A, B and bias. Each entry belongs to one row, and sums the squared norms of the row's
+    gradients in all steps. `raw` is the matrix B before its rows are normalised. Each step changes
     `accumulators` and `raw` in place.
     """
 
@@ -280,8 +280,8 @@ def score_profile(
     """Score all interactions of a user; return the loss and the factor of the user's negatives.
 
     `s` is the vector of the user. Before an item is scored, the term of this item is subtracted
-    from s. The three numbers per interaction that Gradients.by_entry describes are written to
-    `slopes`, and the gradient with respect to s is written to `gradient` (d,).
+    from s. The kernel writes the gradient with respect to s to `gradient` (d,), and three numbers
+    per interaction to `slopes` (see Gradients.by_entry).
     """
     A, B, bias = model
     scale, _, unit, softmax = objective

@@ -72,9 +72,9 @@ def count_lost(unit, rows, neighbors, lengths, k, weight, products, squares, inv
     """Return the number of edges that are lost after adding `weight` to the weight of a dimension.
 
     An edge is lost if at least k listed items are nearer to the row than the neighbour is. `unit`
-    (p,) holds the coordinate of every unit row in the dimension. `products` and `squares`, which
-    are described in add_dimension, hold the values from before the addition. `inverse` (p,) and
-    `scores` (m,) are overwritten.
+    (p,) holds the coordinate of every unit row in the dimension. The values in `products` and
+    `squares` (see add_dimension) are those before `weight` is added. `inverse` (p,) and `scores`
+    (m,) are overwritten.
     """
     for i in range(unit.shape[0]):
         square = squares[i] + weight * unit[i] * unit[i]
