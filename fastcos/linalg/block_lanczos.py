@@ -178,8 +178,9 @@ def _is_tied(values: Floats, width: int, tol: float) -> bool:
 
     A Krylov space with `width` start vectors contains at most `width` eigenvectors of one
     eigenvalue. If an eigenvalue occurs `width` times in a Krylov space, further eigenvectors of
-    this eigenvalue may exist outside of the space. In the result, eigenvectors outside of the space
-    would have to precede the eigenvectors of smaller eigenvalues.
+    this eigenvalue may exist outside of the space. The result is sorted by descending eigenvalue,
+    so an eigenvector that the space lacks belongs before the eigenvectors of all smaller
+    eigenvalues.
     """
     return bool((values[:-width] * (1 - tol) <= values[width - 1 : -1]).any())
 
@@ -266,7 +267,7 @@ class _Basis:
         self._H[: self.size, : self.size] = np.diag(values)
 
     def widen(self) -> bool:
-        """Double the width of the next block by random columns; return False if they do not fit."""
+        """Double the next block with random columns; return False if there is no room."""
         if self._k + 6 * self.width > self._capacity:
             return False
         self._Q = np.hstack([self._Q, self._random_columns(self.width, self._Q)])

@@ -38,7 +38,7 @@ def count(n_columns: int, nnz: int) -> int:
 
 
 def starts(n_rows: int, n_columns: int, nnz: int) -> npt.NDArray[np.int64]:
-    """Return, for each part but the first, the total of rows and non-zeros before the part."""
+    """For each part except the first, return the number of rows plus non-zeros before the part."""
     parts = count(n_columns, nnz)
     return np.arange(1, parts, dtype=np.int64) * (n_rows + nnz) // parts
 

@@ -408,7 +408,7 @@ class _ShardWriter:
 
 
 def shard_rows(indptr: npt.NDArray[np.integer[Any]], entries: int) -> list[int]:
-    """Return the first row of each shard of about `entries` non-zeros, then the number of rows."""
+    """Return the first row of each shard (about `entries` non-zeros), then the number of rows."""
     n = len(indptr) - 1
     boundaries = np.arange(entries, int(indptr[-1]), entries)
     inner = np.minimum(np.searchsorted(indptr, boundaries), n)
@@ -519,7 +519,7 @@ def _add_rows(
     is_started: bool,
     sums: Matrix,
 ) -> None:
-    """Add the product of these rows X and the factor to `sums` (1, p, w), in place.
+    """Compute the product of the rows X and the factor; add it to `sums` (1, p, w) in place.
 
     `row` is the index of the first row of X in the whole matrix. `is_started` says whether `sums`
     already contains the products of earlier rows of the same part.

@@ -147,9 +147,9 @@ def randomized_svd(
     Notes
     -----
     A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
-    finds all of the k largest singular values with probability 1. If a singular value has more
-    singular vectors than a block has columns, the iteration adds random directions until it has
-    found all of these vectors.
+    finds all of the k largest singular values with probability 1. A singular value may have more
+    singular vectors than a block has columns. To find all vectors of such a singular value, the
+    iteration adds random directions.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
     Musco and Musco fix the number of passes over X, whereas this function stops when all residuals
@@ -312,7 +312,7 @@ def _values_of(X: Any) -> npt.NDArray[Any]:
 
 
 def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
-    """Raise ValueError if the squares of these values would overflow or underflow in float64."""
+    """Raise ValueError if the squares of `values` would overflow or underflow in float64."""
     largest = validation.largest_magnitude(values)
     if 0 < largest < 1e-140 or largest > 1e140:
         raise ValueError(
@@ -324,7 +324,7 @@ def _check_magnitude(name: str, values: npt.NDArray[Any]) -> None:
 def _certified(
     operator: Operator, side: Operator, vectors: Matrix, compute_u: bool, report: SVDProgress
 ) -> SVD:
-    """Return the singular triplets of these orthonormal eigenvectors, with their residuals."""
+    """Return the singular triplets, with residuals, of the given orthonormal eigenvectors."""
     vectors64 = vectors.astype(np.float64, copy=False)
     Z = side.gram_matmul(vectors64)
     squares = np.einsum("ij,ij->j", vectors64, Z) / np.einsum("ij,ij->j", vectors64, vectors64)
@@ -377,8 +377,8 @@ def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
     The Cholesky decomposition of the Gram matrix of the vectors yields the distance of each vector
     from the span of the earlier vectors. The vectors that a solver returns have norm 1 and are
     orthogonal except for rounding errors, so the distance of each vector from the span of the
-    earlier vectors is about 1. If a distance is at least ``_INDEPENDENT``, the residual is not
-    divided by it, so that the residuals of a solver stay unchanged.
+    earlier vectors is about 1. A residual is not divided if its distance is at least
+    ``_INDEPENDENT``, so that the residuals of a solver stay unchanged.
     """
     with parallel.blas_lock():
         gram = vectors.T @ vectors
@@ -402,7 +402,7 @@ def _shorter_side(operator: Operator) -> Operator:
 
 
 def _is_nearly_full(side: int, k: int) -> bool:
-    """Return whether a dense eigensolver finds k of `side` triplets faster than block Lanczos.
+    """Return whether a dense eigensolver is faster than block Lanczos for k of `side` triplets.
 
     A dense eigensolver is faster if a Krylov basis for k triplets would nearly fill all `side`
     dimensions, or if at least one triplet per `_DENSE_SHARE` columns is requested.
@@ -434,8 +434,8 @@ def _images(product: Callable[[Matrix], Matrix], vectors: Matrix, s: Floats) -> 
     `product` maps the vectors to their images ``product(vectors)``, whose lengths are the singular
     values s. Vectors with non-zero singular values come first, so a direction that is orthogonal to
     all of their images lies in the null space. The function divides the vectors by s before the
-    product, and does not divide the images: the images have more entries than the vectors, so their
-    division would take as long as the product.
+    product. A division of the images after the product would take as long as the product, because
+    the images have more entries than the vectors.
     """
     rank = int(np.count_nonzero(s))
     Y = product(vectors * np.divide(1, s, out=np.zeros_like(s), where=s > 0).astype(vectors.dtype))

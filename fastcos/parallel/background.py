@@ -127,7 +127,7 @@ def lock_name(dtype: str) -> str:
 
 
 def why_not(dtype: str) -> str:
-    """Return why no other process compiles kernels for a row type, or "" if one can do so."""
+    """Return what keeps other processes from compiling for a row type, or "" if nothing does."""
     return _obstacle() or failures.get(dtype, "")
 
 
@@ -177,7 +177,7 @@ def _import_path() -> list[str]:
 
 
 def _fail(dtype: str, reason: str) -> None:
-    """Store the reason why no other process compiles kernels for a row type; print it on stderr.
+    """Store and print on stderr why no other process compiles kernels for a row type.
 
     Nothing is printed if the user has turned compiling processes off (FASTCOS_BACKGROUND=0).
     """

@@ -180,7 +180,7 @@ def iter_blocks(name: str, X: Any, block: int) -> Iterator[tuple[int, validation
 def take_rows(
     name: str, X: Any, numbers: npt.NDArray[np.integer[Any]], n_threads: int | None = 1
 ) -> validation.Rows:
-    """Return the rows of X with these numbers as valid rows in memory; `numbers` may be empty."""
+    """Return the rows X[numbers] as valid rows in memory; `numbers` may be empty."""
     if not len(numbers) and (is_narrow(X) or is_on_disk(X)):
         return validation.read_only(np.empty((0, X.shape[1]), np.float32))
     if is_narrow(X):
@@ -191,7 +191,7 @@ def take_rows(
     order = np.argsort(numbers, kind="stable")
 
     def take(lo: int, hi: int, X: npt.NDArray[Any]) -> None:
-        """Copy the requested rows lo to hi - 1, counted in the order of ascending row numbers."""
+        """Copy the requested rows `order[lo:hi]`, in ascending order of their row numbers."""
         positions = order[lo:hi]
         first, last = numbers[positions[0]], numbers[positions[-1]]
         rows[positions] = X[numbers[positions]]
@@ -239,8 +239,7 @@ def rows_at_once(X: Any, memory: float, bytes_per_row: float) -> int:
 def rows_that_fit(memory: float, share: float, bytes_per_row: float, n: int) -> int:
     """Return how many of n rows fit into the given share of `memory` (in bytes).
 
-    ValueError is raised if the memory is too small for `_MIN_ROWS` rows, or for n rows if n is
-    smaller.
+    ValueError is raised if fewer than ``min(n, _MIN_ROWS)`` rows fit.
     """
     validation.check_memory("working_memory", memory, bytes_per_row * min(n, _MIN_ROWS) / share)
     return min(n, int(share * memory / bytes_per_row))

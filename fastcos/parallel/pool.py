@@ -54,10 +54,10 @@ class _Places:
     """The CPUs on which helping threads may run: all CPUs except that of the last caller.
 
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
-    thread. In a virtual machine of KVM, Linux chooses the CPU of the waking thread after every
-    pause of a few milliseconds, because a sleeping CPU of a virtual machine does not count as idle.
-    A helping thread that is woken on the caller's CPU must wait for the caller. A call on two
-    threads then takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
+    thread. In a virtual machine of KVM, a sleeping CPU does not count as idle. After every pause of
+    a few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. A
+    helping thread that is woken on the caller's CPU must wait for the caller. A call on two threads
+    then takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ at_fork(after_in_child=_after_fork)
 
 
 def writer_lock() -> threading.RLock:
-    """Return the one lock of this process that a thread holds while it changes a shared object."""
+    """Return the process-wide lock that a thread holds while it changes a shared object."""
     return _state.writer_lock
 
 
@@ -415,7 +415,7 @@ class _Job:
 
 
 def _submit(task: Callable[[], None], copies: int, size: int) -> None:
-    """Put a task into the queue `copies` times, so that this number of threads of the pool run it.
+    """Put a task into the queue `copies` times, so that `copies` threads of the pool run the task.
 
     If the pool has fewer than `size` - 1 threads, the missing threads are started first.
     """

@@ -1,13 +1,12 @@
-"""Decide whether a search runs compiled kernels, or runs in NumPy because they are not compiled.
+"""Decide whether a search runs compiled kernels, or NumPy code until kernels are compiled.
 
 Compiling the search kernels takes about half a minute of processor time, once per machine. Until
 the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, while
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
-kernels itself. Switching once the delay has cost as much as the switch itself is the usual solution
-of the ski-rental problem. If a process first searches in NumPy and then compiles, its searches take
-at most about twice as long as with the better of two simpler choices: to compile at the start, or
-never to compile.
+kernels itself. The usual solution of the ski-rental problem is to switch as soon as the delay has
+cost as much as the switch. Two simpler choices are to compile at the start, and never to compile.
+Searches take at most about twice as long as they would with the better of these two choices.
 
 Each row type (such as float32) needs kernels of its own, so each row type becomes ready at its own
 time. A process that has compiled all kernels for a row type marks the type as ready in the code
@@ -135,7 +134,7 @@ def runs_kernels(dtype: npt.DTypeLike) -> bool:
 
 
 def use_numpy(dtype: npt.DTypeLike) -> bool:
-    """Return whether a search of rows of a type must run in NumPy, for lack of compiled kernels.
+    """Return whether searches of a row type must use NumPy, because compiled kernels are missing.
 
     If this process has searched in NumPy for ``_SECONDS_BEFORE_COMPILING``, the call also starts
     another process that compiles the kernels.

@@ -110,9 +110,9 @@ def save_arrays(
     names of arrays that are already in the directory and are not written again. `expected` is the
     checksum of the content that the caller has read. If the content has changed since the caller
     read it, OccupiedError is raised, so that no caller overwrites changes that it has not seen.
-    While this writer holds the lock, it calls `check_replaced` with the fields in the directory;
-    the function raises an error if the fields must not be replaced. If ``check_replaced`` is
-    passed, the directory must hold an object of the type `kind`, or must not exist.
+    While this writer holds the lock, it passes the fields in the directory to `check_replaced`,
+    which raises an error if the fields must not be replaced. If ``check_replaced`` is passed, the
+    directory must hold an object of the type `kind`, or must not exist.
     """
     target = validation.as_path("path", path)
     while True:
@@ -163,7 +163,7 @@ def read_fields(path: PathLike, kind: str) -> tuple[dict[str, Any], str]:
 
 @contextlib.contextmanager
 def refuse_damage(path: PathLike) -> Iterator[None]:
-    """Convert an error about a value in the file `path` to a FastcosFormatError that names it.
+    """Convert errors about values in the file `path` to a FastcosFormatError that names the file.
 
     The values of a header must be checked even if its checksum is correct, because anybody can
     compute the checksum of a changed header. Errors that do not indicate damage are not converted:
@@ -285,7 +285,7 @@ def _write(
     expected: str | None,
     is_locked: bool,
 ) -> str:
-    """Write arrays and then the header of new and kept arrays; return the header's checksum.
+    """Write `arrays`, then a header that also lists the kept arrays; return its checksum.
 
     `kept_entries` contains the header entries of arrays that are already in the directory and are
     not written again. `expected` is the checksum that the directory must still have when its header

@@ -1,4 +1,4 @@
-"""Locks that let only one thread write a directory, among all threads, processes and machines.
+"""Locks of directories, so that only one thread on one machine writes a directory at a time.
 
 The lock of a directory is a POSIX record lock (``lockf``) on a file named ``.lock`` in the
 directory. Network file systems pass record locks on to the server. The function ``flock`` is not
@@ -147,7 +147,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
 
 
 def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | None) -> int | None:
-    """Lock the lock file of a directory and return its descriptor; None if it cannot be locked."""
+    """Lock the lock file of a directory; return its descriptor, or None if this is impossible."""
     path = directory / LOCK_FILE
     try:
         import fcntl
