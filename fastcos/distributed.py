@@ -124,9 +124,9 @@ def top_k(
     measure : str
         The name of a measure that learns nothing from the items, such as "cosine" or "dot".
     working_memory : float, optional
-        The memory in MiB that one task may use. The largest allowed value is half of the memory per
-        thread (the memory limit of a worker divided by its number of threads) on the worker where
-        the memory per thread is smallest. The default is the setting ``working_memory``, or the
+        The memory in MiB that one task may use. Let the memory per thread of a worker be its memory
+        limit, divided by its number of threads. The largest allowed value is half of the smallest
+        memory per thread of any worker. The default is the setting ``working_memory``, or the
         largest allowed value if the setting exceeds it.
     out : path-like
         A new directory, to which this process writes indices.npy, scores.npy and run.json, block by
@@ -434,8 +434,8 @@ class _ClusterOperator(Operator):
         """Submit one task per shard, and return the futures of their products.
 
         ``product`` is the name of a method of SparseOperator, and ``factor`` is its argument. The
-        factor is submitted as the result of a task, so that Dask can run this task again if the
-        worker that holds the factor dies.
+        factor is submitted as the result of a task. If the worker that holds the factor dies, Dask
+        can run this task again.
         """
         limit, worker = smallest_worker(self._client)
         task_bytes = self._bytes_of_a_task(factor)
@@ -469,7 +469,7 @@ class _ClusterOperator(Operator):
 
 
 def reduce_in_tree(client: Client, combine: Any, parts: Sequence["Future[Any]"]) -> "Future[Any]":
-    """Combine pairs of adjacent parts, then pairs of results, and so on, until one result is left.
+    """Combine the parts in pairs, level by level, until a single result is left.
 
     The function ``combine`` is called on the workers with the results of two futures. If a level of
     the tree has an odd number of parts, the last part is passed on to the next level unchanged.

@@ -424,7 +424,7 @@ def popular_items(comparison: "Comparison", n: int) -> list[int]:
 
 
 def side_by_side(comparison: "Comparison") -> list["RescalingScores"]:
-    """Return at most four rows: those of the worst AUC, of D = I, of the best AUC, and of Eq. 2."""
+    """Return at most four rows: the worst AUC, D = I, the best AUC, and Eq. 2."""
     from fastcos.comparison import EQ2
 
     rows = {row.name: row for row in comparison.named}

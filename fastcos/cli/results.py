@@ -91,7 +91,10 @@ def write_figure(
 
 
 def _with_few_colours(pixels: Any) -> Any:
-    """Convert a drawing of maps to an image with a palette, which takes a quarter of the bytes."""
+    """Convert a drawing of maps to an image with a palette.
+
+    The image takes a quarter of the bytes of the drawing.
+    """
     from matplotlib import colormaps
     from PIL import Image
 

@@ -28,8 +28,8 @@ _OPERATORS = ", ".join((*_COMPARISONS, *_NEGATIONS, "$and", "$or", "$not"))
 class MetadataIndex:
     """Positions of documents by key and value of their metadata.
 
-    If the value in a condition is unhashable (for example, a list), it is compared with all
-    unhashable values that are stored for the same key.
+    A dict cannot look up unhashable values, such as lists. An unhashable value in a condition is
+    therefore compared with all unhashable values that are stored for the same key.
     """
 
     def __init__(self) -> None:

@@ -114,9 +114,9 @@ def read_labels(
     Raises
     ------
     FastcosFormatError
-        The file is damaged or unsuitable (:func:`read_interactions` raises the error in the same
-        cases); no item of the file is in ``item_ids``; there are fewer than two labels; or no item
-        has one of the labels in ``only``.
+        The file is damaged or unsuitable, no item of the file is in ``item_ids``, there are fewer
+        than two labels, or no item has one of the labels in ``only``. A file counts as damaged or
+        unsuitable in the same cases as in :func:`read_interactions`.
 
     Examples
     --------

@@ -23,7 +23,7 @@ _NESTED = (*_LISTS, "struct", "map", "union")
 
 
 class _ArrowFile:
-    """An Arrow file or stream with the methods of pyarrow's ParquetFile that ArrowTable calls."""
+    """An Arrow file or stream that ArrowTable can read like a ParquetFile of pyarrow."""
 
     def __init__(self, arrow: Any, path: Path) -> None:
         source = arrow.memory_map(str(path))

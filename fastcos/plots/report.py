@@ -189,7 +189,7 @@ def _legend_above(ax: "Axes", title: str, n_columns: int, handles: list[Any]) ->
 def _stretch(condition: Floats) -> Floats:
     """Return the square root of the logarithm of conditions.
 
-    On the axis, the function stretches the conditions near 1, at which most neighbours are lost.
+    Most neighbours are lost at conditions near 1, so the function stretches this part of the axis.
     """
     return np.asarray(np.sqrt(np.log(np.maximum(condition, 1.0))))
 

@@ -138,9 +138,9 @@ the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:
 * On average, about 15 slots of the example reach the first threshold and are scored in float64.
 * The 10th best of the 15 float64 scores of the example is a proved threshold: a row that does not
   reach it is not among the 10 best.
-* In most searches of the example, no slot besides the 15 scored slots has an upper bound that
-  reaches the proved threshold. The 10 best of the 15 scores are then the result, and the remaining
-  985 rows are never scored in float64.
+* In most searches of the example, the upper bounds of all slots that were not scored are below the
+  proved threshold. The 10 best of the 15 scores are then the result, and the remaining 985 rows are
+  never scored in float64.
 
 Each of the following three tables is ordered by imports. At the top of its file, a module imports
 only modules that are above it in its table, and modules of the other tables.

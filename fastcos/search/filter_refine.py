@@ -172,8 +172,8 @@ def _min_raw_scores(
     score. The function starts at ``last_scores`` (n,), the raw scores of the last candidates. The
     function lowers the raw score step by step, and doubles the length of the step each time. The
     function stops when the raw score implies an upper bound below ``min_scores``. Finally, the
-    function bisects the last step. The result is -inf if even the lowest raw score that was tried
-    has an upper bound of at least ``min_scores``.
+    function bisects the last step. The result is -inf if no raw score that the function tries has
+    an upper bound below ``min_scores``.
     """
     step = 0.01 * np.abs(last_scores) + 1e-9
     min_raw_scores, upper = last_scores - step, last_scores.copy()

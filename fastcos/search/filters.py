@@ -1,8 +1,8 @@
 """Restrict what queries can find: excluded pairs of a query and an item, and allowed items.
 
 An index search may filter items by position or by id; ``as_filters`` combines both kinds into
-filters by position. ``ExcludedItems`` and ``AllowedRows`` are the filters of one segment, by row
-number, and ``kernel_filters`` converts them to the record that kernels read.
+filters by position. ``ExcludedItems`` and ``AllowedRows`` filter the rows of one segment by row
+number. ``kernel_filters`` converts these two objects to the record that kernels read.
 """
 
 import itertools

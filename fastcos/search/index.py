@@ -208,10 +208,10 @@ class SimilarityIndex:
         copy : bool, default True
             Whether the index copies the rows, so that you may change or free them afterwards. The
             copy has the same type and takes as much memory as the rows. With ``copy=False``, the
-            index uses C-contiguous rows without a copy, and you must not change them: otherwise,
-            this index and its saved copies would return wrong neighbours without an error. Rows
-            that must be converted (lists, other types, another memory order) are always copied to a
-            new array. Memory-mapped rows stay on disk and are never copied.
+            index uses C-contiguous rows without a copy. In this case, you must not change the rows:
+            the index and its saved copies would return wrong neighbours without an error. Rows that
+            must be converted (lists, other types, another memory order) are always copied to a new
+            array. Memory-mapped rows stay on disk and are never copied.
 
         Returns
         -------
@@ -253,8 +253,9 @@ class SimilarityIndex:
         items : array_like (new, d)
             The new rows, whose type may differ from the type of the rows in the index.
         ids : array_like (new,), int64 or str, of the same type as the ids of the index
-            The ids of the new items, none of which may be in the index. If the id of every other
-            item is its position, the default id of a new item is its position, too.
+            The ids of the new items, none of which may be in the index. If the id of every item in
+            the index is the position of the item, you may omit ``ids``: the ids of the new items
+            are then their positions.
         groups : array_like (new,), int64 or str, of the same type as the groups of the index
             The group of each item. This argument is required if the index has groups.
 
@@ -356,8 +357,9 @@ class SimilarityIndex:
             whichever is larger. If a query can find fewer than k items, its neighbours are padded.
         allowed : array_like, or sparse (n, p), optional
             The positions at which items can be found: a mask over all positions, or an array of
-            positions (``positions_of(ids)``). If ``allowed`` is a sparse matrix, its non-zeros are
-            the items that each query is allowed to find, and all of these items are scored.
+            positions (``positions_of(ids)``). If ``allowed`` is a sparse matrix, the non-zeros of
+            row i are the items that query i is allowed to find. The search scores all of these
+            items.
         exclude : sparse (n, p), optional
             A matrix whose non-zeros are pairs of a query and a position that must not be found. A
             matrix that was made before items were added has fewer columns, and does not exclude any
@@ -636,9 +638,9 @@ class SimilarityIndex:
     ) -> Rescored:
         """Return the k best candidates of each query, and how many true neighbours are missing.
 
-        The method works like :func:`fastcos.search.rescore`, but ``missing`` is an exact number and
-        not a bound, because the method also searches the index for the true neighbours. The search
-        for the true neighbours takes as long as ``search``.
+        The method works like :func:`fastcos.search.rescore`, but also searches the index for the
+        true neighbours. Therefore ``missing`` is an exact number and not a bound. The search for
+        the true neighbours takes as long as ``search``.
 
         Parameters
         ----------

@@ -71,8 +71,8 @@ def remove(state: IndexState, measure: Measure, ids: Ids, n_threads: int | None)
 def groups_of(state: IndexState, groups: Any) -> ItemGroups:
     """Return the groups of the items of the index.
 
-    ValueError is raised if the index has no groups; the error message shows ``groups``, the
-    argument that the caller passed.
+    ValueError is raised if the index has no groups. The argument ``groups`` is used only in the
+    error message.
     """
     if state.groups is None:
         rule, value = "None for an index without groups", validation.format_value(groups)

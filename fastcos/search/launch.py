@@ -120,8 +120,8 @@ def launch_of(
 ) -> Launch:
     """Return the launch of a plan whose ``launch_is_whole_search`` is True.
 
-    ``must_check`` means that the kernel must check the norms of the queries, because the queries
-    are neither validated nor measured before the launch.
+    If ``must_check`` is True, nothing has validated the queries before the launch, so the kernel
+    must check the norms of the queries.
     """
     grid, sample, settings = plan.grid, plan.sample, None
     if plan.kernel == "few_queries":

@@ -130,7 +130,8 @@ class RequestSizes:
         The number of rows of the segment that are allowed in the results; None if all live rows are
         allowed.
     excludes_pairs : bool
-        Whether pairs of a query and a row are excluded, other than the pair of a query with itself.
+        Whether the request excludes (query, row) pairs. The pair of a query with itself does not
+        count.
     """
 
     n_queries: int
@@ -512,9 +513,10 @@ def n_candidates(k: int, n_items: int) -> int:
 
 
 def drops_excluded_ids(n_excluded: int) -> bool:
-    """Return whether ``n_excluded`` items are dropped after a search instead of masked before it.
+    """Return whether ``n_excluded`` items are excluded after a search and not before it.
 
-    A search that drops items afterwards finds ``n_excluded`` additional neighbours.
+    If the function returns True, the search finds ``n_excluded`` additional neighbours per query.
+    Otherwise, a mask excludes the items before the search.
     """
     return n_excluded <= cost_model.COSTS.max_dropped_ids
 
@@ -545,7 +547,8 @@ def _plan_allowed(
 ) -> SearchPlan | None:
     """Plan a search of only the allowed rows, or return None if a search with a mask is faster.
 
-    The unit of the compared times is the time in which the tiles read one row for the first query.
+    The function compares times. Their unit is the time in which the tiles read one row for the
+    first query.
     """
     n, m = request.n_queries, request.n_allowed or 0
     if scores_are_faster(n, m, segment.n_live, costs):
@@ -589,7 +592,7 @@ def _plan_packed(
     costs: CostModel,
     reasons: tuple[str, ...],
 ) -> SearchPlan:
-    """Plan a search of packed rows by tiles; if tiles save no time, plan to score every pair."""
+    """Plan to search packed rows by tiles or, if tiles save no time, to score every pair."""
     n, k = request.n_queries, request.k
     m = segment.n_live if request.n_allowed is None else request.n_allowed
     n_packed = segment.n_packed if segment.packed_for else segment.n_live

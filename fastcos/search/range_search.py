@@ -134,8 +134,8 @@ def pairs_above(
 
     The result is a sparse matrix of queries x positions. The candidates, which are all pairs that
     may reach ``min_score``, are counted first. If the result might not fit into the working memory,
-    ValueError is raised before any pair is scored. After they have been counted, the candidates are
-    scored for as many queries at once as the working memory allows.
+    ValueError is raised before any pair is scored. After all candidates have been counted, they are
+    scored in batches of queries that fit the working memory.
 
     Parameters
     ----------

@@ -45,8 +45,8 @@ def rerank(neighbors: Neighbors, scorer: Scorer, *, progress: Progress | None = 
     -------
     Neighbors
         indices (n, k) int64 by descending score, and scores (n, k) float32. Equal scores are
-        ordered by item number. Neighbours are ordered by the scores of the scorer, which are
-        rounded to float32 only afterwards.
+        ordered by item number. Neighbours are ordered by the exact scores that the scorer returns.
+        After the neighbours have been ordered, the scores are rounded to float32.
 
     Raises
     ------

@@ -3,10 +3,10 @@
 The rows of a segment never change. ``SimilarityIndex.fit`` packs the rows (``Segment.pack``) if the
 kernels are compiled. If ``fit`` has not packed the rows, the first search that needs packed rows
 packs them. A call of ``top_k`` with few queries does not need packed rows. Rows in memory form one
-segment, but an index to which items were added may have several segments, and memory-mapped rows
-are read as several segments. A row number identifies a row within its segment, and a position
-identifies an item among all segments. ``plan`` decides how a segment is searched, and ``scan``
-searches it.
+segment, unless they belong to an index to which items were added; such an index may have several
+segments. Memory-mapped rows are read as several segments. A row number identifies a row within its
+segment, and a position identifies an item among all segments. ``plan`` decides how a segment is
+searched, and ``scan`` searches it.
 """
 
 import functools

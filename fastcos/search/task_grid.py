@@ -46,8 +46,8 @@ class ThresholdSample:
     """The panels from which the first threshold of a query is estimated.
 
     Every ``stride``-th panel is sampled, and the ``rank``-th largest of the best scores of these
-    panels is the threshold. A stride of 0 means that there is no sample; the threshold then rises
-    from the first candidates on.
+    panels is the threshold. If ``stride`` is 0, no panel is sampled. In this case, the threshold
+    starts to rise when the first candidates are found.
     """
 
     stride: int = 0
@@ -311,9 +311,9 @@ def guess_rank(
     """Return the rank of the first threshold among the best scores of the sampled panels.
 
     Every ``stride``-th panel of a range of ``n_panels`` panels is sampled; with a stride of 1, all
-    panels are sampled. Among the ``needed_rows`` best rows, k are allowed in the results;
-    ``needed_rows`` may exceed the number of rows in the range. The rank is at most the number of
-    sampled panels.
+    panels are sampled. Of the ``needed_rows`` best rows, k are allowed in the results. The number
+    ``needed_rows`` may be larger than the number of rows in the range. The rank is at most the
+    number of sampled panels.
 
     For about one query in a hundred, the first threshold is too high. If the first threshold of a
     query is too high, the next step depends on the kernel. The kernel "few_queries" scores more

@@ -69,9 +69,9 @@ def top_k(
         equal the number of queries.
     allowed : array_like or sparse (n, m), optional
         The items that can be found, as a mask (m,) or as item numbers. For dense rows, ``allowed``
-        may also be a sparse matrix whose non-zeros are the items that each query is allowed to
-        find; all of these pairs are scored. If a query is allowed to find fewer than k items, its
-        neighbours are padded.
+        may also be a sparse matrix: the non-zeros of row i are the items that query i is allowed to
+        find. The search scores all of these items. If a query is allowed to find fewer than k
+        items, its neighbours are padded.
     exclude : sparse (n, m), optional
         A matrix whose non-zeros are pairs that must not be found, such as items that a user has
         already seen. If fewer than k items remain for a query, its neighbours are padded.

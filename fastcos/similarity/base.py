@@ -41,8 +41,8 @@ class Measure(Protocol):
     - For "cosine", the raw score is x·y / (|x| |y|), or 0 if x or y is a zero row.
     - For "euclidean", the raw score is -|x - y|².
 
-    ``to_score`` converts raw scores to the scores that the search returns. If one of two items of a
-    query has the higher raw score, ``to_score`` must not give it the lower score.
+    ``to_score`` converts raw scores to the scores that the search returns. For each query,
+    ``to_score`` must not decrease: an item with a higher raw score must not get a lower score.
 
     Attributes
     ----------
@@ -94,9 +94,9 @@ class UpperBounded(Measure, Protocol):
     def rescore(self, Q: Rows, precomputed: Any, columns: npt.NDArray[np.int64]) -> Floats:
         """Return the exact raw scores (n, k) of each query with its candidates.
 
-        Query i is row i of Q (n, d), row i of ``columns`` (n, k) contains the numbers of its
-        candidates, and row i of the result contains the scores of query i with its candidates.
-        ``precomputed`` is the result of ``precompute``.
+        Query i is row i of Q (n, d). Row i of ``columns`` (n, k) contains the item numbers of the
+        candidates of query i. Row i of the result contains the scores of query i with these
+        candidates. ``precomputed`` is the result of ``precompute``.
         """
 
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
@@ -200,7 +200,7 @@ class Invariances(NamedTuple):
     s : str
         All rows are multiplied by the same positive number.
     r : str
-        Each row is multiplied by a positive number, and different rows by different numbers.
+        Each row is multiplied by its own positive number.
     R : str
         The users and the items of a model are rotated in the same way.
     D : str

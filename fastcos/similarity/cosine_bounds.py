@@ -87,10 +87,10 @@ class Sensitivity(NamedTuple):
 def fisher_z_interval(cosine: Any, condition: float) -> Interval:
     """Return the range of a cosine over all linear maps G whose condition number is limited.
 
-    The range is exact: for each end of the range, the cosine equals that end under some invertible
-    G whose condition number is at most ``condition``. In terms of Fisher's z = artanh(cosine), the
-    range extends from z - ln(``condition``) to z + ln(``condition``), for every pair of vectors
-    with the given cosine.
+    The range is exact: there are two invertible matrices G, with condition numbers of at most
+    ``condition``, under which the cosine equals the lower end and the upper end of the range. In
+    terms of Fisher's z = artanh(cosine), the range extends from z - ln(``condition``) to z +
+    ln(``condition``), for every pair of vectors with the given cosine.
 
     Source: Wielandt's angle bound, and Bauer and Householder 1960, in the form of Fisher's z.
 
@@ -251,11 +251,11 @@ def cosine_interval(
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
-    Let x̂ and ŷ be x and y scaled to unit norm. The sensitivity index is the total-variation
-    distance between two probability distributions over the dimensions: the entries of (x̂ + ŷ)²
-    divided by their sum, and the entries of (x̂ - ŷ)² divided by their sum. To first order, a
-    rescaling D with the condition number κ changes Fisher's z = artanh(cosine) by at most the
-    sensitivity index times ln κ. The contribution of dimension l is the derivative of z with
+    Let x̂ and ŷ be x and y scaled to unit norm. Divide the entries of (x̂ + ŷ)² by their sum, and
+    divide the entries of (x̂ - ŷ)² by their sum. The results are two probability distributions over
+    the dimensions, and the sensitivity index is the total-variation distance between them. To first
+    order, a rescaling D with the condition number κ changes Fisher's z = artanh(cosine) by at most
+    the sensitivity index times ln κ. The contribution of dimension l is the derivative of z with
     respect to ln w_l, where w = D^-2 are the weights of the dimensions in the cosine. The
     sensitivity index and the contributions depend on the basis of the embeddings.
 

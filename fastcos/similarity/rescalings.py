@@ -86,8 +86,8 @@ class NamedRescaling(NamedTuple):
     items, users : str
         Formulas of the item and of the user embeddings.
     item_cosine, user_cosine : str
-        The quantities that the cosine of two items compares, and those that the cosine of two users
-        compares.
+        Two texts. The first says what the cosine of two items compares, and the second says what
+        the cosine of two users compares.
     """
 
     name: str
