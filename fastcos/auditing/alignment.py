@@ -28,11 +28,13 @@ from fastcos.validation.ids import as_ids
 # The self-match rates are computed from the items that both versions contain. If there are more
 # than _MAX_SEARCHED common items, a random sample of _MAX_SEARCHED common items is used.
 _MAX_SEARCHED = 2000
-# Old factors count as balanced if the Gram matrices of their users and items differ, in Frobenius
-# norm, by at most _BALANCED times the norm of the users' Gram matrix.
+# Old factors count as balanced if their users and items have nearly the same Gram matrix. The
+# Frobenius norm of the difference must be at most _BALANCED times the norm of the users' Gram
+# matrix.
 _BALANCED = 1e-3
-# An item counts as moved if Fisher's z of the cosine between its old and its new vector is more
-# than _MOVED robust standard deviations below the median over all items.
+# For each item, the cosine between its old and its new vector is converted to Fisher's z. An item
+# counts as moved if its z is more than _MOVED robust standard deviations below the median of all
+# items.
 _MOVED = 4.0
 # For a normal distribution, the standard deviation is _NORMAL_MAD times the median absolute
 # deviation.

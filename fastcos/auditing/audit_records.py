@@ -12,11 +12,12 @@ from fastcos.validation import Floats
 BALANCED, BALANCED_BY_COUNTS, NOISE_BALANCED = "balanced", "balanced_by_counts", "noise_balanced"
 # Name of the form of a ranking model in which the mean of the items is 0.
 CENTERED = "centered"
-# The audited factors count as having a form if the condition number of the map from the factors to
-# the form is below SAME_CONDITION. A map with a condition number of 1.05 changes Fisher's z of a
-# cosine by at most 0.05. SAME_CONDITION is high enough for the factors that gradient training or a
-# randomized SVD returns, because such factors differ slightly from the exact form. SAME_CONDITION
-# is low enough to tell apart two forms that differ by a rescaling with a condition number of 1.1.
+# The audited factors are compared with each form by the map from the factors to the form. If the
+# condition number of this map is below SAME_CONDITION, the factors count as having the form. A map
+# with a condition number of 1.05 changes Fisher's z of a cosine by at most 0.05. SAME_CONDITION is
+# high enough for the factors that gradient training or a randomized SVD returns, because such
+# factors differ slightly from the exact form. SAME_CONDITION is low enough to tell apart two forms
+# that differ by a rescaling with a condition number of 1.1.
 SAME_CONDITION = 1.05
 # SAME_NOISE_CONDITION replaces SAME_CONDITION for the form to which stochastic gradient descent
 # converges. SAME_NOISE_CONDITION is higher than SAME_CONDITION, because the factors fluctuate

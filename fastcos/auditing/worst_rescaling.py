@@ -24,7 +24,7 @@ from fastcos.validation import Floats, Integers
 FAMILIES = ("rescaling", "linear")
 # If there are at most _ALL_ROWS items, the search uses all items, and replaced neighbours are
 # counted for all items. If there are more than _ALL_ROWS items, the search uses a sample of
-# _SEARCHED_ROWS items, and replaced neighbours are counted for up to _ALL_ROWS items outside the
+# _SEARCHED_ROWS items. Replaced neighbours are then counted for up to _ALL_ROWS items outside the
 # sample.
 _ALL_ROWS, _SEARCHED_ROWS = 1000, 500
 # The embeddings of all listed items may contain at most _MAX_ENTRIES numbers. If the lists of

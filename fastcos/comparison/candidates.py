@@ -284,8 +284,8 @@ def _check_requirements(
     if not with_users and (name in USER_ITEM or (name in USER_USER and not only_rows)):
         got = f"{name}, a measure of users (compare evaluates it on held-out interactions)"
         raise ValueError(f"{argument} must compare items with each other, got {got}")
-    # If a caller chooses a measure of rows [a_i, b_i] for rows without a model, each row is taken
-    # to be the concatenation of two vectors a_i and b_i of equal width.
+    # A caller may choose a measure of rows [a_i, b_i] for rows without a model. Each row then
+    # counts as the concatenation of two vectors a_i and b_i of equal width.
     are_two_halves = requirement == _TWO_HALVES and embeddings.model is None
     if not embeddings.provide(requirement) and not are_two_halves:
         parameter = requirement.split()[0]

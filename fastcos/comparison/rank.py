@@ -151,9 +151,9 @@ def fit_spectrum(X: Any, rank: int, regularization: float | None, random_state: 
     """Return a model of Eq. 1; by default, its λ is the square of the tenth singular value."""
     model = LinearMF(rank, random_state=random_state).fit(X)
     if regularization is None:
-        # The default λ of ``compare`` is the square of one of the singular values: of the one with
-        # the number rank / 5. For the rank of the paper, which is 50, this is the tenth singular
-        # value. Here, the tenth singular value is used for every rank.
+        # In ``compare``, the default λ is σ², where σ is singular value number rank / 5. For the
+        # rank of the paper, which is 50, σ is the tenth singular value. Here, the tenth singular
+        # value is used for every rank.
         regularization = float(model.singular_values_[min(10, rank) - 1]) ** 2
     return model.reregularized("dropout", regularization)
 

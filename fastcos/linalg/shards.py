@@ -38,8 +38,8 @@ ENTRIES_HELD = 1 << 25
 # The default number of non-zeros of a shard. A non-zero takes 4 bytes for its column and 4 bytes
 # for its value. A product works on a shard of this size for several milliseconds.
 ENTRIES_PER_SHARD = 1 << 24
-# The kind of the directory of all shards, the kind of the directory of one shard, and the name of
-# the directory that lists the shards.
+# _KIND is the kind of the directory of all shards, and _SHARD_KIND is the kind of the directory of
+# one shard. _MANIFEST is the name of the directory that lists the shards.
 _KIND = "InteractionShards"
 _SHARD_KIND = "InteractionShard"
 _MANIFEST = "manifest"

@@ -34,10 +34,9 @@ _DIRECT_SIDE = 1024
 _TIE_TOLERANCE = 1e-13
 # Default of n_components: the rank in the simulation of the paper.
 N_COMPONENTS = 50
-# The default λ depends on one of the k largest singular values: on the one with the number
-# _KNEE_SHARE * k, in descending order. The default λ suppresses the directions whose singular
-# values are smaller. The λ that the paper chooses for its simulation suppresses about the same
-# directions as this default.
+# Let σ be singular value number _KNEE_SHARE * k, in descending order. The default λ suppresses the
+# directions whose singular values are smaller than σ. The λ that the paper chooses for its
+# simulation suppresses about the same directions as this default.
 _KNEE_SHARE = 0.2
 
 

@@ -121,9 +121,9 @@ class CostModel:
     block_overhead_panels: float = 0.5
     # A search with many queries divides the queries among the threads. With more than
     # max_threads_without_ranges threads, the search may also divide the rows into ranges. It does
-    # so only if ranges save much time, because each range collects its own candidates: the
-    # estimated time with ranges must be less than max_share_of_time_in_ranges times the time
-    # without ranges.
+    # so only if the estimated time with ranges is less than max_share_of_time_in_ranges times the
+    # time without ranges. Ranges must save much time, because each range collects its own
+    # candidates.
     max_threads_without_ranges: int = 2
     max_share_of_time_in_ranges: float = 0.85
     # The number of passes over the rows in which tasks share thresholds. A further pass, in which
@@ -178,9 +178,9 @@ class CostModel:
     # few principal axes of the rows. The short codes rule out most rows, so that full codes are
     # compared with the query only for the remaining rows.
 
-    # The number of axes onto which rows are projected: None stands for the number that a sample of
-    # the rows suggests, and 0 for no projection. Tests and benchmarks also set a
-    # positive number, which is then the number of axes.
+    # The number of axes onto which rows are projected. None means that a sample of the rows
+    # determines this number, and 0 means that the rows are not projected. Tests and benchmarks also
+    # set a positive number.
     projected_columns: int | None = None
     # Rows are projected only if there are at least this many rows and columns. For fewer rows or
     # columns, drawing the sample of rows would take longer than the projection saves.
@@ -195,9 +195,9 @@ class CostModel:
     # k is at most the smaller number in usual_k. For a larger k, the factor grows in proportion to
     # k until it is 1.
     share_of_work_to_project_avx2: float = 1 / 4
-    # The numbers of axes whose costs are compared, and the largest allowed ratio of the number of
-    # axes to the number of columns. A projection onto more axes than this ratio allows saves too
-    # little time.
+    # projection_widths contains the numbers of axes whose costs are compared. max_projected_share
+    # is the largest allowed ratio of the number of axes to the number of columns. A projection onto
+    # more axes than this ratio allows saves too little time.
     projection_widths: tuple[int, ...] = (64, 96, 128, 160, 192, 224, 256, 320, 384)
     max_projected_share: float = 0.7
     # The number of axes is chosen by the scores in a sample of projection_sample_rows rows, of
@@ -207,8 +207,8 @@ class CostModel:
     # The effective number of columns tells along how many axes the rows vary; it is estimated from
     # a sample of spread_sample_rows rows. A projection is considered only if the effective number
     # of columns is at most max_spread times the number of columns. The ratio of the effective
-    # number of columns to the number of columns is 0.15 for a text model whose embeddings vary
-    # mainly along few axes, and 1 for independent columns.
+    # number of columns to the number of columns is 1 for independent columns. It is 0.15 for a text
+    # model whose embeddings vary mainly along few axes.
     spread_sample_rows: int = 512
     max_spread: float = 0.4
     # While the rows are read, the threshold of a query rises to its k-th best score. Each pair in

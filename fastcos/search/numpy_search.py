@@ -59,10 +59,10 @@ _SAFE_NORMS = {"float32": (2.0**-40, 2.0**40), "float64": (2.0**-400, 2.0**400)}
 # (32 MiB of float32). The number of entries must be large, because on busy cores every call of BLAS
 # waits some milliseconds for its threads.
 _ENTRIES_PER_CONVERSION = 1 << 23
-# While another process compiles the kernels, np.vecdot multiplies up to this number of queries in
-# one thread; BLAS is used only for more queries. On a machine with two cores, a call of BLAS would
-# wait up to 10 ms for its second thread. Multiplying one query by 20,000 rows of 128 columns takes
-# only 0.5 ms.
+# While another process compiles the kernels, a search with at most this number of queries uses
+# np.vecdot, which runs in one thread. A search with more queries uses BLAS. On a machine with two
+# cores, a call of BLAS would wait up to 10 ms for its second thread. Multiplying one query by
+# 20,000 rows of 128 columns takes only 0.5 ms.
 _MAX_QUERIES_OF_VECDOT = 2
 
 

@@ -599,10 +599,10 @@ def _plan_packed(
     # Some of the best packed rows may not be allowed in the results, so more than k of the best
     # packed rows are needed.
     needed_rows = float(k) if m >= n_packed else k * n_packed / max(1, m)
-    # If a search of all segments has few queries, few neighbours and no mask, the packed rows of
-    # every segment are scanned, however small the segment is. A search that scans packed rows can
-    # be prepared. Preparing a search saves more time than scoring every pair of a small segment
-    # would save. A search with a mask is an exception, because a mask may allow fewer than k rows.
+    # If a search of all segments has few queries, few neighbours and no mask, it scans the packed
+    # rows of every segment, even if the segment is small. A search that scans packed rows can be
+    # prepared. Preparing a search saves more time than scoring every pair of a small segment would
+    # save. A search with a mask is an exception, because a mask may allow fewer than k rows.
     #
     # Packed rows are scanned only if k is at most an eighth (max_neighbor_share) of the number of
     # allowed rows, in this segment or in all segments together. The condition ``is_scanned`` and
@@ -634,10 +634,10 @@ def _plan_packed(
         if plan.buffer_bytes <= machine.working_memory:
             return plan
         reasons += ("the queries are compared as a block: their scores exceed the working memory",)
-    # With AMX, a projection makes no block of queries faster, because multiplying a tile takes less
-    # time than the other steps of a search. With a projection, searches with many queries ran at
-    # 0.84 to 1.03 times the speed of searches without one (20,000 to 60,000 rows of 384 to 1,536
-    # columns, Sapphire Rapids).
+    # With AMX, searching for a block of queries is not faster with a projection than without one.
+    # The reason is that multiplying a tile takes less time than the other steps of a search. With a
+    # projection, searches with many queries ran at 0.84 to 1.03 times the speed of searches without
+    # one (20,000 to 60,000 rows of 384 to 1,536 columns, Sapphire Rapids).
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     use_projection = has_projection and k <= segment.projection_max_k[1] and not has_registers
     if not use_projection:

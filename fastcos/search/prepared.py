@@ -67,8 +67,8 @@ class PreparedSearches:
         self._measure, self._parts = items.measure, tuple(parts)
         self._n_positions, self._n_live = items.n_items, items.n_live
         self._width = items.rows.shape[1]
-        # Nearly every index has one part, in which the position of an item is the number of its
-        # row, so that ids can be read by row number.
+        # Nearly every index has only one part. In this part, the position of an item is the number
+        # of its row, so ids can be read by row number.
         segment = self._parts[0].segment
         has_one_part = (
             len(self._parts) == 1 and segment.first_position == 0 and segment.positions is None

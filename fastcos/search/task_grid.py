@@ -208,8 +208,9 @@ def plan_query_blocks(
         shared = share_rows(layout, n, n_panels, n_panels, machine, costs)
         max_shared = min(costs.max_queries_sharing_rows, largest * PANEL)
         if n <= max_shared and shared.n_ranges <= max(1, max_ranges):
-            # If each thread gets a block of queries, dividing the queries is faster than dividing
-            # the rows, because every range of rows has k candidates of its own for each query.
+            # If the rows are divided, every range of rows has k candidates of its own for each
+            # query. Dividing the queries is therefore faster if each thread gets a block of
+            # queries.
             if n_blocks < n_threads:
                 grid = shared
         else:

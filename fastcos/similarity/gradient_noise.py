@@ -18,8 +18,8 @@ from fastcos import parallel, validation
 from fastcos.reports import as_table
 from fastcos.validation import Floats
 
-# Factors count as converged if log(c) / e is below this value, where c is the condition number of
-# the map from the converged factors to the current factors.
+# Let c be the condition number of the map from the converged factors to the current factors. The
+# current factors count as converged if log(c) / e is below this value.
 _AT_REST = 1e-3
 # The largest step and the largest weight decay that are allowed. If the step or the decay were
 # larger, its product with squared slopes could overflow.
@@ -186,8 +186,8 @@ def gradient_noise(
     G: Floats = (vectors * np.sqrt(values)) @ vectors.T
     inverse: Floats = (vectors / np.sqrt(values)) @ vectors.T
     condition = float(np.sqrt(values[-1] / values[0]))
-    # Compute the Gram matrices of the converged items and of the converged users, and their
-    # weighted Gram matrix, which is the same for items and users.
+    # Compute the Gram matrix of the converged items and the Gram matrix of the converged users.
+    # Also compute the weighted Gram matrix, which is the same for items and users.
     items_at_rest, users_at_rest = G @ grams[0] @ G, inverse @ grams[1] @ inverse
     weighted = G @ noise_of_items @ G
     epochs = _epochs_to_forget(inverse, items_at_rest, users_at_rest, weighted) / step / unit

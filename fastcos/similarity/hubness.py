@@ -22,8 +22,8 @@ from fastcos.validation import Floats, Integers, Rows
 _SAMPLE = 256
 # Number of steps of Weiszfeld's algorithm towards the geometric median of the sampled rows.
 _WEISZFELD_STEPS = 16
-# Rows count as far from 0 if the norm of their geometric median exceeds this multiple of the median
-# distance of a row to the geometric median.
+# The rows count as far from 0 if their geometric median has a large norm. The norm must exceed this
+# multiple of the median distance between a row and the geometric median.
 _NEAR_ORIGIN = 2.0
 # Number of neighbours that DisSimLocal averages in one task of a thread.
 _PAIRS_PER_BLOCK = 20_000

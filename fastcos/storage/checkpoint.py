@@ -40,8 +40,8 @@ from fastcos.storage.locks import LOCK_FILE, lock_directory
 # 130 billion multiplications per second, the time between two writes is about 17 s. If a run is
 # killed, at most the work since the last write is lost.
 WORK_PER_THREAD = 1 << 41
-# The name of the file that stores the request of a run, and the name of the array that stores one
-# flag for each block.
+# _RUN is the name of the file that stores the request of a run. _DONE is the name of the array that
+# stores one flag for each block.
 _RUN = "run.json"
 _DONE = "done"
 # The error numbers that mean that the file system cannot reserve space. On a file system that

@@ -7,8 +7,8 @@ from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 def emit_prefetch(builder, at, level=1):
     """Emit a prefetch of the cache line at a byte pointer into the cache of a given level."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
-    # The arguments after the address stand for reading (0), for the cache (3 is the first-level
-    # cache), and for data instead of instructions (1).
+    # Three arguments follow the address: 0 means reading, 4 - level selects the cache (3 is the
+    # first-level cache), and the last 1 means data instead of instructions.
     builder.call(fetch, [at, I32(0), I32(4 - level), I32(1)])
 
 

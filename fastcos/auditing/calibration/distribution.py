@@ -14,10 +14,10 @@ from fastcos.validation import Floats, Integers
 # A calibration determines a threshold for each false-positive rate in RATES. For each query, it
 # stores how many scores of the query reach each threshold.
 RATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# The p-value of a score is the observed share of pairs above the score if at least OBSERVED pairs
-# are above the score; otherwise the tail model determines the p-value. The relative standard error
-# of a share of 100 independent pairs is 10 %, or 14 % if the queries are the items, because each
-# pair is then counted twice.
+# If at least OBSERVED pairs are above a score, the p-value of the score is the observed share of
+# pairs above it. Otherwise, the tail model determines the p-value. If 100 independent pairs are
+# above a score, the relative standard error of their share is 10 %. If the queries are the items,
+# each pair is counted twice, so the relative standard error is 14 %.
 OBSERVED = 100
 # The tail model is used down to the false-positive rate at which EXTRAPOLATED pairs are expected
 # above the threshold.
