@@ -15,7 +15,7 @@ import time
 from . import native
 from .code_cache import Files, has_compiler, numba_setting
 
-# The fastmath flags of relaxed kernels, with which NaN and infinity keep their meaning.
+# The fastmath flags of relaxed kernels. With these flags, NaN and infinity keep their meaning.
 RELAXED_FLAGS = {"contract", "reassoc", "nsz"}
 # The minimum number of seconds between two checks of whether another process has saved compiled
 # code; a check takes 60 us.

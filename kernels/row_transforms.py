@@ -16,8 +16,8 @@ from .simd.pair_products import product
 # 30,000 rows of 384 columns, scoring a pair takes 100 ns with a distance of 16 or 32 rows, and 160
 # ns with a distance of 4 rows.
 _AHEAD = 16
-# The number of rows that are multiplied by the matrix `root` at the same time, so that each row of
-# `root` is loaded only once for all of these rows.
+# The number of rows that are multiplied by the matrix `root` at the same time. For all of these
+# rows together, each row of `root` is loaded only once.
 _ROWS = 4
 # The number of rows that are hashed at the same time. While one hash waits for its previous step,
 # the other hashes advance.

@@ -40,7 +40,8 @@ _CERTIFIED_ROWS = 48
 _LISTED_ROWS = 500
 # Number of labelled items from which the AUC of the labels is computed.
 _LABELLED_ROWS = 1000
-# Number of labelled items in the test of whether items and their neighbours have the same label.
+# A test compares the labels of items with the labels of their neighbours. This is the number of
+# labelled items in the test.
 _QUERIES = 20_000
 # Number of items from whose edges the sensitivity index is computed.
 _INDEXED_ROWS = 2000

@@ -21,7 +21,8 @@ Task = HeldOutTask | LabelTask | PairTask
 # An executor(evaluator, jobs) returns evaluator.evaluate(job) for every job, in the order of the
 # jobs.
 Executor = Callable[[Any, Sequence[Any]], Iterable[Any]]
-# The scores of a candidate on the units of a task, and the neighbours of the example items.
+# A pair of values: the scores of a candidate on the units of a task, and the neighbours of the
+# example items.
 CandidateScores = tuple[Any, Example | None]
 
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from fastcos import validation
 
-# For each operator of a filter, the comparison of the value in a document with the value in the
-# filter.
+# For each operator of a filter, a function that compares the value in a document with the value in
+# the filter.
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$gt": operator.gt,

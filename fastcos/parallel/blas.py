@@ -101,7 +101,7 @@ def one_blas_thread() -> Iterator[None]:
                 is_limited_here = True
                 _state.limit = _libraries().limit(limits=1, user_api="blas")
                 _state.owner = threading.current_thread()
-                # Until this thread leaves the `with` block that limits BLAS, threadpoolctl ignores
+                # While this thread is in the `with` block that limits BLAS, threadpoolctl ignores
                 # the limits that other threads set.
                 _state.limit.__enter__()
     try:

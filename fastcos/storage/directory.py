@@ -302,7 +302,7 @@ def _write(
         for name, array in arrays.items():
             entries[name] = _write_array(directory, name, array)
     # After an error, for example if the disk is full, the new files are removed. No header names
-    # the new files, so they would take up space for nothing.
+    # the new files, so they would only waste disk space.
     except BaseException:
         if is_locked:
             for file in directory.iterdir():
