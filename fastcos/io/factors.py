@@ -307,8 +307,8 @@ def common_rows(
 ) -> tuple[Integers, Integers]:
     """Return the rows of the common items of two files, matched by id.
 
-    FastcosFormatError is raised if the two files have no id in common. It is also raised if the
-    files contain no ids and have different lengths.
+    FastcosFormatError is raised if the two files have no id in common, or if they contain no ids
+    and have different lengths.
     """
     for name, side in (("ids", ids), ("old_ids", old_ids)):
         if not isinstance(side, np.ndarray) or side.ndim != 1:

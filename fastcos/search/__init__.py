@@ -66,9 +66,9 @@ files of these modules are in the folder ``kernels/`` at the top of the reposito
 compiled only after ``fit``, the rows are packed by the first later search that needs packed rows.
 When at most 64 queries are searched for the first time, the index usually stores the launches that
 follow from the plans of its parts (``prepared``). The next search with the same number of queries
-and the same k runs the stored launches without planning. Some searches consist of more than
-launches, for example because k is large or because equal rows are grouped. For such a search, the
-index stores a note that the search cannot be prepared.
+and the same k runs the stored launches without planning. If a search cannot be prepared, the index
+stores this fact; for example, a search with a large k, or with groups of equal rows, cannot be
+prepared.
 
 A call of ``top_k`` with at most 7 queries packs no rows, because packing a row takes as long as
 computing 7 scores of the row (``cost_model.CostModel.scores_per_packed_row``). The method of a call
@@ -115,10 +115,10 @@ following decisions about a search:
 * Some decisions about a search depend on the values of the queries; the docstring of ``plan`` lists
   these decisions.
 
-Each branch in the code of a search makes one of the listed decisions or has one of three other
-purposes. Some branches check or convert an argument (``request``). Some branches select the code
-for the form of the request (one list of items per query, groups, or all items). The remaining
-branches reuse a stored plan or launch.
+Each branch in the code of a search either makes a decision that this docstring lists, or has one of
+three other purposes. Some branches check or convert an argument (``request``). Some branches select
+the code for the form of the request (one list of items per query, groups, or all items). The
+remaining branches reuse a stored plan or launch.
 
 As an example, suppose that an index with 1,000 random float32 rows of 64 columns is searched for
 the 10 nearest rows of one query, on a CPU with AVX-512 VNNI:

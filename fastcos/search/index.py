@@ -208,10 +208,10 @@ class SimilarityIndex:
         copy : bool, default True
             Whether the index copies the rows, so that you may change or free them afterwards. The
             copy has the same type and takes as much memory as the rows. With ``copy=False``, the
-            index uses C-contiguous rows without a copy. In this case, you must not change the rows:
-            the index and its saved copies would return wrong neighbours without an error. Rows that
-            must be converted (lists, other types, another memory order) are always copied to a new
-            array. Memory-mapped rows stay on disk and are never copied.
+            index uses C-contiguous rows without a copy. If you changed these rows later, the index
+            and its saved copies would return wrong neighbours without an error. Rows that must be
+            converted (lists, other types, another memory order) are always copied to a new array.
+            Memory-mapped rows stay on disk and are never copied.
 
         Returns
         -------

@@ -27,9 +27,8 @@ class SegmentOrder:
     ``row_numbers`` (m,) contains the row numbers of all items, one group after the other, in
     ascending order within each group. The rows of group g are ``row_numbers[starts[g] : starts[g +
     1]]``. A ``SegmentOrder`` must not refer to its segment. The order is stored in a
-    WeakKeyDictionary whose key is the segment. An entry of this dictionary keeps the order alive.
-    If the order referred to the segment, it would also keep the segment alive, so neither would
-    ever be freed.
+    WeakKeyDictionary whose key is the segment. If the order referred to its segment, the dictionary
+    would keep the segment alive for ever.
     """
 
     def __init__(

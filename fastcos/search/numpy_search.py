@@ -35,11 +35,10 @@ block that contains a row with a norm outside of ``_SAFE_NORMS``, every pair is 
 
 The candidates include the k best items for the following reason. The approximate score of a pair
 minus the margin is a lower bound on its exact score. Therefore the k-th largest lower bound of a
-query is at most the exact score of its k-th best item. Suppose that an item is among the k best, or
-ties with the k-th best. The exact score of this item is at least the k-th largest lower bound of
-the query. The upper bound of an item is its approximate score plus the margin, and is at least its
-exact score. Therefore every item that is among the k best, or ties with the k-th best, remains a
-candidate.
+query is at most the exact score of its k-th best item. If an item is among the k best, or ties with
+the k-th best, its exact score is at least the k-th largest lower bound of the query. The upper
+bound of an item is its approximate score plus the margin, and is at least its exact score.
+Therefore every item that is among the k best, or ties with the k-th best, remains a candidate.
 """
 
 from typing import Any, NamedTuple

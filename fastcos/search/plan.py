@@ -92,8 +92,9 @@ class SegmentSizes:
         The number of words of 4 bytes in a projected row; 0 if there is no projection. If duplicate
         rows are grouped, only the distinct rows are projected.
     projection_max_k : tuple of float
-        Two limits on k. The projection makes a search with few queries faster if k is at most the
-        first limit, and a search with many queries faster if k is at most the second limit.
+        ``projection_max_k[0]`` is the largest k for which the projection makes a search with few
+        queries faster. ``projection_max_k[1]`` is the largest k for which the projection makes a
+        search with many queries faster.
     n_distinct : int or None
         The number of distinct rows; None if they have not been counted. If grouping equal rows
         would not save time, the value is ``n_live``.
@@ -485,7 +486,7 @@ def _plan_distinct(
 ) -> SearchPlan:
     """Plan a search of one row per group of duplicates.
 
-    When the results are converted, the other rows of each group are added.
+    The duplicates of each row in the results are added after the search.
     """
     n_distinct = segment.n_distinct or 0
     rows = dataclasses.replace(segment, n_live=n_distinct, n_packed=n_distinct)
@@ -547,8 +548,7 @@ def _plan_allowed(
 ) -> SearchPlan | None:
     """Plan a search of only the allowed rows, or return None if a search with a mask is faster.
 
-    The function compares times. Their unit is the time in which the tiles read one row for the
-    first query.
+    Times are compared in units of the time that the tiles take to read one row for the first query.
     """
     n, m = request.n_queries, request.n_allowed or 0
     if scores_are_faster(n, m, segment.n_live, costs):

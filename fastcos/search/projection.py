@@ -52,9 +52,9 @@ class Axes(NamedTuple):
     """The axes of a projection, in the format of the fields of ``kernels.records.Projection``.
 
     ``panels`` (p / 32, d, 32) contains the p axes. ``eta`` (1,) bounds the relative rounding errors
-    of projected rows. ``largest_k`` (2,) contains two limits on k. A search with few queries uses
-    the projection if k is at most the first limit. A search with many queries uses the projection
-    if k is at most the second limit.
+    of projected rows. ``largest_k[0]`` is the largest k for which a search with few queries uses
+    the projection. ``largest_k[1]`` is the largest k for which a search with many queries uses the
+    projection.
     """
 
     panels: Floats32

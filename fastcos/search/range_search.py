@@ -250,8 +250,8 @@ class _SegmentSearch:
     ) -> Integers:  # fmt: skip
         """Return the row numbers of the candidates of all queries in one array.
 
-        The candidates of query i begin at ``starts[i]``. ``first_query`` is the number of the first
-        of these queries within the request, counted from 0.
+        The candidates of query i begin at ``starts[i]``. ``first_query`` is the position, within
+        the whole request, of the first query that is passed to this function.
         """
         rows = parallel.unfilled(int(starts[-1]), np.int64)
         excluded_rows = self._excluded_rows.of_range(first_query, first_query + len(bounds))
@@ -297,8 +297,8 @@ def _qualifying_pairs(
     """Return the pairs of a query and an item whose exact raw scores reach the bounds.
 
     ``searches`` contains one range search per segment. ``counts`` contains, for each segment, the
-    number of candidates of each query. ``first_query`` is the number of the first of these queries
-    within the request, counted from 0.
+    number of candidates of each query. ``first_query`` is the position, within the whole request,
+    of the first query that is passed to this function.
     """
     if options.progress is not None:
         report, total = options.progress, first_query + len(Q)

@@ -10,8 +10,8 @@ results are padded by -1 and -inf.
 If the queries are the items, the matrix of scores is symmetric, but the search computes both halves
 of this matrix. Computing only one half of a symmetric matrix of scores would take 1.1 to 1.3 times
 as much processor time as computing both halves (``docs/dev/costs.md``, "half a self-join").
-There are two reasons why one half takes longer than both halves. The candidates of all rows would
-have to be stored until the last block, and the thresholds would rise more slowly.
+Computing only one half takes longer, because the candidates of all rows must be stored until the
+last block, and because the thresholds rise more slowly.
 """
 
 from collections.abc import Callable
@@ -390,9 +390,8 @@ def _proved_thresholds(
     ``queries`` (m,) contains the numbers of m queries, and ``kth_scores`` (m,) contains the k-th
     best score of each of these queries among all panels. ``initial_thresholds`` (n,) contains one
     threshold for every query of the search; rows whose scores are below this threshold may be
-    skipped. ``SLACK`` is a bound on rounding errors. A threshold may be an estimate that is not
-    proved. Before a task reports such a threshold, the task raises the threshold by a quarter of
-    ``SLACK``.
+    skipped. ``SLACK`` is a bound on rounding errors. A task that reports an unproved threshold
+    first raises this threshold by a quarter of ``SLACK``.
     """
     scaling = scaled_queries.scaling
     slopes, intercepts = scaling.slopes[queries], scaling.intercepts[queries]

@@ -112,9 +112,9 @@ class Segment:
     def without(self, removed: Integers) -> "Segment":
         """Return a segment with the same rows; its searches skip the rows with these numbers.
 
-        If rows are equal, a segment may pack only one of them. If this segment has done so, the new
-        segment starts without packed rows. Otherwise, the new segment shares the packed rows with
-        this segment, and searches skip the removed items by a mask of O(p) bytes.
+        If this segment has packed only one of several equal rows, the new segment starts without
+        packed rows. Otherwise, the new segment shares the packed rows with this segment, and
+        searches skip the removed items by a mask of O(p) bytes.
         """
         self.wait_for_projection()
         mask = np.zeros(len(self.encoded.rows), np.uint8)

@@ -58,8 +58,8 @@ def sparse_top_k(
     """Return the nearest neighbours of sparse rows, with the arguments and results of ``top_k``.
 
     Inner products of rows of whole numbers are exact; inner products of any other rows are summed
-    in float64, in the order of the columns. A query reads only the columns in which it has a
-    non-zero. The time of a query is proportional to the number of non-zeros that all items have in
+    in float64, in the order of the columns. The search for a query reads only the columns in which
+    the query has a non-zero, so its time is proportional to the number of non-zeros of the items in
     these columns. The function needs memory for one or two copies of the non-zeros, whatever the
     number of columns, and O(m) memory per thread. If ``working_memory`` is too small for all
     threads, fewer threads are used. A CSC matrix is searched as fast as a CSR matrix.

@@ -46,8 +46,8 @@ class ThresholdSample:
     """The panels from which the first threshold of a query is estimated.
 
     Every ``stride``-th panel is sampled, and the ``rank``-th largest of the best scores of these
-    panels is the threshold. If ``stride`` is 0, no panel is sampled. In this case, the threshold
-    starts to rise when the first candidates are found.
+    panels is the threshold. If ``stride`` is 0, no panel is sampled, and the threshold starts to
+    rise when the first candidates are found.
     """
 
     stride: int = 0
@@ -128,7 +128,8 @@ def one_by_one_is_faster(
 def useful_threads(layout: TileLayout, n_queries: int, n_panels: int, costs: CostModel) -> int:
     """Return the number of threads that search few queries.
 
-    Each of these threads reads enough bytes of codes to make starting the thread worthwhile.
+    The number is limited, so that each thread reads enough bytes of codes to make starting the
+    thread worthwhile.
     """
     has_registers = INSTRUCTION_SETS[layout.isa].has_tile_registers
     per_reading = costs.queries_per_reading_amx if has_registers else costs.queries_per_reading

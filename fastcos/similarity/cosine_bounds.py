@@ -1,11 +1,12 @@
 """Ranges of a cosine over the rescalings that leave a model's predictions unchanged.
 
-Multiply the users of a model by a diagonal matrix D (or by any invertible matrix G), and multiply
-the items by the inverse matrix. The predictions of the model do not change, but the cosines change.
-If D may be any diagonal matrix, the cosine of nearly any two items can take nearly any value. The
-functions of this module therefore compute ranges over all D whose condition number, max |d| / min
-|d|, is at most the argument ``condition``. A rescaling D changes Fisher's z = artanh(cosine) by at
-most the logarithm of the condition number of D. The proofs are in docs/explanation/proofs.md.
+If the users of a model are multiplied by a diagonal matrix D (or by any invertible matrix G), and
+the items are multiplied by the inverse matrix, the predictions stay the same but the cosines
+change. If D may be any diagonal matrix, the cosine of nearly any two items can take nearly any
+value. The functions of this module therefore compute ranges over all D whose condition number, max
+|d| / min |d|, is at most the argument ``condition``. A rescaling D changes Fisher's z =
+artanh(cosine) by at most the logarithm of the condition number of D. The proofs are in
+docs/explanation/proofs.md.
 """
 
 from typing import Any, NamedTuple
@@ -251,13 +252,14 @@ def cosine_interval(
 def tv_index(x: Any, y: Any, *, n_threads: int | None = None) -> Sensitivity:
     """Measure how strongly a cosine depends on the scales of the latent dimensions.
 
-    Let x̂ and ŷ be x and y scaled to unit norm. Divide the entries of (x̂ + ŷ)² by their sum, and
-    divide the entries of (x̂ - ŷ)² by their sum. The results are two probability distributions over
-    the dimensions, and the sensitivity index is the total-variation distance between them. To first
-    order, a rescaling D with the condition number κ changes Fisher's z = artanh(cosine) by at most
-    the sensitivity index times ln κ. The contribution of dimension l is the derivative of z with
-    respect to ln w_l, where w = D^-2 are the weights of the dimensions in the cosine. The
-    sensitivity index and the contributions depend on the basis of the embeddings.
+    Let x̂ and ŷ be x and y scaled to unit norm. The sensitivity index is the total-variation
+    distance between two probability distributions over the dimensions. The first distribution
+    consists of the entries of (x̂ + ŷ)², divided by their sum. The second distribution consists of
+    the entries of (x̂ - ŷ)², divided by their sum. To first order, a rescaling D with the condition
+    number κ changes Fisher's z = artanh(cosine) by at most the sensitivity index times ln κ. The
+    contribution of dimension l is the derivative of z with respect to ln w_l, where w = D^-2 are
+    the weights of the dimensions in the cosine. The sensitivity index and the contributions depend
+    on the basis of the embeddings.
 
     Parameters
     ----------

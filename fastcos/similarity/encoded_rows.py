@@ -70,8 +70,8 @@ def encode_rows(
 ) -> EncodedRows:
     """Validate the rows that a measure has encoded, and compute their norms, in O(n d) time.
 
-    ``are_input_items`` is True if the measure has returned the items of the caller unchanged. In
-    this case, error messages call the rows "items". A row with NaN or infinity has a norm of NaN or
+    ``are_input_items`` is True if the measure has returned the items of the caller unchanged, so
+    that error messages may call the rows "items". A row with NaN or infinity has a norm of NaN or
     infinity, so the norms suffice to check that all rows are finite. If the score is the cosine,
     float64 rows whose squares would underflow are scaled up; scaling a row changes no cosine.
     """

@@ -36,9 +36,9 @@ class GradientNoise(NamedTuple):
     user_weights : ndarray (n,), float64
         The weights of the items and of the users. The weight of an item is step * (sum of the
         squared slopes of its observations) + 2 * decay * (number of its observations). The weight
-        of a user is computed by the same formula from the observations of the user. Let x be the
-        row of an item or user, and let w be its weight. In one epoch, this item or user changes the
-        difference between the Gram matrices of users and items by step * w * xx'.
+        of a user is computed by the same formula from the observations of the user. In one epoch,
+        an item or user with the row x and the weight w changes the difference between the Gram
+        matrices of users and items by step * w * xx'.
     balancing_map : ndarray (d, d), float64
         A symmetric, positive definite matrix. ``items @ balancing_map`` are the items to which
         training converges, up to a rotation, which changes no cosine.
@@ -73,11 +73,11 @@ def gradient_noise(
     predicts the scale, and also the number of epochs until the factors have reached it. Let w be
     the weight of an item or user with the row x. At convergence, the sum of w xx' over all items
     equals the sum of w xx' over all users. Among all metrics GG' of the items that leave the
-    predictions unchanged, exactly one makes the sum over the items equal to the sum over the users.
-    The metric GG' at convergence is the geometric mean of two matrices: the inverse of the sum of w
-    xx' over the items, and the sum of w xx' over the users. If the squared slopes of all
-    observations have the same mean, the converged factors are those that an audit calls
-    ``balanced_by_counts``.
+    predictions unchanged, exactly one makes the sum of w xx' over the items equal to the sum of w
+    xx' over the users. The metric GG' at convergence is the geometric mean of two matrices: the
+    inverse of the sum of w xx' over the items, and the sum of w xx' over the users. If the squared
+    slopes of all observations have the same mean, the converged factors are those that an audit
+    calls ``balanced_by_counts``.
 
     The prediction applies to plain SGD near a minimum, with batches that are a small part of the
     data. Adam and other adaptive methods scale each gradient, so they need not converge to the

@@ -34,12 +34,12 @@ class QueryNormalized(BaseMeasure):
     """(cosine - μ_q) / σ_q, where μ_q and σ_q are the mean and deviation of the query's cosines.
 
     μ_q and σ_q are the mean and the standard deviation of the cosines of the query with the items.
-    The cosines with zero rows do not count. If the query is an item, its cosine with itself does
-    not count either. The score is 0 if σ_q = 0. The mean and the standard deviation are computed
-    from d x d sums, without the cosines of all pairs. Pitfall: for one query, the correction is the
-    same for all items, so it never changes the order of the results. The correction only changes
-    which results of different queries exceed a common threshold. The measure is not symmetric in
-    query and item. Source: You arXiv:2504.16318.
+    Cosines with zero rows are left out. If the query is an item, its cosine with itself is left
+    out, too. The score is 0 if σ_q = 0. The mean and the standard deviation are computed from d x d
+    sums, without the cosines of all pairs. Pitfall: for one query, the correction is the same for
+    all items, so it never changes the order of the results. The correction only changes which
+    results of different queries exceed a common threshold. The measure is not symmetric in query
+    and item. Source: You arXiv:2504.16318.
     """
 
     name = "query_normalized"
@@ -165,8 +165,8 @@ class LocalScaling(_Local):
     s_x is the distance from the unit row of x to its K-th nearest neighbour, and s_y is the same
     distance for y.
 
-    If a row has K duplicates, its s would be 0. In this case, s is the smallest positive s of any
-    item, or 1 if no item has a positive s. Pitfall: a search makes two passes over all pairs of
+    If a row has K duplicates, its distance s would be 0; instead, s is the smallest positive s of
+    any item, or 1 if no item has a positive s. Pitfall: a search makes two passes over all pairs of
     rows, or three for queries that are not items. Source: Zelnik-Manor and Perona, NIPS 2004.
 
     Parameters

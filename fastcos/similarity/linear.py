@@ -150,8 +150,8 @@ class _OtherSide(Mapped):
 class QueryMetricCosine(_OtherSide):
     """Correlation of two items' predicted scores over all users: soft cosine with S = Cov(u).
 
-    The value is the correlation of two columns of the predictions M = XAB'. It stays the same if
-    the model is reparametrised, or if each item is multiplied by a positive number.
+    The value is the correlation of two columns of the predictions M = XAB'. The value stays the
+    same if the model is reparametrised, or if each item is multiplied by a positive number.
     ``fastcos.query_metric`` also computes the matrix S of this measure. Pitfall: the measure needs
     many users; a direction in which the users do not differ is lost. Source: theorem 8 of this
     project.

@@ -124,8 +124,8 @@ class Recos(BaseMeasure):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return the largest score that the raw score and the angles to the axis allow.
 
-        The sorted query and the sorted item each have an angle to the axis. The two angles imply a
-        lower bound on the cosine of the two sorted rows. For a positive raw score, the score is
+        The angle of the sorted query to the axis and the angle of the sorted item to the axis imply
+        a lower bound on the cosine of the two sorted rows. For a positive raw score, the score is
         largest if the cosine of the two sorted rows is smallest.
         """
         ordered = sorted_rows(scaled_up_rows(Q))

@@ -86,8 +86,7 @@ class NamedRescaling(NamedTuple):
     items, users : str
         Formulas of the item and of the user embeddings.
     item_cosine, user_cosine : str
-        Two texts. The first says what the cosine of two items compares, and the second says what
-        the cosine of two users compares.
+        Two texts: what the cosine of two items compares, and what the cosine of two users compares.
     """
 
     name: str

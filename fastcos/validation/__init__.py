@@ -271,8 +271,9 @@ def as_rows(
     converted to this type. X is copied only if its memory order or its type must change. Rows of
     uint8 raise TypeError, because sentence-transformers and FAISS pack eight bits into one uint8
     number. `or_vector` says whether a vector (d,) is accepted as one row. With is_measured=True,
-    the function does not look for NaN and infinity in float32 rows. The caller will compute the
-    norms of the rows, and a norm is NaN or infinite if its row contains such a value.
+    the function does not look for NaN and infinity in float32 rows. The caller will find these
+    values when it computes the norms of the rows: a row that contains NaN or infinity has a norm of
+    NaN or infinity.
     """
     array = as_row_shape(name, X, or_vector=or_vector)
     if dtype is None:

@@ -307,8 +307,8 @@ def items_page(
     -----
     The page calls a neighbour "certified" if the radius that :func:`fastcos.certified_neighbors`
     returns for it exceeds the condition. The page calls a neighbour "lost" if
-    :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes the neighbour. The
-    condition of this rescaling must be at most the condition of the page.
+    :func:`fastcos.auditing.vertex_attack` finds a rescaling that removes the neighbour and has at
+    most the condition that is set on the page.
 
     Examples
     --------
