@@ -73,7 +73,7 @@ def list_tile_hits_by_projection(
     typingctx, scores, bound_terms, terms0, projected_terms, projected_terms0, statistics, panel,
     n_items, remainder_norms, hits,
 ):  # fmt: skip
-    """List hits as list_tile_hits does, but for scores of projected codes plus an upper bound.
+    """List hits like list_tile_hits, but compare scores of projected codes plus an upper bound.
 
     The upper bound is the product of the norms of two remainders. The remainder of a row is the row
     minus its projection. From position terms0 on, bound_terms holds the bound terms (4, 32) of the
