@@ -114,9 +114,10 @@ def attacked_radii(lo, hi, sample, neighbors, attacks, radii, weights):
 
     `sample` is a SampledRows, and `attacks` is an Attacks. `neighbors` (n, m) holds the neighbours
     of each row, sorted by descending cosine, and the first k neighbours of a row form its edges.
-    `radii` (n, k) float64 receives the levels: inf for an edge that no attack drops, and NaN for an
-    edge of a zero row. `weights` (n, k, d) float64 receives the counterexamples. The weights of a
-    counterexample are between 1 and radius²; if there is no counterexample, all weights are 1.
+    `radii` (n, k) float64 receives the level of each edge: inf if no attack drops the edge, and NaN
+    if the row of the edge is zero. `weights` (n, k, d) float64 receives the counterexamples. The
+    weights of a counterexample are between 1 and radius²; if there is no counterexample, all
+    weights are 1.
     """
     items, norms, rows = sample.items, sample.norms, sample.rows
     n_targets, levels, depth = attacks.n_targets, attacks.levels, attacks.depth

@@ -24,11 +24,10 @@ o. An item of the panel can have K ≥ tau only if v is at least the bound v_min
 
     v ≥ v_min = (tau - (|e| + SLACK |a'|) N - |s q| R - W) / (s t).
 
-The bound terms of a query (``simd.panel``) are tau, the factors by which N and R are multiplied,
-and the weight of the offsets, all of them divided by s. The statistics of a panel are 1 / t, N, R
-and the range of the offsets. A tile compares v with the largest integer below v_min. In float32
-tiles, s = t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding error of a
-float32 sum.
+A query has four bound terms (``simd.panel``), all divided by s: tau, the factors by which N and R
+are multiplied, and the weight of the offsets. The statistics of a panel are 1 / t, N, R and the
+range of the offsets. A tile compares v with the largest integer below v_min. In float32 tiles, s =
+t = 1 and R = 0, and |e| is |a'| times a bound on the relative rounding error of a float32 sum.
 
 Rounding. SLACK also covers the rounding errors of v_min, of tau as a float32, and of float64
 products. A squared distance may have |a| / |b| times the rounding error of an inner product. The
@@ -75,7 +74,7 @@ _UNDERFLOW = 2.0**-1050
 
 @inlined_kernel
 def set_bound_terms(bound_terms, i, step, norm, residual, weight):
-    """Set the bound terms of query i of a panel, with a threshold that every product reaches.
+    """Set query i's bound terms in a panel; the threshold is so low that any product reaches it.
 
     `bound_terms` (4, 32) is described in ``simd.panel``. `step`, `norm` and `residual` are the
     first three results of ``query_encoding.encode_query``: the quantisation step of the query, and

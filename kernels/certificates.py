@@ -75,7 +75,7 @@ def norm_ratios(y, m, K):
 
 @kernel
 def joint_certificate(x, y, m, K, ratios):
-    """Return whether tests at the ends of the norm ratio's range certify that y beats m on the box.
+    """Return whether tests at both ends of the range of the norm ratio certify that y beats m.
 
     The sign of cosine(x, y) - cosine(x, m) at w is the sign of sum w x (ρ y - m), where ρ = ρ(w) is
     the norm ratio (norm_ratios). If ρ is regarded as independent of w, the minimum over all w of

@@ -2,12 +2,12 @@
 
 The kernel follows the steps of ``few_queries``, except that the full codes of most slots are not
 multiplied. In a sample of the panels, all full codes are multiplied, and the largest score of each
-panel is computed. The estimated threshold is the r-th largest of the sampled panels' largest
-scores, where r is the setting sample_rank. In the panels outside the sample, the projected codes
-are multiplied first (``projection_filter``). The full codes are multiplied only for the slots whose
-upper bounds, which are computed from projected codes, reach the estimated threshold. If the k-th
-best score shows at the end that the estimated threshold was too high, the query is compared with
-the full codes of all slots, so that no neighbour is lost.
+panel is computed. Among the largest scores of the sampled panels, the r-th largest is the estimated
+threshold; the rank r is the setting sample_rank. In the panels outside the sample, the projected
+codes are multiplied first (``projection_filter``). Projected codes give an upper bound for each
+slot. The full codes are multiplied only for the slots whose upper bounds reach the estimated
+threshold. If the k-th best score shows at the end that the estimated threshold was too high, the
+query is compared with the full codes of all slots, so that no neighbour is lost.
 
 If queries are unlike the items, the upper bounds of almost all slots reach the threshold. For
 queries that are unlike the items, the kernel therefore stops using projected codes after a few

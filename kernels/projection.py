@@ -150,7 +150,7 @@ def _project_items(
     panel, layout, rows, row_of_slot, axes, eta, projected, buffer, coordinates, codes, tile,
     measured,
 ):  # fmt: skip
-    """Project one panel of items; the arrays from `buffer` on are overwritten."""
+    """Project one panel of items; overwrite `buffer` and all arguments after it."""
     isa, words, remainder_norms = layout.isa, layout.words, projected.remainder_norms
     first, count = panel * PANEL, min(PANEL, row_of_slot.shape[0] - panel * PANEL)
     for i in range(count):

@@ -10,9 +10,9 @@ contains two algorithms for sampling in proportion to the weights:
   (Yellott 1977; Efraimidis and Spirakis 2006; arXiv:1903.06059). The race takes O(p) time. The race
   adds logarithms of weights, which do not underflow, so weights may be arbitrarily small.
 
-Suppose that repeated draws have selected some items, and that the draws continue. The items that
-are selected from then on are a sample without replacement from the remaining items. Repeated draws
-may therefore be stopped at any time, and replaced with a race among the remaining items.
+Suppose that repeated draws have selected some items. The items that further draws select are a
+sample without replacement from the remaining items. Repeated draws may therefore be stopped at any
+time, and replaced with a race among the remaining items.
 """
 
 import math

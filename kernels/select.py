@@ -113,7 +113,8 @@ def _replace_nan(keys, count):
     """Replace each NaN among the first `count` keys with -inf, so that it sorts last.
 
     Comparisons with NaN are false. If NaN were not replaced, a sort by comparisons could leave
-    better entries behind a NaN, and a sort by counting could give several entries the same rank.
+    better entries behind a NaN. A sort by counting could give several entries the same rank, if NaN
+    were not replaced.
     """
     for i in range(count):
         if keys[i] != keys[i]:

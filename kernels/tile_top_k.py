@@ -10,11 +10,11 @@ query is full, and at the end of the search, the k candidates with the best tile
 in float64. The k-th best float64 score is a lower bound of the k-th best of all scores, and becomes
 the next tau. The next tau is close to the k-th best of all scores, because the candidates with the
 best tile scores are nearly the best k. After tau has risen, an unscored candidate in the buffer is
-scored in float64 only if its upper bound reaches tau. If there are many near-duplicates, more than
-half of the candidates of a full buffer may reach the increased tau; all candidates of the buffer
-are then scored. If few candidates remain at the end of a block, all of them are scored. At the end
-of a search, the k-th best score of a query shows whether the estimate of tau was low enough. If the
-estimate was too high, the query is marked and searched again without an estimate.
+scored in float64 only if its upper bound reaches tau. All candidates of a full buffer are scored if
+more than half of them still reach the raised tau, which happens with many near-duplicates. If few
+candidates remain at the end of a block, all of them are scored. At the end of a search, the k-th
+best score of a query shows whether the estimate of tau was low enough. If the estimate was too
+high, the query is marked and searched again without an estimate.
 
 Shared thresholds. A grid of tasks (``search_grid``) searches every query in several ranges of
 panels at once. All tasks share an array of float32. Without a lock, each task writes to the shared

@@ -25,9 +25,9 @@ class EdgeLists(NamedTuple):
     """Lists of the nearest items, one list for each of n rows.
 
     `rows` (n,) holds row numbers. `neighbors` (n, m) holds the nearest items of each row, ordered
-    by descending cosine, and the first k of them form the edges of the row. `lengths` holds, for
-    each row, the number of items of the list that are used. The shape of `lengths` is (n,), or (s,
-    n) if each of s searches uses a different number of items.
+    by descending cosine, and the first k of them form the edges of the row. For each row, `lengths`
+    holds the number of listed items that are used. The shape of `lengths` is (n,), or (s, n) if
+    each of s searches uses a different number of items.
     """
 
     rows: Any
