@@ -372,7 +372,7 @@ def _residuals(Z: Matrix, vectors: Matrix, s: Floats) -> Floats:
 
 
 def _without_repeats(residuals: Floats, vectors: Matrix) -> Floats:
-    """Return the residuals, each divided by the distance of its vector from the earlier vectors.
+    """Divide each residual by the distance of its vector from the span of the earlier vectors.
 
     The Cholesky decomposition of the Gram matrix of the vectors yields the distance of each vector
     from the span of the earlier vectors. The vectors that a solver returns have norm 1 and are

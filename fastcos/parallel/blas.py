@@ -38,8 +38,8 @@ def blas_lock() -> threading.RLock:
     Before the process forks, the forking thread waits until it holds the locks of BLAS. While a
     thread holds a lock of BLAS, it must call only NumPy and SciPy, and no function that may compile
     a kernel. A fork first keeps all threads from compiling, and then waits for the locks of BLAS.
-    If a thread tried to compile while it held a lock of BLAS, the fork and this thread would wait
-    for each other.
+    If a thread that holds a lock of BLAS tried to compile during a fork, the thread and the fork
+    would wait for each other.
     """
     if _state.limit is None:
         return _locks[0]
@@ -88,11 +88,12 @@ def one_blas_thread() -> Iterator[None]:
     threads of the whole process in builds without OpenMP. Another thread of the program may change
     the number of BLAS threads during the ``with`` block, for example by
     ``threadpoolctl.threadpool_limits``. If another thread changed the number of BLAS threads, the
-    end of the ``with`` block would undo this change. It is also possible that the other thread
-    would later restore the limit of one thread. Therefore BLAS is limited only if all other threads
-    of the process are daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a daemon.
-    Daemon threads do not prevent the limit, because they seldom call BLAS. Examples are the threads
-    of our pool, the threads that draw progress bars, and the threads of a notebook's kernel.
+    end of the ``with`` block would undo this change. Alternatively, the thread that changed the
+    number would later restore the limit of one thread. Therefore BLAS is limited only if all other
+    threads of the process are daemons; a worker of a ``ThreadPoolExecutor``, for example, is not a
+    daemon. Daemon threads do not prevent the limit, because they seldom call BLAS. Examples are the
+    threads of our pool, the threads that draw progress bars, and the threads of a notebook's
+    kernel.
     """
     is_limited_here = False
     if _is_unnoticed():

@@ -56,8 +56,9 @@ class _Places:
     If one thread wakes another thread, Linux often runs the woken thread on the CPU of the waking
     thread. In a virtual machine of KVM, a sleeping CPU does not count as idle. After every pause of
     a few milliseconds, Linux therefore runs the woken thread on the CPU of the waking thread. A
-    helping thread that is woken on the caller's CPU must wait for the caller. A call on two threads
-    then takes as long as on one thread (docs/dev/costs.md, "Threads after a pause").
+    helping thread that is woken on the caller's CPU must wait for the caller. If a helping thread
+    must wait for the caller, a call on two threads takes as long as on one thread
+    (docs/dev/costs.md, "Threads after a pause").
     """
 
     def __init__(self) -> None:
@@ -263,8 +264,8 @@ def run(
 
     The result must not depend on the order in which the blocks run. If there is only one block, or
     if `run` is called from inside a block, all blocks run in the calling thread. If `rows_kernel`
-    is a Python function and not a kernel, the blocks run on the pool even if the backend is prange.
-    The function `progress(done, total)` is called in the calling thread with the number of finished
+    is a plain Python function, the blocks run on the pool, even if the backend is prange. The
+    function `progress(done, total)` is called in the calling thread with the number of finished
     rows and the number of all rows. If `progress` raises an error, no further block starts, and
     `run` raises the error.
     """
