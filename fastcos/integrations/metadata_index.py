@@ -63,10 +63,10 @@ class MetadataIndex:
     def find(self, conditions: Any) -> npt.NDArray[np.int64]:
         """Return the positions of the documents that meet all conditions of a mapping.
 
-        The mapping assigns a condition to each key: a value, a list, tuple or set of allowed
-        values, or comparisons such as ``{"year": {"$gte": 2020, "$lt": 2025}}``. ``"$and"`` and
-        ``"$or"`` take a list of mappings, and ``"$not"`` takes one mapping. A document whose value
-        cannot be compared does not meet the comparison.
+        The mapping assigns one condition to each key. A condition is a single value, a collection
+        (list, tuple or set) of allowed values, or a dict of comparisons, as in ``{"year": {"$gte":
+        2020, "$lt": 2025}}``. ``"$and"`` and ``"$or"`` take a list of mappings, and ``"$not"``
+        takes one mapping. A document whose value cannot be compared does not meet the comparison.
         """
         positions = self._meeting(conditions)
         return np.fromiter(positions, np.int64, len(positions))

@@ -132,9 +132,9 @@ class SimilarityMapsDisplay(NotebookFigure):
         ----------
         comparison : Comparison
         every : bool
-            Whether to show every named rescaling and, of the exponent grid, the rescaling with the
-            lowest AUC. By default, the figure shows the rescalings of the paper (D = S^1/2, I and
-            Σ^-1/2), and the rescalings that the caller of ``compare`` has added.
+            Whether to show all named rescalings, and also the rescaling with the lowest AUC in the
+            exponent grid. By default, the figure shows the rescalings of the paper (D = S^1/2, I
+            and Σ^-1/2), and the rescalings that the caller of ``compare`` has added.
         """
         labels, popularity = comparison.labels, comparison.popularity
         if labels is None:

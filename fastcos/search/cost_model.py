@@ -23,9 +23,9 @@ class CostModel:
     of rows with a panel of 32 queries. The scores of a tile are approximate and only select
     candidates: rows that may be among the best, which are then scored exactly in float64.
 
-    The thresholds by which methods are compared are numbers of multiply-adds, numbers of bytes, or
-    multiples of the time in which the tiles read one row. No threshold is in seconds, so the
-    thresholds are valid for many CPUs.
+    Methods are compared by thresholds. Each threshold is a number of multiply-adds, a number of
+    bytes, or a multiple of the time in which the tiles read one row. No threshold is in seconds, so
+    the thresholds are valid for many CPUs.
     """
 
     # --- Which method searches a segment ---------------------------------------------------------

@@ -412,9 +412,9 @@ def _remaining_shares(
     The result has one row for each number of axes in ``widths``, and one column for each number in
     ``counts``. ``sample`` (m, d) contains rows of the items. ``queries`` (q, d) contains the first
     q rows of ``sample``, with the scaling that a search applies to queries. ``weighted_offsets``
-    (q, m) contains, for each pair, the number that is added to the inner product of the pair. Each
-    number c in ``counts`` stands for a search in which the threshold of a query is its c-th best
-    score in ``sample``.
+    (q, m) contains, for each pair, the number that is added to the inner product of the pair. For
+    each number c in ``counts``, the threshold of a query is assumed to be its c-th best score in
+    ``sample``.
     """
     m = len(sample)
     scores = queries @ sample.T + weighted_offsets

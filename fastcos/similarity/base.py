@@ -102,8 +102,8 @@ class UpperBounded(Measure, Protocol):
     def upper_bound(self, Q: Rows, raw: Floats) -> Floats:
         """Return upper bounds (n,) on the scores of items with raw scores of at most ``raw`` (n,).
 
-        Entry i of the result is the bound for query i, which is row i of Q (n, d). The bound of a
-        query must not decrease if its raw score increases.
+        Query i is row i of Q (n, d), and entry i of the result is the bound for query i. The bound
+        of a query must not decrease if its raw score increases.
         """
 
 

@@ -136,10 +136,11 @@ def row_norms(rows: Rows, n_threads: int | None = None) -> Floats:
 def match_type(queries: EncodedRows, items: Rows) -> EncodedRows:
     """Convert queries to the type in which the items are searched; all scores stay the same.
 
-    If the items are not float32, queries are searched in float64, which represents all their
-    numbers exactly. If the items are float32, float64 queries are searched in float32, provided
-    that float32 represents all numbers of the queries exactly. For example, the output of a float32
-    model is searched in float32, even if it is passed as a list of Python floats.
+    If the items are not float32, queries are searched in float64, because float64 represents all
+    numbers of the queries exactly. If the items are float32, float64 queries are searched in
+    float32, provided that float32 represents all numbers of the queries exactly. For example, the
+    output of a float32 model is searched in float32, even if it is passed as a list of Python
+    floats.
     """
     rows = match_row_type(queries.rows, items.dtype)
     return queries if rows is queries.rows else queries._replace(rows=rows)
