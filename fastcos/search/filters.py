@@ -161,7 +161,7 @@ class SearchFilters:
     exclude : sparse matrix or None
         A matrix of queries x positions, whose non-zeros are the pairs that must not be found.
     dropped : ndarray (m,)
-        A few positions that no query may find. The search itself does not exclude these m
+        A few positions that no query may find. The search itself does not exclude the dropped
         positions. Instead, the caller searches for m additional neighbours, and ``drop_positions``
         removes the dropped positions from the result.
     """

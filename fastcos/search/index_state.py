@@ -90,8 +90,7 @@ class IndexState:
     def parts_in_memory(self, purpose: str = "to be changed or saved") -> tuple[IndexPart, ...]:
         """Return the parts of the index; raise TypeError if its rows are memory-mapped.
 
-        ``purpose`` is the end of the error message, after the words "the index must hold rows in
-        memory".
+        In the error message, ``purpose`` follows the words "the index must hold rows in memory".
         """
         parts = tuple(part for part in self.parts if isinstance(part, IndexPart))
         if len(parts) < len(self.parts):
