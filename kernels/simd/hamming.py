@@ -14,7 +14,8 @@ def _count_bits_plain(words, start, query, first, length, both, norms, item, slo
     are counted. `counts` (8,) is int64. `words` is a flat array of uint64, in which word j of item
     l is words[start + 8 j + l]. The words of the query are query[first : first + length]. In the
     returned word of 8 bits, bit l is 1 if the value of item l exceeds slope * norms[item + l] +
-    base. The value is the number of common bits, or minus the number of different bits.
+    base. The value of an item is the number of bits that it has in common with the query, or minus
+    the number of different bits.
     """
     mask = 0
     for lane in range(LANES):

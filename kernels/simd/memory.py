@@ -5,7 +5,7 @@ from .emit import BYTES, I32, I64, byte_pointer, element_size, function, pointer
 
 
 def emit_prefetch(builder, at, level=1):
-    """Emit a prefetch of the cache line at a byte pointer into the cache of a given level."""
+    """Emit code that prefetches the cache line at `at` into the cache with the number `level`."""
     fetch = function(builder, "llvm.prefetch.p0", ir.VoidType(), [BYTES, I32, I32, I32])
     # Three arguments follow the address: 0 means reading, 4 - level selects the cache (3 is the
     # first-level cache), and the last 1 means data instead of instructions.

@@ -131,10 +131,10 @@ class _RowCode:
         """Emit the loop of ``for_each_entry``; the loop prefetches rows if is_ahead is true.
 
         The loop is emitted twice, because is_ahead is known only at run time. One of the two loops
-        prefetches rows. In each step, this loop processes one non-zero, and prefetches the row of
-        the panel that the non-zero AHEAD places later needs. The non-zero that lies AHEAD places
-        later may belong to another row of the CSR matrix. The method returns the last carried
-        values.
+        prefetches rows. In each step, a loop with prefetches processes one non-zero, and prefetches
+        the row of the panel for the non-zero that lies AHEAD places later. The non-zero that lies
+        AHEAD places later may belong to another row of the CSR matrix. The method returns the last
+        carried values.
         """
         builder, outcomes = self._builder, []
 

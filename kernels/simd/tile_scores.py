@@ -15,8 +15,8 @@ AVX512_FLOAT  float32, 8 items x 32 queries in 16 registers of 16 lanes         
 GENERIC       float32, 4 items x 8 queries in 8 registers of 4 lanes; any CPU   float32
 ============= ================================================================= ================
 
-The instructions that multiply int8 codes, except for tdpbssd, multiply unsigned codes by signed
-codes, so 128 is added to the codes of items. The addition of 128 makes the sum of products too
+All instructions that multiply int8 codes, except tdpbssd, take one unsigned and one signed factor.
+Therefore 128 is added to the codes of items. The addition of 128 makes the sum of products too
 large by 128 times the sum of the query's codes. Therefore the *correction* of the query, which is
 -128 times the sum of its codes, is added to every score. Scores of int8 codes are exact for up to
 ``kernels.tiles.MAX_CODED_COLUMNS`` columns.
@@ -83,9 +83,9 @@ def _panel_scorer(by_item):
     32 x 32 scores are written to `scores`. Only instruction sets with int8 codes, except for AMX,
     read the corrections. `n_queries` is the number of queries of the panel that are not padding. A
     panel with few queries takes less time than a full panel, because the scores of padding need not
-    be computed. `by_item` says whether panels of items are laid out by item, as the full codes of
-    items with a projection are (``simd.panel``). Items that are stored as float32 have no projected
-    codes.
+    be computed. `by_item` says whether panels of items are laid out by item. If the items have a
+    projection, their full codes are laid out by item, except with AMX (``simd.panel``). Items that
+    are stored as float32 have no projected codes.
     """
 
     @intrinsic
@@ -325,8 +325,8 @@ def multiply_registers(typingctx, isa, count, factors, sums):
 def _emit_amx_peak(builder, source, count, out):
     """Emit products, and add them to four tiles of sums in turn, as _emit_amx does.
 
-    Products that are added to different tiles do not wait for each other, which hides the latency
-    of tdpbssd.
+    Products that are added to different tiles do not wait for each other, so the latency of tdpbssd
+    is hidden.
     """
     read = function(builder, "llvm.x86.tileloadd64", _VOID, [I8, BYTES, I64])
     write = function(builder, "llvm.x86.tilestored64", _VOID, [I8, BYTES, I64])
@@ -378,7 +378,7 @@ def _emit_amx(builder, items, queries, steps, n_queries, out):
 
 
 def _emit_int8(builder, isa, items, queries, words, corrections, n_queries, out, by_item):
-    """Emit the scores of int8 codes of blocks of items with 16 or 32 queries, two words per step.
+    """Emit the scores of blocks of items with 16 or 32 queries; each step multiplies two words.
 
     A block has at most 8 items, and is so small that the sums of all its items with the queries fit
     in registers. `by_item` says whether the panel of items is laid out by item or by groups
