@@ -100,7 +100,7 @@ def _fewer_collections():
 
 
 def _check_address_space():
-    """Raise MemoryError if the limit on the address space leaves LLVM too little to compile."""
+    """Raise MemoryError if the address-space limit leaves LLVM too little memory for compiling."""
     with contextlib.suppress(ImportError, OSError):  # no `resource` on Windows, no /proc on macOS
         import resource
 

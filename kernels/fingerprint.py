@@ -39,7 +39,7 @@ def module_fingerprint(name):
 
 @functools.cache
 def _describe(definition):
-    """Describe the code of a function or class; return the text, and the definitions that it uses.
+    """Return a text that describes the code of a function or class, and the definitions used there.
 
     A kernel or an intrinsic is described by its flags and by the Python function from which it is
     made.
@@ -81,7 +81,7 @@ def _globals(function, code):
 
 
 def _names(code):
-    """Return the names of globals and attributes in a code object and the functions inside it."""
+    """Return the names of the globals and attributes that a code object and its inner code use."""
     names, stack = set(), [code]
     while stack:
         part = stack.pop()

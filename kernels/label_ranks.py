@@ -14,11 +14,11 @@ from .row_argsort import DIGITS, argsort_row
 def auc_of_ranked(scores, codes, self_column, relevant, ranked):
     """Return the probability that a column with the query's label outscores one without this label.
 
-    A pair of columns, one with the label of the query and one without it, is chosen at random; a
-    pair with equal scores counts one half. The query is the column self_column. `scores` (m,) is
-    float64, and `codes` (m,) int64 holds the codes of the labels. `ranked` (m - 1,) int64 holds all
-    columns except self_column, by descending score, and `relevant` is the number of these columns
-    that have the label of the query.
+    A pair of columns is chosen at random: one column has the label of the query, and the other
+    column does not. A pair with equal scores counts one half. The query is the column self_column.
+    `scores` (m,) is float64, and `codes` (m,) int64 holds the codes of the labels. `ranked` (m -
+    1,) int64 holds all columns except self_column, by descending score, and `relevant` is the
+    number of these columns that have the label of the query.
     """
     n_irrelevant = ranked.shape[0] - relevant
     doubled, ahead, same, different, level = 0, 0, 0, 0, np.inf

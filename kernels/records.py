@@ -481,8 +481,8 @@ class SearchResults(NamedTuple):
     unproved : float32 array (n,)
         For each query, the largest threshold (expressed as K) that may have dropped one of the best
         k rows. If no threshold may have dropped a best row, the entry is -3e38. If the k-th best
-        score of a query among all panels is below the entry of the query, the query must be
-        searched again.
+        score of a query among all panels is below the query's entry of `unproved`, the query must
+        be searched again.
 
     If a kernel performs a whole search, the arrays `thresholds` and `unproved` are empty.
     """

@@ -23,16 +23,16 @@ results do not depend on the numbers that a task reads in the shared array:
 
 - Every value that a task writes to the shared array is a lower bound of the k-th best score among
   all panels, because k rows with at least this score have been scored. An update may be delayed, or
-  may be lost because two tasks write at once. After a delayed or lost update, an older and
-  therefore lower bound remains, so fewer pairs are dropped.
+  may be lost because two tasks write at once. After a delayed or lost update, the array still holds
+  an older bound. The older bound is lower, so fewer pairs are dropped.
 - Even if a value in the shared array were wrong, the results would still be exact. Each task
   compares the k-th best score that it found for a query with its last threshold for this query. If
   the score is lower than the threshold, the task reports the threshold as ``unproved``. The
   reported threshold may be of any kind: an estimate, the threshold of another task, or even a torn
   or damaged value. A pair that a task dropped has a float64 score strictly below the threshold by
-  which it was dropped. A query is searched again if its k-th best score, after the results of all
-  ranges have been merged, is below one of the reported thresholds. The second search of a query
-  uses no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
+  which it was dropped. After the results of all ranges have been merged, a query is searched again
+  if its k-th best score is below one of the reported thresholds. The second search of a query uses
+  no estimates, and a third search, if necessary, shares no thresholds. NaN never becomes a
   threshold.
 
 At the end of a task, the remaining candidates of all queries of the block are scored together, in
@@ -590,12 +590,11 @@ def search_grid(lo, hi, addresses, queries, batch, settings, results):
     """Run tasks lo to hi of a search, where `batch` (n',) holds the numbers of the queries.
 
     `addresses` is an ItemAddresses, `queries` is a Queries, and `settings` is a BlockSettings.
-    `results` is a SearchResults. Its arrays `scores`, `rows` and `unproved` have an additional
-    first axis: one entry of this axis belongs to one range of panels. The thresholds are shared by
-    all tasks. If settings.is_whole_search is true, the kernel ignores `batch`, divides all queries
-    into blocks, and performs each task by _search_whole_block. In a whole search, the kernel reads
-    only the rows and the filters of `queries`, and writes only the scores and the rows of
-    `results`.
+    `results` is a SearchResults. The arrays `scores`, `rows` and `unproved` of `results` have an
+    additional first axis, with one entry per range of panels. The thresholds are shared by all
+    tasks. If settings.is_whole_search is true, the kernel ignores `batch`, divides all queries into
+    blocks, and performs each task by _search_whole_block. In a whole search, the kernel reads only
+    the rows and the filters of `queries`, and writes only the scores and the rows of `results`.
     """
     items = items_at(addresses)
     n_queries = queries.rows.shape[0] if settings.is_whole_search else batch.shape[0]
