@@ -147,9 +147,9 @@ def randomized_svd(
     Notes
     -----
     A certificate bounds the distance to *a* singular value of X. From a random start, the iteration
-    finds all of the k largest singular values with probability 1. A singular value may have more
-    singular vectors than a block has columns. To find all vectors of such a singular value, the
-    iteration adds random directions.
+    finds all of the k largest singular values with probability 1. If a singular value has more
+    singular vectors than a block has columns, the iteration finds all of these vectors by adding
+    random directions.
 
     Source: Musco & Musco, NIPS 2015, with the three-term recurrence of Lanczos and thick restarts.
     Musco and Musco fix the number of passes over X, whereas this function stops when all residuals

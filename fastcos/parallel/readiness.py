@@ -5,8 +5,9 @@ the kernels are compiled, :mod:`fastcos.search.numpy_search` answers searches, w
 :mod:`fastcos.parallel.background` compiles the kernels in another process. If no other process can
 compile, this process searches in NumPy for about as long as compiling takes, and then compiles the
 kernels itself. The usual solution of the ski-rental problem is to switch as soon as the delay has
-cost as much as the switch. Two simpler choices are to compile at the start, and never to compile.
-Searches take at most about twice as long as they would with the better of these two choices.
+cost as much as the switch. If a process first searches in NumPy and then compiles, its searches
+take at most about twice as long as if it had compiled at the start, and at most about twice as long
+as if it had never compiled.
 
 Each row type (such as float32) needs kernels of its own, so each row type becomes ready at its own
 time. A process that has compiled all kernels for a row type marks the type as ready in the code

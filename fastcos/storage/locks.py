@@ -13,8 +13,8 @@ thread of the process at a time holds the lock in memory, and only that thread o
 
 If a directory cannot be locked (on Windows, or on a file system without locks), one warning is
 issued. If a directory cannot be locked, its writers remove no file that another writer may need.
-While a writer checks and replaces the header of this directory, the writer holds a ``brief_lock``.
-A brief lock is a file that only one process at a time can create.
+While a writer checks and replaces the header of a directory that cannot be locked, the writer holds
+a ``brief_lock``. A brief lock is a file that only one process at a time can create.
 """
 
 import contextlib
@@ -147,7 +147,7 @@ def brief_lock(directory: Path) -> Iterator[None]:
 
 
 def _lock_file(directory: Path, wait: bool, on_wait: Callable[[str], None] | None) -> int | None:
-    """Lock the lock file of a directory; return its descriptor, or None if this is impossible."""
+    """Lock the lock file of a directory; return its descriptor, or None if locking fails."""
     path = directory / LOCK_FILE
     try:
         import fcntl
